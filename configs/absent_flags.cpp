@@ -9,11 +9,10 @@ namespace {
 
 const std::string kNotYet = " is not in this version";
 
-}  // namespace
+constexpr auto kRefused = AbsentFlag::Answer::kRefused;
+constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
 
-const std::vector<AbsentFlag>& absent_flags() {
-  constexpr auto kRefused = AbsentFlag::Answer::kRefused;
-  constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
+const std::vector<AbsentFlag>& of_train_and_val() {
   static const std::vector<AbsentFlag> all = {
       // Of YOLOv5's train.
       {"--verbose", kIgnored, 0, "every class is always listed", ""},
@@ -62,8 +61,69 @@ const std::vector<AbsentFlag>& absent_flags() {
   return all;
 }
 
-const AbsentFlag* find_absent_flag(const std::string& spelling) {
-  for (const AbsentFlag& flag : absent_flags()) {
+const std::vector<AbsentFlag>& of_detect() {
+  static const std::vector<AbsentFlag> all = {
+      {"--data", kIgnored, 1, "class names come from the weights", ""},
+      {"--device", kRefused, 1, "detect computes on the CPU",
+       "leave it out; --threads N takes more cores"},
+      {"--view-img", kRefused, 0, "no window is opened",
+       "look at the pictures in the results' folder"},
+      {"--augment", kRefused, 0, "test-time augmentation" + kNotYet,
+       "leave it out; use a larger --img, or --tile"},
+      {"--half", kRefused, 0, "half precision" + kNotYet,
+       "leave it out; headroom export --half writes a network for others"},
+      {"--dnn", kRefused, 0, "OpenCV's networks are not used",
+       "give YOLOv5's .pt or .safetensors as --weights"},
+      {"--update", kIgnored, 0, "weights are written without an optimizer", ""},
+      {"--visualize", kRefused, 0, "feature maps are not drawn",
+       "leave it out"},
+      {"--save-format", kRefused, 1, "corners in text files" + kNotYet,
+       "use --save-csv, whose boxes have corners in pixels"},
+  };
+  return all;
+}
+
+const std::vector<AbsentFlag>& of_export() {
+  static const std::vector<AbsentFlag> all = {
+      {"--device", kIgnored, 1, "the file is the same for every device", ""},
+      {"--simplify", kIgnored, 0,
+       "onnxruntime and TensorRT simplify a graph when they load it", ""},
+      {"--inplace", kIgnored, 0, "the file is the same without it", ""},
+      {"--train", kRefused, 0, "networks are exported to be used, not trained",
+       "leave it out; headroom train --weights takes the weights themselves"},
+      {"--optimize", kRefused, 0, "TorchScript for telephones" + kNotYet,
+       "call torch.utils.mobile_optimizer on the .torchscript file"},
+      {"--keras", kRefused, 0, "TensorFlow's formats are not written",
+       "convert the .onnx file with onnx2tf"},
+      {"--per-tensor", kRefused, 0, "TensorFlow's formats are not written",
+       "convert the .onnx file with onnx2tf"},
+      {"--opset", kRefused, 1, "the ONNX file has one operator set",
+       "leave it out; onnx.version_converter changes the file's"},
+      {"--verbose", kIgnored, 0, "what is written is always listed", ""},
+      {"--workspace", kRefused, 1, "TensorRT engines are not built here",
+       "export onnx and give trtexec --memPoolSize=workspace:MIB"},
+      {"--agnostic-nms", kRefused, 0, "--nms keeps classes apart",
+       "leave it out, or suppress without --nms yourself"},
+      {"--topk-all", kRefused, 1, "--nms bounds the boxes of each class",
+       "use --topk-per-class N"},
+  };
+  return all;
+}
+
+}  // namespace
+
+const std::vector<AbsentFlag>& absent_flags(const std::string& command) {
+  static const std::vector<AbsentFlag> none;
+  if (command == "detect") return of_detect();
+  if (command == "export") return of_export();
+  const bool is_run = command == "train" || command == "val" ||
+                      command == "plan" || command == "coordinator";
+  return is_run ? of_train_and_val() : none;
+}
+
+const AbsentFlag* find_absent_flag(const std::string& command,
+                                   const std::string& spelling) {
+  for (const AbsentFlag& flag : absent_flags(command)) {
     if (flag.spelling == spelling) return &flag;
   }
   return nullptr;
@@ -72,7 +132,7 @@ const AbsentFlag* find_absent_flag(const std::string& spelling) {
 std::string answer_unknown_flag(
     const std::string& command, const std::string& spelling,
     const std::vector<std::string>& more_spellings) {
-  if (const AbsentFlag* flag = find_absent_flag(spelling)) {
+  if (const AbsentFlag* flag = find_absent_flag(command, spelling)) {
     if (flag->answer == AbsentFlag::Answer::kIgnored) {
       return spelling + " changes nothing: " + flag->why;
     }

@@ -1,7 +1,5 @@
 // Flags that users of YOLOv5 or readers of the documentation may type and that
 // this version does not act on: each has an answer instead of "unknown flag".
-//
-// Threads: immutable; pure functions.
 #pragma once
 
 #include <string>
@@ -21,10 +19,13 @@ struct AbsentFlag {
   std::string remedy;  // what to use instead
 };
 
-const std::vector<AbsentFlag>& absent_flags();
+// Those of `command`: "detect", "export"; one list for "train", "val", "plan"
+// and "coordinator"; none for other commands.
+const std::vector<AbsentFlag>& absent_flags(const std::string& command);
 
 // nullptr when `spelling` is not one of them.
-const AbsentFlag* find_absent_flag(const std::string& spelling);
+const AbsentFlag* find_absent_flag(const std::string& command,
+                                   const std::string& spelling);
 
 // Throws the refusal of `spelling`, which is no flag of `command` ("train",
 // "val", or "plan", which has train's): an absent flag's answer, a flag of the

@@ -16,7 +16,14 @@ namespace headroom::configs {
 void check_class_names(const std::vector<std::string>& names,
                        const std::filesystem::path& file) {
   for (size_t i = 0; i < names.size(); ++i) {
-    if (valid_utf8(names[i]) == names[i]) continue;
+    if (short_line(names[i], names[i].size()) == names[i]) continue;
+    if (valid_utf8(names[i]) == names[i]) {
+      throw Error("data",
+                  file.string() + ": the name of class " + std::to_string(i) +
+                      " holds control characters: '" +
+                      short_line(names[i], 200) + "'",
+                  "remove them: names are shown in tables and pictures");
+    }
     throw Error("data",
                 file.string() + ": the name of class " + std::to_string(i) +
                     " is not UTF-8",

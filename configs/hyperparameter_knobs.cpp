@@ -34,7 +34,7 @@ std::vector<Knob> hyperparameter_knobs() {
       knob("hyp.iou_t", &H::iou_t, "Unused, as in YOLOv5.",
            {.low = 0, .high = 1}),
       knob("hyp.anchor_t", &H::anchor_t,
-           "An anchor answers for a box when no side differs by this factor.",
+           "An anchor matches a box when no side differs by this factor.",
            {.low = 1}),
       knob("hyp.anchors", &H::anchors,
            "Replace the model's anchors by ones found from the training "

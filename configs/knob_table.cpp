@@ -59,9 +59,9 @@ std::vector<Knob> what_to_train() {
 std::vector<Knob> how_to_train() {
   return {
       knob("noautoanchor", &C::noautoanchor,
-           "Keep the model's anchors. Without it, anchors that answer for no "
+           "Keep the model's anchors. Without it, anchors that match no "
            "more than 0.98 of the training boxes are replaced by ones found "
-           "from the boxes, if these answer for more.",
+           "from the boxes, if these match more.",
            {.flag = {.spellings = {"--noautoanchor"}}}),
       knob("anchors", &C::anchors,
            "The anchors that the run trains with, width,height in pixels, "
@@ -74,7 +74,8 @@ std::vector<Knob> how_to_train() {
            "the run."),
       knob("image_height", &C::image_height,
            "Height of the network's input, rounded up to the model's largest "
-           "stride. --img S sets both sides, --img HEIGHT WIDTH each.",
+           "stride. --img S sets both sides, --img HEIGHT WIDTH each. Default "
+           "of val: as trained.",
            {.unit = "pixels",
             .low = 64,
             .high = 65'536,
@@ -360,7 +361,8 @@ std::vector<Knob> what_is_written() {
                      .value_name = "NAME",
                      .commands = kTrainAndVal}}),
       knob("exist_ok", &C::exist_ok,
-           "Write into project/name even if it is there.",
+           "Write into project/name even if it is there; an older run there "
+           "gives way to the first committed step.",
            {.flag = {.spellings = {"--exist-ok"}, .commands = kTrainAndVal}}),
       knob("resume", &C::resume,
            "Continue the run in this folder at its newest valid checkpoint. "
@@ -443,7 +445,7 @@ std::vector<Knob> validation() {
       knob("save_json", &C::save_json,
            "Write what is found as a COCO result file, predictions.json: ids "
            "of the annotations where the data set is COCO's JSON, else file "
-           "names and classes from 1.",
+           "names and classes from 0, or COCO's ids for its names.",
            {.flag = {.spellings = {"--save-json"}, .commands = kVal}}),
       knob("tile_height", &C::tile_height,
            "headroom val looks at tiles of so many pixels of an image "

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"

@@ -1,6 +1,5 @@
 // check_run_config: ranges from the table of knobs, then fields against each
 // other.
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "proto/connection_fault.h"
 #include "proto/handshake_watch.h"
 
 namespace headroom::wire {
@@ -17,34 +18,38 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-// Says the token with every call, also where TLS is not: gRPC's own call
-// credentials go over TLS alone.
-class TokenInterceptor final : public experimental::Interceptor {
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+// Says the token and the caller's name with every call, also where TLS is not:
+// gRPC's own call credentials go over TLS alone.
+class HeaderInterceptor final : public experimental::Interceptor {
  public:
-  explicit TokenInterceptor(const std::string& token) : token_(token) {}
+  explicit HeaderInterceptor(const Headers& headers) : headers_(headers) {}
   void Intercept(experimental::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(
             experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
-      methods->GetSendInitialMetadata()->emplace(kTokenMetadata, token_);
+      for (const auto& [name, value] : headers_) {
+        methods->GetSendInitialMetadata()->emplace(name, value);
+      }
     }
     methods->Proceed();
   }
 
  private:
-  const std::string token_;
+  const Headers headers_;
 };
 
-class TokenInterceptors final
+class HeaderInterceptors final
     : public experimental::ClientInterceptorFactoryInterface {
  public:
-  explicit TokenInterceptors(std::string token) : token_(std::move(token)) {}
+  explicit HeaderInterceptors(Headers headers) : headers_(std::move(headers)) {}
   experimental::Interceptor* CreateClientInterceptor(
       experimental::ClientRpcInfo*) override {
-    return new TokenInterceptor(token_);
+    return new HeaderInterceptor(headers_);
   }
 
  private:
-  const std::string token_;
+  const Headers headers_;
 };
 
 std::shared_ptr<grpc::ChannelCredentials> channel_credentials(
@@ -80,7 +85,8 @@ void quieten_grpc() {
 }
 
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
-                                            const ChannelSecurity& security) {
+                                            const ChannelSecurity& security,
+                                            const MemberIdentity& identity) {
   quieten_grpc();
   constexpr int kMaxAnswerBytes = 64 << 20;  // a status with its events
   grpc::ChannelArguments arguments;
@@ -96,11 +102,16 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   // A connection of its own, so that its loss is this client's loss.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  arguments.SetMaxSendMessageSize(kMaxReportBytes);
   std::vector<std::unique_ptr<experimental::ClientInterceptorFactoryInterface>>
       interceptors;
-  if (!security.token.empty()) {
-    interceptors.push_back(std::make_unique<TokenInterceptors>(security.token));
-  }
+  Headers headers = {{kTokenMetadata, security.token},
+                     {kNodeMetadata, identity.node_id},
+                     {kWorkerMetadata, identity.worker_id},
+                     {kSecretMetadata, identity.secret}};
+  std::erase_if(headers,
+                [](const auto& header) { return header.second.empty(); });
+  interceptors.push_back(std::make_unique<HeaderInterceptors>(headers));
   return experimental::CreateCustomChannelWithInterceptors(
       address, channel_credentials(security), arguments,
       std::move(interceptors));
@@ -109,17 +120,29 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
 bool is_unreachable(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
-         status.error_code() == grpc::StatusCode::CANCELLED;
+         status.error_code() == grpc::StatusCode::CANCELLED ||
+         // gRPC itself is short of room (HTTP/2's ENHANCE_YOUR_CALM).
+         (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+          status.error_message().starts_with("Received RST_STREAM"));
 }
 
-void throw_failure(const grpc::Status& status, const std::string& doing) {
+void throw_failure(const grpc::Status& status, const std::string& doing,
+                   const std::string& address) {
   if (is_unreachable(status)) {
+    const auto fault = address.empty()
+                           ? std::nullopt
+                           : connection_fault(address, channel_security());
+    if (fault) {
+      throw CommunicationError(doing + ": " + fault->what + ": " +
+                               fault->remedy);
+    }
     throw CommunicationError(doing + ": no answer (" + status.error_message() +
                              ")");
   }
   const bool refused =
       status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+      status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
   throw Error("coordinator", doing + ": " + status.error_message(), "",
               refused ? ExitCode::kRequest : ExitCode::kResource);

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "proto/channel_security.h"
+#include "proto/member_identity.h"
 
 namespace headroom::wire {
 
@@ -28,13 +29,18 @@ inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
 // gRPC's own log lines become debug lines of ours, once per process.
 void quieten_grpc();
 
-// In which a call says the join token.
+// In which a call says the join token, and who its member is.
 inline constexpr const char* kTokenMetadata = "headroom-token";
+inline constexpr const char* kNodeMetadata = "headroom-node";
+inline constexpr const char* kWorkerMetadata = "headroom-worker";
+inline constexpr const char* kSecretMetadata = "headroom-secret";
 
-// Connects lazily. `address` is HOST:PORT.
+// Connects lazily. `address` is HOST:PORT. Each call says who `identity` is; ""
+// leaves that out.
 std::shared_ptr<grpc::Channel> make_channel(
     const std::string& address,
-    const ChannelSecurity& security = channel_security());
+    const ChannelSecurity& security = channel_security(),
+    const MemberIdentity& identity = {});
 
 // The credentials of a server that asks all clients for a certificate; plain
 // text without one.
@@ -44,11 +50,14 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(
 // REQUIRES: !status.ok(). Throws CommunicationError if nobody answered within
 // the deadline, else Error with the coordinator's own words: exit 2 if it
 // refused what was asked, 5 otherwise. `doing` starts the sentence:
-// "registering with the coordinator at HOST:PORT".
+// "registering with the coordinator at HOST:PORT". Where nobody answered and
+// `address` is not "", it says why (connection_fault.h).
 [[noreturn]] void throw_failure(const grpc::Status& status,
-                                const std::string& doing);
+                                const std::string& doing,
+                                const std::string& address = "");
 
-// True if the connection, not the coordinator, said no.
+// True if the connection, not the coordinator, said no, or the coordinator is
+// too busy: a later call may be answered.
 bool is_unreachable(const grpc::Status& status);
 
 }  // namespace headroom::wire

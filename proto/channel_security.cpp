@@ -1,7 +1,9 @@
 #include "proto/channel_security.h"
 
+#include <arpa/inet.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <mutex>
@@ -89,6 +91,42 @@ void set_channel_security(const ChannelSecurity& security) {
 ChannelSecurity channel_security() {
   std::lock_guard lock(identity_mutex);
   return identity;
+}
+
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr ipv4{};
+  if (inet_pton(AF_INET, host.c_str(), &ipv4) == 1) {
+    return (ntohl(ipv4.s_addr) >> 24) == 127;
+  }
+  in6_addr ipv6{};
+  return inet_pton(AF_INET6, host.c_str(), &ipv6) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&ipv6);
+}
+
+void require_protected(const std::string& address,
+                       const ChannelSecurity& security, bool insecure_network) {
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  }
+  const bool is_protected = security.is_encrypted() && !security.token.empty();
+  if (is_loopback(host) || is_protected || insecure_network) return;
+  const std::string missing = security.is_encrypted() ? "there is no token"
+                              : security.token.empty()
+                                  ? "there is neither"
+                                  : "there are no certificates";
+  throw Error("network",
+              address +
+                  " is beyond loopback, where control traffic must have TLS "
+                  "and a join token, and " +
+                  missing,
+              security.is_encrypted()
+                  ? "put one into the folder of --certs as 'token', or give "
+                    "--token-file FILE"
+                  : "give --certs DIR (headroom coordinator --init-certs DIR "
+                    "makes it), or allow plain text with --insecure-network on "
+                    "a private network");
 }
 
 bool equal_secrets(const std::string& given, const std::string& known) {

@@ -5,7 +5,6 @@
 // others may read.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 namespace headroom::wire {
@@ -28,6 +27,16 @@ enum class ChannelSide { kServer, kClient };
 ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,
                                       ChannelSide side);
+
+// localhost, 127.0.0.0/8 or ::1; names that merely resolve there are not.
+bool is_loopback(const std::string& host);
+
+// The rule for whoever speaks to a coordinator or listens for others, whatever
+// the command: beyond loopback there must be TLS and a token, or
+// --insecure-network. Throws Error (exit 2) that names the address (HOST:PORT),
+// what is missing and what to do.
+void require_protected(const std::string& address,
+                       const ChannelSecurity& security, bool insecure_network);
 
 // What this process's channels use from now on: an identity is a process's.
 // Threads: any; before that, neither TLS nor a token.

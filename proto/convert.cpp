@@ -235,6 +235,8 @@ void fields(auto& archive, Either<EventRecord> auto& record) {
   archive("detail_json", record.detail_json);
   archive("warning", record.warning);
   archive("time", record.time);
+  archive("report", record.report);
+  archive("reporter", record.reporter);
 }
 
 wire::Event to_wire(const EventRecord& record) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/log.h"
+#include "parallel/base/numbered_folder.h"
 
 namespace headroom::wire {
 
@@ -76,8 +77,7 @@ void EventFile::add_unwritten(std::vector<std::string> lines) {
 }
 
 void EventFile::write() {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(run_directory_, ignored)) return;
+  if (!is_begun_run_folder(run_directory_)) return;
   const bool is_written = file_.write();
   if (is_written != is_failing_) return;
   is_failing_ = !is_written;

@@ -27,7 +27,9 @@ struct EventRecord {
   std::string reason;       // one line for people
   std::string detail_json;  // an object with further fields; "" for none
   bool warning = false;
-  std::string time;  // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
+  std::string time;      // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
+  int64_t report = 0;    // of the worker that reported it, counted from 1
+  std::string reporter;  // its worker_id; not in the file
 };
 
 // The last event of every run; its detail_json holds "exit_code" and "state".

@@ -9,14 +9,16 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/standard_output.h"
+#include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/control/stop_signals.h"
@@ -34,6 +36,7 @@ struct CommandLine {
   std::string worker_id;
   std::string certs;
   std::string token_file;
+  bool insecure_network = false;
   int local_rank = 0;
   int threads = 1;
   headroom::run::WorkerOptions worker;
@@ -73,6 +76,14 @@ int answer_question(int argc, char** argv) {
   }
 }
 
+// Where the agent left it. Processes that this one starts do not get it.
+std::string secret_of_environment() {
+  const char* const secret = std::getenv(headroom::wire::kSecretVariable);
+  const std::string text = secret == nullptr ? "" : secret;
+  ::unsetenv(headroom::wire::kSecretVariable);
+  return text;
+}
+
 void prepare_process(int threads) {
   headroom::kernels::keep_freed_memory();
   headroom::activations::CountingAllocator::install();
@@ -85,10 +96,20 @@ int run(const CommandLine& line) {
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   prepare_process(line.threads);
-  headroom::wire::set_channel_security(headroom::wire::read_channel_security(
-      line.certs, line.token_file, headroom::wire::ChannelSide::kClient));
+  const headroom::wire::ChannelSecurity security =
+      headroom::wire::read_channel_security(
+          line.certs, line.token_file, headroom::wire::ChannelSide::kClient);
+  // The secret that peers must know travels with control traffic.
+  for (const std::string& address :
+       {line.coordinator, line.worker.advertise_host + ":0"}) {
+    headroom::wire::require_protected(address, security, line.insecure_network);
+  }
+  headroom::wire::set_channel_security(security);
   const auto client = headroom::control::CoordinatorClient::connect(
-      line.coordinator, line.node_id, line.worker_id,
+      line.coordinator,
+      {.node_id = line.node_id,
+       .worker_id = line.worker_id,
+       .secret = secret_of_environment()},
       line.worker.advertise_host);
   return headroom::run::run_generations(*client, line.worker);
 }
@@ -137,6 +158,8 @@ int drive_device(int argc, char** argv) {
   app.add_option("--threads", line.threads, "compute threads");
   app.add_option("--certs", line.certs, "folder of certificates");
   app.add_option("--token-file", line.token_file, "the join token");
+  app.add_flag("--insecure-network", line.insecure_network,
+               "unprotected traffic beyond loopback is allowed");
   app.add_option("--advertise-host", line.worker.advertise_host,
                  "where other workers reach this one");
   CLI11_PARSE(app, argc, argv);
@@ -146,6 +169,7 @@ int drive_device(int argc, char** argv) {
 // A result that nobody can read is no result.
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  headroom::end_if_output_has_no_reader();
   throw headroom::Error("output", "standard output cannot be written",
                         "free some space, or choose another place",
                         headroom::ExitCode::kResource);
@@ -156,6 +180,7 @@ int with_output_written(int exit_code) {
 int main(int argc, char** argv) {
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that cannot grow is an error
   const std::string_view first = argc > 1 ? argv[1] : "";
   const auto* tool = headroom::tools::find_tool_command(first);
   // A tool speaks for `headroom`, whose words were typed.
@@ -169,10 +194,12 @@ int main(int argc, char** argv) {
     return first == kAnswer ? answer_question(argc - 1, argv + 1)
                             : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
-    std::fprintf(stderr, "%s%s\n", speaker, error.what());
+    std::fprintf(stderr, "%s%s\n", speaker,
+                 headroom::printable(error.what()).c_str());
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s%s\n", speaker, error.what());
+    std::fprintf(stderr, "%s%s\n", speaker,
+                 headroom::printable(error.what()).c_str());
     return static_cast<int>(headroom::ExitCode::kResource);
   }
 }

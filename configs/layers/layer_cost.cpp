@@ -7,9 +7,9 @@
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/base/units.h"
 
 namespace headroom::layers {
-
 namespace {
 
 using Operation = LayerProgram::Operation;
@@ -144,12 +144,8 @@ int64_t num_classes(const std::vector<LayerCost>& layers) {
          kFirstClass;
 }
 
-int64_t round_up_to_stride(int64_t size, int64_t stride) {
-  return (size + stride - 1) / stride * stride;
-}
-
 int64_t rounded_image_size(int64_t size, int64_t largest_stride) {
-  return std::max(round_up_to_stride(size, largest_stride), 2 * largest_stride);
+  return std::max(round_up(size, largest_stride), 2 * largest_stride);
 }
 
 LayerTime layer_time(const LayerCost& layer) {

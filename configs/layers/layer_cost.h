@@ -54,8 +54,6 @@ int64_t image_bands(const std::vector<LayerCost>& layers);
 // The classes that the Detect layer, the last one, has outputs for.
 int64_t num_classes(const std::vector<LayerCost>& layers);
 
-int64_t round_up_to_stride(int64_t size, int64_t stride);
-
 // Height or width of the network's input: `size` rounded up to whole blocks of
 // the model's largest stride, at least two.
 int64_t rounded_image_size(int64_t size, int64_t largest_stride);

@@ -34,7 +34,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "configs/layers/layer_program.h"

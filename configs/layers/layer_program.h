@@ -22,8 +22,6 @@
 //   kSlice      some neighbouring channels
 //   kShuffle    channels c = i * (C / g) + j to j * g + i: each of g groups
 //               spread over all
-//
-// Threads: values; functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +38,6 @@ namespace headroom::layers {
 //
 // ReLU, LeakyReLU and the identity are one: z where it is positive, slope * z
 // where it is not.
-//
-// Threads: a value; plain C++ that nvcc reads too.
 
 enum class ActivationKind { kSilu, kLeaky, kHardswish, kMish };
 

@@ -4,8 +4,6 @@
 //
 // Compared by meaning: comments, spaces and nc (the data's classes count) may
 // change.
-//
-// Threads: pure functions, but for the one that reads.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,8 @@
 #include "configs/layers/model_table.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <sstream>
 
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/shipped_files.h"
@@ -8,7 +10,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::layers {
-
 namespace {
 
 std::vector<std::string_view> parts_of(std::string_view text, char separator) {
@@ -373,6 +374,36 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
   ModelTable table = parse_model_table(text->second, file + " (its table)");
   table.name = std::filesystem::path(model->second).stem().string();
   return table;
+}
+
+void describe_input(std::map<std::string, std::string>& metadata,
+                    TrainedSize size, int64_t stride) {
+  metadata["imgsz"] = "[" + std::to_string(size.height) + ", " +
+                      std::to_string(size.width) + "]";
+  metadata["stride"] = std::to_string(stride);
+  metadata["range"] = "[0, 1]";
+}
+
+std::optional<TrainedSize> trained_size(
+    const std::map<std::string, std::string>& metadata) {
+  constexpr int64_t kMost = 65'536;
+  const auto said = metadata.find("imgsz");
+  if (said == metadata.end()) return std::nullopt;
+  std::istringstream in(said->second);
+  TrainedSize size;
+  char open = 0, comma = 0, close = 0;
+  in >> open >> size.height >> comma >> size.width >> close;
+  const auto is_side = [](int64_t side) { return side >= 1 && side <= kMost; };
+  if (!in || open != '[' || comma != ',' || close != ']' ||
+      !is_side(size.height) || !is_side(size.width)) {
+    return std::nullopt;
+  }
+  return size;
+}
+
+std::string trained_size_note(TrainedSize size, const std::string& file) {
+  return "--img is " + std::to_string(size.height) + " x " +
+         std::to_string(size.width) + ", as " + file + " was trained";
 }
 
 }  // namespace headroom::layers

@@ -6,7 +6,6 @@
 // and uses each layer's place to say what is wrong with it.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,7 +19,7 @@
 
 namespace headroom::layers {
 
-// AnchorList: the box shapes that a detector's levels answer for, as one line
+// AnchorList: the box shapes that a detector's levels match, as one line
 // of text: "10,13 16,30 33,23; 30,61 62,45 59,119", width,height in pixels,
 // levels by rising stride.
 
@@ -83,5 +82,24 @@ std::map<std::string, std::string> model_metadata(const std::string& model,
 // The reverse; throws Error where `file` says nothing.
 ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
                             const std::string& file);
+
+// The input that weights were trained with, in pixels.
+struct TrainedSize {
+  int64_t height = 0, width = 0;
+};
+
+// What a file of weights says of its network's input: "imgsz" is [height,
+// width], "stride" the model's largest, and "range" that of a pixel's values.
+void describe_input(std::map<std::string, std::string>& metadata,
+                    TrainedSize size, int64_t stride);
+
+// The "imgsz" of a file's metadata; nothing where there is none, or none that
+// a network could have.
+std::optional<TrainedSize> trained_size(
+    const std::map<std::string, std::string>& metadata);
+
+// "--img is 224 x 224, as FILE was trained": what a command says that takes the
+// size from the weights.
+std::string trained_size_note(TrainedSize size, const std::string& file);
 
 }  // namespace headroom::layers

@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace headroom::yaml {
-
 namespace {
 
 template <typename Number>

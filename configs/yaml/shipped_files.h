@@ -1,7 +1,5 @@
 // The YAML files that are part of the program: configs/model and configs/hyp,
 // embedded when it is built.
-//
-// Threads: immutable; any thread may read.
 #pragma once
 
 #include <string>

@@ -3,8 +3,6 @@
 // Refused with file:line:column: syntax errors, tabs, duplicate keys, anchors
 // and aliases (a few lines of them expand to gigabytes), more than one
 // document.
-//
-// Threads: values; no shared state.
 #pragma once
 
 #include <string>

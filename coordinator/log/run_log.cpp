@@ -40,6 +40,13 @@ std::unique_ptr<RunLog> RunLog::open(const std::filesystem::path& file) {
   std::unique_ptr<RunLog> log(new RunLog());
   std::vector<std::string> records;
   log->log_ = WriteAheadLog::open(file, &records);
+  if (log->log_->torn_bytes() > 0) {
+    log->torn_end_ = std::to_string(log->log_->torn_bytes()) +
+                     " bytes behind record " +
+                     std::to_string(log->log_->number()) +
+                     " of the log, which were not written to their end, were "
+                     "dropped";
+  }
   std::map<uint64_t, std::map<std::string, std::string>> keys;
   for (const std::string& bytes : records) {
     wire::LogRecord record;

@@ -46,6 +46,10 @@ class RunLog {
   // Nothing: the log is new.
   const std::optional<LoggedRun>& found() const { return found_; }
 
+  // What open() dropped at the log's end, as a sentence without its full stop;
+  // "" for nothing.
+  const std::string& torn_end() const { return torn_end_; }
+
   // Appended and synced if it differs from the one before.
   void save(const wire::LogSnapshot& snapshot);
   void add(const wire::Progress& progress);
@@ -65,6 +69,7 @@ class RunLog {
 
   std::unique_ptr<WriteAheadLog> log_;
   std::optional<LoggedRun> found_;
+  std::string torn_end_;
   std::string newest_snapshot_;  // serialised
   std::atomic<bool> unsynced_ = false;
   int64_t compacted_bytes_ = 0;

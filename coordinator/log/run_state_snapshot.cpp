@@ -42,6 +42,12 @@ void fields(auto& log, wire::Either<Generation> auto& generation) {
   log("reason", generation.reason);
 }
 
+void leavers_fields(auto& log, wire::Either<Leavers> auto& leavers) {
+  log("draining_nodes", leavers.draining_nodes);
+  log("released", leavers.released);
+  log("not_coming", leavers.not_coming);
+}
+
 // --- a generation that is being left ----------------------------------------
 
 void fields(auto& log, wire::Either<SurvivorState> auto& state) {
@@ -103,16 +109,13 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("exit_code", state.exit_code_);
   log("stop_requested", state.stop_requested_);
   log("result_json", state.result_json_);
-  log("generation", state.generation_);
+  log("generation", state.cycle_.generation_);
   log("ending", state.ending_);
   log("given_up", state.given_up_);
-  log("wanted_plan", state.wanted_plan_);
-  log("leave_requested", state.leave_requested_);
-  log("draining_nodes", state.draining_nodes_);
-  log("released", state.released_);
-  log("not_coming", state.not_coming_);
-  log("reforming_has_loss", state.reforming_.has_loss);
-  log("reforming_is_asked", state.reforming_.is_asked);
+  log("wanted_plan", state.cycle_.wanted_plan_);
+  log("leave_requested", state.cycle_.leave_requested_);
+  log("reforming_has_loss", state.cycle_.regrouping_.has_loss);
+  log("reforming_is_asked", state.cycle_.regrouping_.is_asked);
 }
 
 wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {
@@ -122,7 +125,8 @@ wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {
   writer("somebody_registered", state.waiting_since_.has_value());
   writer("nodes", state.membership_.nodes());
   writer("members", state.membership_.members());
-  for (const auto& [worker_id, leaving] : state.reforming_.left) {
+  leavers_fields(writer, state.membership_.leavers());
+  for (const auto& [worker_id, leaving] : state.cycle_.regrouping_.left) {
     *image.add_left() = wire::to_message<wire::LoggedLeaving>(leaving);
     image.mutable_left()->rbegin()->set_worker_id(worker_id);
   }
@@ -147,10 +151,13 @@ void RunStateSnapshot::restore(RunState& state,
   std::vector<Member> members;
   reader("members", members);
   for (Member& member : members) member.last_seen = now + grace;
-  state.membership_.restore(std::move(nodes), std::move(members));
-  if (state.wanted_plan_) state.membership_.open();
+  Leavers leavers;
+  leavers_fields(reader, leavers);
+  state.membership_.restore(std::move(nodes), std::move(members),
+                            std::move(leavers));
+  if (state.cycle_.wanted_plan_) state.membership_.open();
   for (const wire::LoggedLeaving& leaving : image.left()) {
-    state.reforming_.left[leaving.worker_id()] =
+    state.cycle_.regrouping_.left[leaving.worker_id()] =
         wire::from_message<Leaving>(leaving);
   }
   for (const wire::LoggedRestart& entry : image.restarts()) {
@@ -163,7 +170,7 @@ void RunStateSnapshot::restore(RunState& state,
   // workers have ended in a row.
   if (image.somebody_registered()) state.waiting_since_ = now;
   if (state.ending_.loss) state.ending_.loss->time = now;
-  state.reforming_.begin = now;
+  state.cycle_.regrouping_.begin = now;
   state.ending_.begin = now;
   state.ending_.saver_since = now;
   state.over_since_ = now;

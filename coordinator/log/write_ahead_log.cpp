@@ -5,16 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <system_error>
 
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {
-
 namespace {
 
 constexpr uint32_t kReversedPolynomial = 0x82f63b78;
@@ -47,41 +46,57 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "HEADRWAL";
-constexpr size_t kFrameBytes = 8;
+constexpr size_t kFrameBytes = WriteAheadLog::kFrameBytes;
 
-std::string little_endian(uint32_t number) {
+template <typename Number>
+std::string little_endian(Number number) {
   std::string bytes;
-  for (int shift = 0; shift < 32; shift += 8) {
-    bytes += static_cast<char>(number >> shift & 0xff);
+  for (size_t i = 0; i < sizeof(Number); ++i) {
+    bytes += static_cast<char>(number >> (8 * i) & 0xff);
   }
   return bytes;
 }
 
-uint32_t number_at(std::string_view bytes, size_t at) {
-  uint32_t number = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    number |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[at + i]))
+template <typename Number>
+Number number_at(std::string_view bytes, size_t at) {
+  Number number = 0;
+  for (size_t i = 0; i < sizeof(Number); ++i) {
+    number |= static_cast<Number>(static_cast<uint8_t>(bytes[at + i]))
               << (8 * i);
   }
   return number;
 }
 
-std::string header() {
-  return std::string(kMagic) + little_endian(WriteAheadLog::kVersion);
+std::string log_header(uint64_t before) {
+  const std::string text = std::string(kMagic) +
+                           little_endian(WriteAheadLog::kVersion) +
+                           little_endian(before);
+  return text + little_endian(crc32c(text));
 }
 
-// The payload of the record at `at`, if one is there that checks.
-std::optional<std::string_view> record_at(std::string_view bytes, size_t at) {
+struct FramedRecord {
+  uint64_t number = 0;
+  uint32_t chain = 0;
+  std::string_view frame;  // all before the chain
+  std::string_view payload;
+};
+
+// The record at `at`, if one is there that checks.
+std::optional<FramedRecord> record_at(std::string_view bytes, size_t at) {
   if (bytes.size() - at < kFrameBytes) return std::nullopt;
-  const size_t length = number_at(bytes, at);
+  const size_t length = number_at<uint32_t>(bytes, at);
   if (length == 0 || length > WriteAheadLog::kMaxRecordBytes ||
       length > bytes.size() - at - kFrameBytes) {
     return std::nullopt;
   }
-  const std::string_view payload = bytes.substr(at + kFrameBytes, length);
-  const uint32_t crc = crc32c(payload, crc32c(bytes.substr(at, 4)));
-  if (crc != number_at(bytes, at + 4)) return std::nullopt;
-  return payload;
+  FramedRecord record;
+  record.frame = bytes.substr(at, 16);
+  record.payload = bytes.substr(at + kFrameBytes, length);
+  record.number = number_at<uint64_t>(bytes, at + 4);
+  record.chain = number_at<uint32_t>(bytes, at + 16);
+  const uint32_t crc = crc32c(record.payload, crc32c(bytes.substr(at, 12)));
+  if (crc != number_at<uint32_t>(bytes, at + 12)) return std::nullopt;
+  return record;
 }
 
 bool write_all(int descriptor, std::string_view bytes) {
@@ -103,6 +118,10 @@ bool sync_folder_of(const fs::path& file) {
   ::close(descriptor);
   return synced;
 }
+
+constexpr const char* kRemedy =
+    "restore it from a copy, or name another file and resume the run from its "
+    "checkpoint";
 
 Error refusal(const fs::path& file, const std::string& what,
               const std::string& remedy) {
@@ -130,12 +149,6 @@ std::string all_of(const fs::path& file, int descriptor) {
 }
 
 }  // namespace
-
-std::string framed_record(const std::string& payload) {
-  const std::string length =
-      little_endian(static_cast<uint32_t>(payload.size()));
-  return length + little_endian(crc32c(payload, crc32c(length))) + payload;
-}
 
 std::unique_ptr<WriteAheadLog> WriteAheadLog::open(
     const fs::path& file, std::vector<std::string>* records) {
@@ -171,62 +184,141 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
                   "name a file that can be written");
   }
   const std::string bytes = all_of(file_, descriptor_);
-  const bool is_begun = std::string_view(header()).starts_with(
-      std::string_view(bytes).substr(0, kHeaderBytes));
-  if (bytes.size() < kHeaderBytes && is_begun) {  // new, or torn at once
+  const bool is_begun =
+      bytes.size() < kHeaderBytes &&
+      std::string_view(bytes).substr(0, kMagic.size()) ==
+          kMagic.substr(0, std::min(bytes.size(), kMagic.size()));
+  if (is_begun && synced_number() == 0) {  // new, or torn at once
     torn_bytes_ = static_cast<int64_t>(bytes.size());
     replace({});
     return;
   }
-  if (!bytes.starts_with(kMagic)) {
+  if (!is_begun && !bytes.starts_with(kMagic)) {
     throw refusal(file_, "is no log of a coordinator", "name another file");
   }
-  if (const uint32_t version = number_at(bytes, kMagic.size());
-      version != kVersion) {
-    throw refusal(file_,
-                  "is of version " + std::to_string(version) +
-                      ", this program reads version " +
-                      std::to_string(kVersion),
-                  "start the build that wrote it, or name another file");
+  if (bytes.size() >= kMagic.size() + 4) {
+    const auto version = number_at<uint32_t>(bytes, kMagic.size());
+    if (version != kVersion) {
+      throw refusal(file_,
+                    "is of version " + std::to_string(version) +
+                        ", this program reads version " +
+                        std::to_string(kVersion),
+                    "start the build that wrote it, or name another file");
+    }
   }
-  size_t at = kHeaderBytes;
-  while (const auto payload = record_at(bytes, at)) {
-    records->emplace_back(*payload);
-    at += kFrameBytes + payload->size();
-  }
-  for (size_t behind = at + 1; behind < bytes.size(); ++behind) {
-    if (!record_at(bytes, behind)) continue;
-    throw refusal(file_,
-                  "is damaged at byte " + std::to_string(at) +
-                      ", and whole records follow at byte " +
-                      std::to_string(behind),
-                  "restore it from a copy, or name another file and resume "
-                  "the run from its checkpoint");
-  }
-  torn_bytes_ = static_cast<int64_t>(bytes.size() - at);
+  const size_t end = is_begun ? 0 : read_records(bytes, records);
+  check_end(bytes, end);
+  torn_bytes_ = static_cast<int64_t>(bytes.size() - end);
   if (torn_bytes_ > 0 &&
-      (::ftruncate(descriptor_, static_cast<off_t>(at)) != 0 ||
+      (::ftruncate(descriptor_, static_cast<off_t>(end)) != 0 ||
        ::fsync(descriptor_) != 0)) {
     fail("cutting its torn end");
   }
-  bytes_ = static_cast<int64_t>(at);
+  bytes_ = static_cast<int64_t>(end);
+  written_ = number_;
+}
+
+size_t WriteAheadLog::read_records(std::string_view bytes,
+                                   std::vector<std::string>* records) {
+  const auto before = number_at<uint64_t>(bytes, kMagic.size() + 4);
+  if (bytes.substr(0, kHeaderBytes) != log_header(before)) {
+    throw refusal(file_, "is damaged in its first bytes", kRemedy);
+  }
+  number_ = before;
+  chain_ = number_at<uint32_t>(bytes, kHeaderBytes - 4);
+  size_t at = kHeaderBytes;
+  while (const auto record = record_at(bytes, at)) {
+    const uint64_t expected = number_ + 1;
+    const uint32_t chain = crc32c(record->frame, chain_);
+    if (record->number != expected || record->chain != chain) {
+      throw refusal(file_,
+                    "has a broken chain: where record " +
+                        std::to_string(expected) + " belongs there is " +
+                        (record->number == expected
+                             ? "another of that number"
+                             : "record " + std::to_string(record->number)) +
+                        ", at byte " + std::to_string(at),
+                    kRemedy);
+    }
+    records->emplace_back(record->payload);
+    number_ = expected;
+    chain_ = chain;
+    at += kFrameBytes + record->payload.size();
+  }
+  return at;
+}
+
+// Behind the end there is nothing, or what a write left that was cut short.
+void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
+  for (size_t behind = end + 1; behind < bytes.size(); ++behind) {
+    const auto record = record_at(bytes, behind);
+    if (!record) continue;
+    throw refusal(file_,
+                  "is damaged at byte " + std::to_string(end) + ", in record " +
+                      std::to_string(number_ + 1) + ", and record " +
+                      std::to_string(record->number) +
+                      " follows whole at byte " + std::to_string(behind),
+                  kRemedy);
+  }
+  const uint64_t synced = synced_number();
+  if (number_ >= synced) return;
+  throw refusal(file_,
+                "was cut: it ends with record " + std::to_string(number_) +
+                    ", and record " + std::to_string(synced) + " was written",
+                std::string(kRemedy) + "; to go on without the last " +
+                    std::to_string(synced - number_) + " decisions, remove " +
+                    file_.string() + ".lock");
+}
+
+uint64_t WriteAheadLog::synced_number() const {
+  char text[12];
+  if (::pread(lock_, text, sizeof(text), 0) != sizeof(text)) return 0;
+  const std::string_view bytes(text, sizeof(text));
+  return number_at<uint32_t>(bytes, 8) == crc32c(bytes.substr(0, 8))
+             ? number_at<uint64_t>(bytes, 0)
+             : 0;
+}
+
+// After the log itself is synced: it never says more than the log holds.
+void WriteAheadLog::note_synced(uint64_t number) {
+  const std::string text = little_endian(number);
+  const std::string bytes = text + little_endian(crc32c(text));
+  if (::pwrite(lock_, bytes.data(), bytes.size(), 0) !=
+      static_cast<ssize_t>(bytes.size())) {
+    fail("noting what was synced beside");
+  }
+}
+
+std::string WriteAheadLog::next_record(const std::string& payload) {
+  const uint64_t number = ++number_;
+  const std::string begin =
+      little_endian(static_cast<uint32_t>(payload.size())) +
+      little_endian(number);
+  const std::string frame =
+      begin + little_endian(crc32c(payload, crc32c(begin)));
+  chain_ = crc32c(frame, chain_);
+  return frame + little_endian(chain_) + payload;
 }
 
 void WriteAheadLog::append(const std::string& payload) {
   HEADROOM_CHECK(!payload.empty() && payload.size() <= kMaxRecordBytes,
                  std::to_string(payload.size()) + " bytes");
-  const std::string record = framed_record(payload);
+  const std::string record = next_record(payload);
   if (!write_all(descriptor_, record)) fail("appending");
+  written_ = number_;
   bytes_ += static_cast<int64_t>(record.size());
 }
 
 void WriteAheadLog::sync() {
+  const uint64_t number = written_;
   if (::fdatasync(descriptor_) != 0) fail("syncing");
+  note_synced(number);
 }
 
 void WriteAheadLog::replace(const std::vector<std::string>& records) {
-  std::string bytes = header();
-  for (const std::string& record : records) bytes += framed_record(record);
+  std::string bytes = log_header(number_);
+  chain_ = number_at<uint32_t>(bytes, kHeaderBytes - 4);
+  for (const std::string& record : records) bytes += next_record(record);
   const fs::path next = file_.string() + ".next";
   const int descriptor = ::open(
       next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0600);
@@ -242,9 +334,12 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
   const int old = descriptor_.exchange(descriptor);
   if (old >= 0) ::close(old);
   bytes_ = static_cast<int64_t>(bytes.size());
+  written_ = number_;
+  note_synced(number_);
 }
 
 void WriteAheadLog::clear() noexcept {
+  if (::ftruncate(lock_, 0) != 0) return;
   if (::ftruncate(descriptor_, 0) == 0) bytes_ = 0;
 }
 

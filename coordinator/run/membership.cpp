@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace headroom::coordinator {
-
 namespace {
 
 // Names end up in log lines and file names.
@@ -31,6 +30,9 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     if (known.node_id != node.node_id) continue;
     if (known.worker_ids == node.worker_ids) return std::nullopt;
     if (auto why = replace_gone(known, node)) return why;
+    std::erase_if(leavers_.not_coming, [this](const std::string& worker_id) {
+      return find(worker_id) == nullptr;
+    });
     heartbeat_node(now, node.node_id);
     return std::nullopt;
   }
@@ -62,6 +64,11 @@ std::optional<std::string> Membership::register_node(TimePoint now,
 
 std::optional<std::string> Membership::room_error(const Node& node) const {
   constexpr size_t kMostSlots = 4096;
+  constexpr size_t kMostNodes = 4096;
+  if (nodes_.size() >= kMostNodes) {
+    return "this run has " + std::to_string(nodes_.size()) +
+           " nodes, the most there may be";
+  }
   const size_t most =
       open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
   if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
@@ -144,6 +151,15 @@ bool Membership::heartbeat_node(TimePoint now, const std::string& node_id) {
   return false;
 }
 
+void Membership::note_sign_of_life(TimePoint at, const std::string& name) {
+  if (Member* member = find_mutable(name)) {
+    member->last_seen = std::max(member->last_seen, at);
+  }
+  for (Node& node : nodes_) {
+    if (node.node_id == name) node.last_seen = std::max(node.last_seen, at);
+  }
+}
+
 bool Membership::leave(const std::string& worker_id) {
   Member* member = find_mutable(worker_id);
   if (member == nullptr || member->state == MemberState::kGone) return false;
@@ -184,6 +200,35 @@ const Node* Membership::find_node(const std::string& node_id) const {
     if (node.node_id == node_id) return &node;
   }
   return nullptr;
+}
+
+std::vector<Member> Membership::available() const {
+  std::vector<Member> available;
+  for (const Member& member : members_) {
+    if (member.state != MemberState::kJoined) continue;
+    if (is_draining(member.node_id) || is_released(member.worker_id)) continue;
+    available.push_back(member);
+  }
+  return available;
+}
+
+int Membership::num_coming() const {
+  int count = 0;
+  for (const Member& member : members_) {
+    const Node& node = *find_node(member.node_id);
+    if (node.silent || is_draining(node.node_id)) continue;
+    const bool is_coming = member.state == MemberState::kExpected ||
+                           (member.state == MemberState::kGone &&
+                            !leavers_.not_coming.contains(member.worker_id));
+    count += is_coming ? 1 : 0;
+  }
+  return count;
+}
+
+bool Membership::has_agent() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [this](const Node& node) {
+    return !node.silent && !is_draining(node.node_id);
+  });
 }
 
 Member* Membership::find_mutable(const std::string& worker_id) {

@@ -6,7 +6,6 @@
 // A worker that has left does not come back: its agent registers again with a
 // successor, under another worker_id, which takes the slot over.
 //
-// Threads: none of its own; the service guards it.
 // Invariants:
 //   1. worker_ids are unique over all nodes;
 //   2. a member's state only moves expected -> joined -> gone;
@@ -17,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +52,13 @@ struct Expired {
   std::vector<std::string> node_ids;
 };
 
+// Who is not to take part, or does not come back.
+struct Leavers {
+  std::set<std::string> draining_nodes;  // their workers are to leave
+  std::set<std::string> released;        // told to exit: nobody's loss
+  std::set<std::string> not_coming;      // gone, and not started again
+};
+
 class Membership {
  public:
   Membership(int expected_workers, std::chrono::milliseconds heartbeat_timeout)
@@ -74,14 +81,31 @@ class Membership {
   bool heartbeat_worker(TimePoint now, const std::string& worker_id);
   bool heartbeat_node(TimePoint now, const std::string& node_id);
 
+  // The worker or node of that name was heard at `at`, if not later too.
+  void note_sign_of_life(TimePoint at, const std::string& name);
+
   // What a coordinator before this one knew. REQUIRES: nobody is here yet.
-  void restore(std::vector<Node> nodes, std::vector<Member> members) {
+  void restore(std::vector<Node> nodes, std::vector<Member> members,
+               Leavers leavers) {
     nodes_ = std::move(nodes);
     members_ = std::move(members);
+    leavers_ = std::move(leavers);
   }
 
   // True if it was not gone before.
   bool leave(const std::string& worker_id);
+
+  // True if it was not so before.
+  bool drain_node(const std::string& node_id) {
+    return leavers_.draining_nodes.insert(node_id).second;
+  }
+  bool release(const std::string& worker_id) {
+    return leavers_.released.insert(worker_id).second;
+  }
+  // The worker has ended, and no successor of it is started.
+  void expect_no_successor(const std::string& worker_id) {
+    leavers_.not_coming.insert(worker_id);
+  }
 
   // Joined workers that are silent become gone; silent nodes are marked, and
   // speak again with their next heartbeat. Each is returned once.
@@ -94,6 +118,19 @@ class Membership {
   const Node* find_node(const std::string& node_id) const;
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Node>& nodes() const { return nodes_; }
+  const Leavers& leavers() const { return leavers_; }
+  bool is_draining(const std::string& node_id) const {
+    return leavers_.draining_nodes.contains(node_id);
+  }
+  bool is_released(const std::string& worker_id) const {
+    return leavers_.released.contains(worker_id);
+  }
+  // Joined, and neither released nor on a node that is to leave.
+  std::vector<Member> available() const;
+  // Slots whose worker starts or is started again, on nodes that stay.
+  int num_coming() const;
+  // Whether any agent stays that is not silent.
+  bool has_agent() const;
 
  private:
   Member* find_mutable(const std::string& worker_id);
@@ -105,6 +142,7 @@ class Membership {
   std::chrono::milliseconds heartbeat_timeout_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;
+  Leavers leavers_;
 };
 
 // stall: is a worker's training thread stuck?

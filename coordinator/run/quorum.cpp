@@ -5,7 +5,6 @@
 #include <tuple>
 
 namespace headroom::coordinator {
-
 namespace {
 
 // "a, b, c and 5 more": a line stays a line with 512 workers missing.

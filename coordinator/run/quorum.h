@@ -1,9 +1,7 @@
 // Quorum: may a generation start, and with whom?
 //
-// Membership is fixed, so the answer is yes when all expected workers have
-// joined. A version that re-forms generations adds its rule here (at least
-// min_workers and more than half of those alive); callers see the same
-// decision: members or none, and a sentence why.
+// The first one starts when all expected workers have joined; later ones are
+// formed by the rules of regrouping.h.
 #pragma once
 
 #include <chrono>

@@ -8,11 +8,15 @@
 namespace headroom::coordinator {
 
 std::vector<RankedMember> still_to_leave(
-    const Regrouping& regrouping, const std::vector<RankedMember>& members) {
+    const Regrouping& regrouping, const std::vector<RankedMember>& members,
+    const Membership& membership) {
   std::vector<RankedMember> waited_for;
-  for (const RankedMember& member : members) {
-    if (!regrouping.left.contains(member.worker_id))
-      waited_for.push_back(member);
+  for (const RankedMember& ranked : members) {
+    if (regrouping.left.contains(ranked.worker_id)) continue;
+    const Member* member = membership.find(ranked.worker_id);
+    if (member != nullptr && member->state == MemberState::kJoined) {
+      waited_for.push_back(ranked);
+    }
   }
   return waited_for;
 }
@@ -34,16 +38,58 @@ planner::MemoryShortage shortage_of(const Regrouping& regrouping,
   return shortage;
 }
 
-ReformingDecision decide_reforming(const ReformingView& view,
-                                   const ReformingOptions& options) {
-  using Kind = ReformingDecision::Kind;
+ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps) {
+  ResumePoint newest;
+  if (regrouping.left.empty()) newest.committed_steps = known_steps;
+  for (const auto& [worker_id, leaving] : regrouping.left) {
+    if (leaving.from.committed_steps >= newest.committed_steps) {
+      newest = leaving.from;
+    }
+  }
+  return newest;
+}
+
+std::vector<Member> newest_first(const Regrouping& regrouping,
+                                 std::vector<Member> there) {
+  const auto steps = [&](const Member& member) -> int64_t {
+    const auto left = regrouping.left.find(member.worker_id);
+    return left == regrouping.left.end() ? -1
+                                         : left->second.from.committed_steps;
+  };
+  std::stable_sort(
+      there.begin(), there.end(),
+      [&](const Member& a, const Member& b) { return steps(a) > steps(b); });
+  return there;
+}
+
+void note_left(RunEnding& ending, Survivor& survivor, const Leaving& leaving) {
+  survivor.committed_steps = leaving.from.committed_steps;
+  survivor.state = leaving.state;
+  if (leaving.cause != LeavingCause::kMemory) return;
+  // Its state is in a checkpoint: there is nothing more to save.
+  survivor.state = {true, leaving.from.committed_steps};
+  ending.saved_step = leaving.from.committed_steps;
+}
+
+void list_survivors(RunEnding& ending, const std::vector<RankedMember>& members,
+                    const Regrouping& regrouping) {
+  for (const RankedMember& member : members) {
+    if (ending.loss && ending.loss->worker_id == member.worker_id) continue;
+    Survivor entry;
+    entry.worker_id = member.worker_id;
+    entry.rank = member.rank;
+    const auto left = regrouping.left.find(member.worker_id);
+    if (left != regrouping.left.end()) note_left(ending, entry, left->second);
+    ending.survivors.push_back(entry);
+  }
+}
+
+RegroupingDecision decide_regrouping(const RegroupingView& view,
+                                     const RegroupingOptions& options) {
+  using Kind = RegroupingDecision::Kind;
   const auto count = [](int value) { return std::to_string(value); };
   const std::string there =
       count(view.ready) + " of " + count(view.wanted) + " workers are there";
-  if (view.busy > 0) {
-    return {Kind::kWait,
-            count(view.busy) + " have not let go of their generation"};
-  }
   if (view.ready >= view.wanted) return {Kind::kForm, there};
   if (view.coming > 0 && view.elapsed < options.restart_wait) {
     return {Kind::kWait, there + ", " + count(view.coming) + " are coming"};
@@ -89,14 +135,13 @@ std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,
                                        const std::string& current_run_digest,
-                                       bool before_first) {
-  const bool knows_run = !(before_first && run_digest.empty());
-  if (knows_run && run_digest != current_run_digest) {
+                                       bool may_wait) {
+  if (run_digest != current_run_digest) {
     return "the message is of run " +
            (run_digest.empty() ? "(none)" : run_digest) +
            ", this coordinator serves run " + current_run_digest;
   }
-  if (before_first && generation == 0) return std::nullopt;
+  if (may_wait && generation == 0) return std::nullopt;
   if (generation != current_generation) {
     return "the message is of generation " + std::to_string(generation) +
            ", the run is at generation " + std::to_string(current_generation);

@@ -2,13 +2,11 @@
 // step.
 //
 //   why          memory is short, a member was lost, or members come or go
-//   letting go   every member that lives leaves its generation, and says which
+//   leaving      every member that lives leaves its generation, and says which
 //                step its state is of; for want of memory with a checkpoint
 //   waiting      for those who are being started again, at most restart_wait
 //   forming      with whoever is there; the workers find the newest step whose
 //                state they have together (worker/checkpoint/state_restore.h)
-//
-// Threads: values and pure functions; time is an argument.
 #pragma once
 
 #include <chrono>
@@ -55,18 +53,34 @@ struct Regrouping {
   std::map<std::string, Leaving> left;  // by worker
 };
 
-// Members that have not left, in the order of their ranks.
+// Members that live and have not left, in the order of their ranks.
 std::vector<RankedMember> still_to_leave(
-    const Regrouping& regrouping, const std::vector<RankedMember>& members);
+    const Regrouping& regrouping, const std::vector<RankedMember>& members,
+    const Membership& membership);
 
 // The failed rank's bytes, and the room of whoever has least.
 // REQUIRES: all members have left.
 planner::MemoryShortage shortage_of(const Regrouping& regrouping,
                                     const std::vector<RankedMember>& members);
 
+// The newest state that any member left with; where all are lost, the steps
+// that are known to have been committed: the workers look for a checkpoint.
+ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps);
+
+// Those of `there` who have the newest state first, then those who have any.
+std::vector<Member> newest_first(const Regrouping& regrouping,
+                                 std::vector<Member> there);
+
+// What the run could still save of a worker that has left.
+void note_left(RunEnding& ending, Survivor& survivor, const Leaving& leaving);
+
+// The members but for the one that was lost, with what they left with.
+void list_survivors(RunEnding& ending, const std::vector<RankedMember>& members,
+                    const Regrouping& regrouping);
+
 // --- with whom the next generation is formed --------------------------------
 
-struct ReformingOptions {
+struct RegroupingOptions {
   // For workers that are being started again.
   std::chrono::milliseconds restart_wait = std::chrono::seconds(5);
   // For the processes without which the run must not go on.
@@ -75,25 +89,24 @@ struct ReformingOptions {
   std::chrono::milliseconds agent_wait = std::chrono::seconds(30);
 };
 
-// What there is.
-struct ReformingView {
+// Who is there once every member that lives has left.
+struct RegroupingView {
   std::chrono::milliseconds elapsed{0};  // since the generation broke
   int ready = 0;                         // joined and in no generation any more
-  int busy = 0;                          // members that live and have not left
   int coming = 0;  // slots whose worker starts, or is being started again
   int wanted = 1;  // processes of the run's own plan
   int min_processes = 1;
   bool has_agent = true;  // that is not silent
 };
 
-struct ReformingDecision {
+struct RegroupingDecision {
   enum class Kind { kWait, kForm, kGiveUp };
   Kind kind = Kind::kWait;
   std::string reason;
 };
 
-ReformingDecision decide_reforming(const ReformingView& view,
-                                   const ReformingOptions& options);
+RegroupingDecision decide_regrouping(const RegroupingView& view,
+                                     const RegroupingOptions& options);
 
 // One membership with its ranks, its plan and the state it starts
 // from, under a number that only rises.
@@ -119,12 +132,11 @@ Generation next_generation(const Generation& previous,
 
 // Nothing if a message stamped with `generation` and `run_digest` belongs to
 // the current generation of this run, else why not, with both numbers.
-// `before_first`: the sender may not know of a generation or digest yet, and
-// says 0 and "".
+// `may_wait`: the sender may stand outside generations, and says 0.
 std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,
                                        const std::string& current_run_digest,
-                                       bool before_first);
+                                       bool may_wait);
 
 }  // namespace headroom::coordinator

@@ -2,27 +2,57 @@
 
 namespace headroom::coordinator {
 
-std::optional<std::string> RendezvousKeys::publish(const std::string& key,
+std::optional<std::string> RendezvousKeys::publish(const std::string& member,
+                                                   const std::string& key,
                                                    const std::string& value) {
   if (key.empty() || key.size() > kMaxKeyLength) {
     return "a rendezvous key has 1 to " + std::to_string(kMaxKeyLength) +
            " characters, this one " + std::to_string(key.size());
   }
+  Share all = all_;
+  Share before;  // of who has published it until now
   const auto known = values_.find(key);
-  const bool added = known == values_.end();
-  if (added && values_.size() >= kMaxKeys) {
-    return "this generation has " + std::to_string(values_.size()) +
-           " rendezvous keys, the most there may be";
+  const bool is_known = known != values_.end();
+  const std::string publisher = is_known ? publishers_[key] : member;
+  if (is_known) {
+    const size_t bytes = known->first.size() + known->second.size();
+    before = {shares_[publisher].keys - 1, shares_[publisher].bytes - bytes};
+    all = {all.keys - 1, all.bytes - bytes};
   }
-  const size_t before = added ? 0 : known->first.size() + known->second.size();
-  const size_t bytes = bytes_ - before + key.size() + value.size();
-  if (bytes > kMaxBytes) {
-    return "the rendezvous keys of this generation would take " +
-           std::to_string(bytes) + " bytes, more than " +
-           std::to_string(kMaxBytes);
+  Share own = is_known && publisher == member ? before : shares_[member];
+  for (Share* share : {&own, &all}) {
+    ++share->keys;
+    share->bytes += key.size() + value.size();
   }
-  bytes_ = bytes;
+  if (!member.empty()) {
+    auto why =
+        excess_of("worker " + member, own, kMaxKeysOfMember, kMaxBytesOfMember);
+    if (why) return why;
+  }
+  if (auto why = excess_of("this generation", all, kMaxKeys, kMaxBytes)) {
+    return why;
+  }
+  if (is_known) shares_[publisher] = before;
+  shares_[member] = own;
+  all_ = all;
+  publishers_[key] = member;
   values_[key] = value;
+  return std::nullopt;
+}
+
+std::optional<std::string> RendezvousKeys::excess_of(const std::string& whose,
+                                                     const Share& share,
+                                                     size_t max_keys,
+                                                     size_t max_bytes) const {
+  if (share.keys > max_keys) {
+    return whose + " would have " + std::to_string(share.keys) +
+           " rendezvous keys, more than " + std::to_string(max_keys);
+  }
+  if (share.bytes > max_bytes) {
+    return "the rendezvous keys of " + whose + " would take " +
+           std::to_string(share.bytes) + " bytes, more than " +
+           std::to_string(max_bytes);
+  }
   return std::nullopt;
 }
 
@@ -33,7 +63,9 @@ const std::string* RendezvousKeys::find(const std::string& key) const {
 
 void RendezvousKeys::clear() {
   values_.clear();
-  bytes_ = 0;
+  publishers_.clear();
+  shares_.clear();
+  all_ = {};
 }
 
 }  // namespace headroom::coordinator

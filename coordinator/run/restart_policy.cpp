@@ -1,11 +1,14 @@
 #include "coordinator/run/restart_policy.h"
 
-#include <algorithm>
-
-#include "configs/run_config.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {
+
+bool ends_every_worker(int exit_code) {
+  return exit_code == static_cast<int>(ExitCode::kRequest) ||
+         exit_code == static_cast<int>(ExitCode::kNoPlan) ||
+         exit_code == static_cast<int>(ExitCode::kData);
+}
 
 RestartDecision decide_restart(const WorkerEnd& end) {
   constexpr int kMostEnds = 5;
@@ -15,9 +18,7 @@ RestartDecision decide_restart(const WorkerEnd& end) {
   const std::string code = std::to_string(end.exit_code);
   if (end.is_draining) {
     decision.reason = "its node is to leave the run";
-  } else if (end.exit_code == static_cast<int>(ExitCode::kRequest) ||
-             end.exit_code == static_cast<int>(ExitCode::kNoPlan) ||
-             end.exit_code == static_cast<int>(ExitCode::kData)) {
+  } else if (ends_every_worker(end.exit_code)) {
     decision.reason = "exit code " + code + ": another would fare no better";
   } else if (end.exit_code == kCannotStart) {
     decision.reason = "its program cannot be started";

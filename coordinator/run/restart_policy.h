@@ -31,15 +31,20 @@ struct RestartDecision {
 
 RestartDecision decide_restart(const WorkerEnd& end);
 
-// The same rule for a process that the supervisor lost.
+// 2, 3, 4: what is wrong is the request or the data, so that no other worker
+// would fare better.
+bool ends_every_worker(int exit_code);
+
+// The ends of one slot's workers, or of one process of the supervisor.
 class RestartBudget {
  public:
   // `exit_code`: 128 + the signal. `steps`: as many as the run is known to have
   // committed.
-  RestartDecision note_end(int exit_code, int64_t steps) {
+  RestartDecision note_end(int exit_code, int64_t steps,
+                           bool is_draining = false) {
     if (steps > steps_) ends_ = 0;
     steps_ = steps;
-    return decide_restart({exit_code, ++ends_, /*is_draining=*/false});
+    return decide_restart({exit_code, ++ends_, is_draining});
   }
 
  private:

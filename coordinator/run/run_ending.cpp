@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "coordinator/run/restart_policy.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::coordinator {
@@ -62,7 +64,7 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
     if (const Survivor* best = best_saver(ending)) {
       return {Kind::kSave, best->worker_id,
               "rank " + number(best->rank) + " saves the state after " +
-                  count_steps(*best->committed_steps) +
+                  counted(*best->committed_steps, "step") +
                   ", the newest that a survivor committed"};
     }
   }
@@ -77,14 +79,47 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
   return {Kind::kOver, "", ""};
 }
 
-bool saver_overdue(TimePoint now, const RunEnding& ending,
-                   const EndingOptions& options) {
-  return !ending.saver.empty() && !ending.saved_step &&
-         now - ending.saver_since >= options.save_timeout;
+Survivor* RunEnding::find(const std::string& worker_id) {
+  for (Survivor& entry : survivors) {
+    if (entry.worker_id == worker_id) return &entry;
+  }
+  return nullptr;
 }
 
-std::string count_steps(int64_t count) {
-  return number(count) + (count == 1 ? " step" : " steps");
+void note_who_is_gone(RunEnding& ending, const Membership& membership) {
+  for (Survivor& entry : ending.survivors) {
+    const Member* member = membership.find(entry.worker_id);
+    entry.gone = member == nullptr || member->state == MemberState::kGone;
+  }
+  if (!ending.loss) return;
+  const Member* lost = membership.find(ending.loss->worker_id);
+  if (lost == nullptr) return;  // it was succeeded
+  ending.loss->agent_silent = membership.find_node(lost->node_id)->silent;
+}
+
+std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
+                                      const EndingOptions& options) {
+  if (ending.saver.empty() || ending.saved_step) return std::nullopt;
+  Survivor& saver = *ending.find(ending.saver);
+  const bool is_overdue = now - ending.saver_since >= options.save_timeout;
+  if (!saver.gone && saver.can_save && !is_overdue) return std::nullopt;
+  saver.can_save = false;
+  ending.saver.clear();
+  return saver;
+}
+
+ExitCode exit_code_of(const RunEnding& ending) {
+  const bool nothing_done = !ending.saved_step && ending.known_steps == 0;
+  if (nothing_done && ending.loss && ending.loss->exit_code &&
+      ends_every_worker(*ending.loss->exit_code)) {
+    return static_cast<ExitCode>(*ending.loss->exit_code);
+  }
+  return ExitCode::kResource;
+}
+
+std::string describe_loss(const Loss& loss) {
+  return loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
+                                           : loss.how;
 }
 
 std::string describe_exit(int exit_code) {
@@ -134,8 +169,7 @@ std::string describe_ending(const RunEnding& ending,
                          : "rank " + number(loss.rank) + " (worker " +
                                loss.worker_id + ")";
     text += " on " + loss.hostname + " ";
-    text += loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
-                                              : loss.how;
+    text += describe_loss(loss);
     const std::string words = one_line(loss.last_words);
     if (!words.empty()) text += "; its last words: " + words;
   } else {
@@ -148,19 +182,19 @@ std::string describe_ending(const RunEnding& ending,
   const std::string resume =
       "headroom train --resume " + shell_word(run_directory);
   if (ending.saved_step) {
-    return text + "; the state after " + count_steps(*ending.saved_step) +
+    return text + "; the state after " + counted(*ending.saved_step, "step") +
            " is saved, continue with: " + resume;
   }
   if (newest > 0) {
     const std::optional<int64_t> saved = checkpoint_steps(ending);
     if (saved == newest) {
-      return text + "; the state after " + count_steps(newest) +
+      return text + "; the state after " + counted(newest, "step") +
              " is saved, continue with: " + resume;
     }
-    text += "; the state after " + count_steps(newest) + " is not saved";
+    text += "; the state after " + counted(newest, "step") + " is not saved";
     if (saved == 0) return text + " and nor is any before, start the run again";
     return text + ", continue from the " +
-           (saved ? "checkpoint after " + count_steps(*saved)
+           (saved ? "checkpoint after " + counted(*saved, "step")
                   : "last checkpoint") +
            " with: " + resume;
   }

@@ -1,4 +1,4 @@
-// RunEnding: how a run of fixed membership ends once a worker is lost.
+// RunEnding: how a run ends that has lost a worker and cannot be regrouped.
 //
 //   survivors report how many steps they committed
 //     -> the one with the most (ties: the lowest rank) saves that state
@@ -6,8 +6,6 @@
 //
 // The newest step that any survivor committed is the truth: a step that one
 // rank committed and another did not is complete on the first.
-//
-// Threads: values and pure functions; time is an argument.
 #pragma once
 
 #include <chrono>
@@ -17,6 +15,8 @@
 #include <vector>
 
 #include "coordinator/run/clock.h"
+#include "coordinator/run/membership.h"
+#include "parallel/base/check.h"
 
 namespace headroom::coordinator {
 
@@ -71,6 +71,9 @@ struct RunEnding {
   std::string saver;                // told to save; "" for nobody
   TimePoint saver_since;
   std::optional<int64_t> saved_step;
+
+  // Null if the worker is no survivor.
+  Survivor* find(const std::string& worker_id);
 };
 
 struct EndingDecision {
@@ -80,22 +83,29 @@ struct EndingDecision {
   std::string reason;     // what is waited for, or why this worker
 };
 
-// REQUIRES: a saver that is gone or has failed was cleared and marked
-// can_save = false. A saver that overran its time is for the caller to mark:
-// see saver_overdue.
+// Which survivors have left, and whether anybody can say how the lost worker
+// ended.
+void note_who_is_gone(RunEnding& ending, const Membership& membership);
+
+// REQUIRES: give_up_saver() was called before.
 EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
                              const EndingOptions& options);
 
-bool saver_overdue(TimePoint now, const RunEnding& ending,
-                   const EndingOptions& options);
+// The worker that was told to save and has left, failed or overrun its time:
+// from now on another may. Nothing while nobody has.
+std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
+                                      const EndingOptions& options);
+
+// That of the lost worker where it could not even start, else 5.
+ExitCode exit_code_of(const RunEnding& ending);
+
+// How the worker was lost, as a verb phrase.
+std::string describe_loss(const Loss& loss);
 
 // The final reason in one line: who was lost, how, its last words, what is
 // saved, and the command that goes on.
 std::string describe_ending(const RunEnding& ending,
                             const std::string& run_directory);
-
-// "1 step", "12 steps".
-std::string count_steps(int64_t count);
 
 // "was killed by signal 9 (Killed)" or "ended with exit code 1".
 std::string describe_exit(int exit_code);

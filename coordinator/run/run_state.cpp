@@ -1,38 +1,16 @@
-// What happened, call by call; what follows from it is in
-// run_transitions.cpp.
 #include "coordinator/run/run_state.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/planner.h"
 
 namespace headroom::coordinator {
-namespace {
-
-// These end the whole run at once: no other worker would fare better.
-bool is_everybodys(int exit_code) {
-  return exit_code == static_cast<int>(ExitCode::kRequest) ||
-         exit_code == static_cast<int>(ExitCode::kNoPlan) ||
-         exit_code == static_cast<int>(ExitCode::kData);
-}
-
-}  // namespace
-
-std::string to_string(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::kWaiting:
-      return "waiting";
-    case RunPhase::kRunning:
-      return "running";
-    case RunPhase::kReforming:
-      return "regrouping";
-    case RunPhase::kStopping:
-      return "stopping";
-    case RunPhase::kFinished:
-      return "finished";
-    case RunPhase::kFailed:
-      return "failed";
-  }
-  HEADROOM_CHECK(false, "phase " + std::to_string(static_cast<int>(phase)));
-}
 
 RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
                    TimePoint now)
@@ -40,6 +18,13 @@ RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
       config_(config),
       membership_(options.quorum.expected_workers, options.heartbeat_timeout),
       reason_("no agent has registered yet"),
+      cycle_({.config = config_,
+              .membership = membership_,
+              .ending = ending_,
+              .leave_timeout = options_.ending.report_timeout,
+              .regrouping = options_.regrouping,
+              .layers = options_.layers,
+              .run_directory = options_.run_directory}),
       last_tick_(now) {}
 
 std::optional<std::string> RunState::register_node(TimePoint now,
@@ -47,18 +32,14 @@ std::optional<std::string> RunState::register_node(TimePoint now,
   const bool is_new = membership_.find_node(node.node_id) == nullptr;
   if (auto why = membership_.register_node(now, node)) return why;
   if (!waiting_since_) waiting_since_ = now;
-  if (is_new && generation_.number > 0) {
+  if (is_new && generation().number > 0) {
     emit("agent_joins", -1,
          "the agent of node " + node.node_id + " has come, with " +
-             std::to_string(node.worker_ids.size()) +
-             (node.worker_ids.size() == 1 ? " worker" : " workers"));
+             counted(std::ssize(node.worker_ids), "worker"));
   }
-  const auto was_succeeded = [this](const std::string& worker_id) {
-    return membership_.find(worker_id) == nullptr;
-  };
-  std::erase_if(not_coming_, was_succeeded);
-  std::erase_if(restarts_,
-                [&](const auto& entry) { return was_succeeded(entry.first); });
+  std::erase_if(restarts_, [this](const auto& entry) {
+    return membership_.find(entry.first) == nullptr;
+  });
   advance(now);
   return std::nullopt;
 }
@@ -70,7 +51,7 @@ std::optional<std::string> RunState::join(TimePoint now,
   emit("join", -1,
        "worker " + worker_id + " on " + membership_.find(worker_id)->hostname +
            " has joined");
-  if (over()) order(Order::Kind::kExit, worker_id, reason_);
+  if (over()) orders_.push_back({Order::Kind::kExit, worker_id, reason_});
   advance(now);
   return std::nullopt;
 }
@@ -82,7 +63,7 @@ bool RunState::worker_heartbeat(
   if (progress) {
     measured_peak_bytes_[worker_id] = progress->measured_peak_bytes;
     // Heartbeats and commits overtake each other: never go back.
-    if (rank_of(worker_id) == 0 && progress->step >= progress_.step) {
+    if (cycle_.rank_of(worker_id) == 0 && progress->step >= progress_.step) {
       progress_ = *progress;
     }
     lose_if_stuck(now, worker_id, *progress);
@@ -94,17 +75,21 @@ bool RunState::worker_heartbeat(
 // lost already, and it does not leave.
 void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
                              const wire::RunProgress& progress) {
-  if (!can_reform() && phase_ != RunPhase::kRunning) return;
-  if (rank_of(worker_id) < 0 || reforming_.left.contains(worker_id)) return;
+  if (!can_regroup() && phase_ != RunPhase::kRunning) return;
+  if (cycle_.rank_of(worker_id) < 0) return;
+  if (cycle_.regrouping().left.contains(worker_id)) return;
   const auto why =
       stall_error(progress.quiet_ms, progress.median_step_ms, progress.step);
   if (!why) return;
+  give_up(now, worker_id, *why);
+  advance(now);
+}
+
+void RunState::give_up(TimePoint now, const std::string& worker_id,
+                       const std::string& how) {
   given_up_.insert(worker_id);
   membership_.leave(worker_id);
-  Loss loss = loss_of(worker_id, *why);
-  loss.explained = true;
-  lose(now, std::move(loss));
-  advance(now);
+  lose(now, loss_of(worker_id, how, /*explained=*/true));
 }
 
 NodeAnswer RunState::node_heartbeat(TimePoint now, const std::string& node_id) {
@@ -124,7 +109,7 @@ void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
-  if (released_.contains(worker_id)) return advance(now);
+  if (membership_.is_released(worker_id)) return advance(now);
   // Once the run is over everybody leaves, at their own pace: MPI takes its
   // time to finalise. Whoever stays too long is the agent's business.
   if (!over()) given_up_.insert(worker_id);
@@ -146,10 +131,13 @@ RestartDecision RunState::worker_exited(TimePoint now,
   if (const auto known = restarts_.find(worker_id); known != restarts_.end()) {
     return known->second;
   }
-  const bool was_released = released_.contains(worker_id) || over();
-  const bool may_return = !was_released && can_reform();
-  if (may_return) decision = restart_of(worker_id, exit_code);
-  if (!decision.restart) not_coming_.insert(worker_id);
+  const bool was_released = membership_.is_released(worker_id) || over();
+  const bool may_return = !was_released && can_regroup();
+  if (may_return) {
+    decision = restart_budgets_[{member->node_id, member->local_slot}].note_end(
+        exit_code, num_commits_, membership_.is_draining(member->node_id));
+  }
+  if (!decision.restart) membership_.expect_no_successor(worker_id);
   Loss loss = loss_of(worker_id, describe_exit(exit_code));
   loss.exit_code = exit_code;
   loss.last_words = last_words;
@@ -175,16 +163,6 @@ RestartDecision RunState::worker_exited(TimePoint now,
   return decision;
 }
 
-RestartDecision RunState::restart_of(const std::string& worker_id,
-                                     int exit_code) {
-  const Member& member = *membership_.find(worker_id);
-  SlotEnds& ends = slot_ends_[{member.node_id, member.local_slot}];
-  if (num_commits_ > ends.at_commits) ends = {0, num_commits_};
-  ++ends.count;
-  return decide_restart(
-      {exit_code, ends.count, draining_nodes_.contains(member.node_id)});
-}
-
 void RunState::worker_failed(TimePoint now, const std::string& worker_id,
                              int exit_code, const std::string& message,
                              int64_t committed_steps, bool peer_lost,
@@ -193,31 +171,25 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   membership_.heartbeat_worker(now, worker_id);
   const bool could_be_the_cause =
       !ending_.loss || ending_.loss->worker_id == worker_id;
-  if (!peer_lost && is_everybodys(exit_code) && could_be_the_cause) {
-    emit("fault", rank_of(worker_id), message, true);
+  if (!peer_lost && ends_every_worker(exit_code) && could_be_the_cause) {
+    emit("fault", cycle_.rank_of(worker_id), message, true);
     end(now, RunPhase::kFailed, exit_code, message);
     return;
   }
-  if (peer_lost && rank_of(worker_id) >= 0) {
+  if (peer_lost && cycle_.rank_of(worker_id) >= 0) {
     if (phase_ == RunPhase::kRunning) {
-      can_reform() ? begin_reforming(now) : begin_stopping(now);
+      can_regroup() ? begin_regrouping(now) : begin_stopping(now);
     }
-    if (phase_ == RunPhase::kReforming) {
-      reforming_.has_loss = true;
-      Leaving& left = reforming_.left[worker_id];
-      left.cause = LeavingCause::kLostPeer;
-      left.from = {committed_steps, ""};
-      left.state = state;
+    if (phase_ == RunPhase::kRegrouping) {
+      cycle_.note_lost_peer(worker_id, committed_steps, state);
     }
   }
   if (ending_.first_complaint.empty()) ending_.first_complaint = message;
   if (!peer_lost) {
-    Loss loss = loss_of(worker_id, "stopped: " + message);
-    loss.explained = true;
-    lose(now, std::move(loss));
+    lose(now, loss_of(worker_id, "stopped: " + message, /*explained=*/true));
     if (!over() && phase_ != RunPhase::kStopping) begin_stopping(now);
   }
-  if (Survivor* entry = survivor(worker_id)) {
+  if (Survivor* entry = ending_.find(worker_id)) {
     entry->committed_steps = committed_steps;
     entry->state = state;
     if (!peer_lost) entry->can_save = false;
@@ -228,31 +200,21 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
 std::optional<std::string> RunState::generation_left(
     TimePoint now, const std::string& worker_id, const Leaving& leaving) {
   if (over()) return std::nullopt;
-  if (rank_of(worker_id) < 0) {
+  if (cycle_.rank_of(worker_id) < 0) {
     return "worker " + worker_id + " is no member of generation " +
-           std::to_string(generation_.number);
+           std::to_string(generation().number);
   }
   membership_.heartbeat_worker(now, worker_id);
   progress_.step = std::max(progress_.step, leaving.from.committed_steps);
-  if (rank_of(worker_id) == 0) result_json_ = leaving.result_json;
-  if (phase_ == RunPhase::kRunning) begin_reforming(now);
-  if (phase_ == RunPhase::kReforming) {
-    reforming_.left[worker_id] = leaving;
-    if (leaving.cause == LeavingCause::kAsked) reforming_.is_asked = true;
-  } else if (Survivor* entry = survivor(worker_id)) {
-    note_left(*entry, leaving);
+  if (cycle_.rank_of(worker_id) == 0) result_json_ = leaving.result_json;
+  if (phase_ == RunPhase::kRunning) begin_regrouping(now);
+  if (phase_ == RunPhase::kRegrouping) {
+    cycle_.note_left(worker_id, leaving);
+  } else if (Survivor* entry = ending_.find(worker_id)) {
+    note_left(ending_, *entry, leaving);
   }
   advance(now);
   return std::nullopt;
-}
-
-void RunState::note_left(Survivor& survivor, const Leaving& leaving) {
-  survivor.committed_steps = leaving.from.committed_steps;
-  survivor.state = leaving.state;
-  if (leaving.cause != LeavingCause::kMemory) return;
-  // Its state is in a checkpoint: there is nothing more to save.
-  survivor.state = {true, leaving.from.committed_steps};
-  ending_.saved_step = leaving.from.committed_steps;
 }
 
 void RunState::committed(int64_t step,
@@ -273,7 +235,7 @@ std::optional<std::string> RunState::finish(
     advance(now);
     return std::nullopt;
   }
-  const int rank = rank_of(worker_id);
+  const int rank = cycle_.rank_of(worker_id);
   if (rank != 0) {
     return "only rank 0 ends a run, or the worker that was told to save; "
            "worker " +
@@ -285,7 +247,7 @@ std::optional<std::string> RunState::finish(
       exit_code == static_cast<int>(ExitCode::kDone) ||
       exit_code == static_cast<int>(ExitCode::kInterrupted);
   end(now, as_it_should ? RunPhase::kFinished : RunPhase::kFailed, exit_code,
-      reason.empty() ? "finished after " + count_steps(step) : reason);
+      reason.empty() ? "finished after " + counted(step, "step") : reason);
   return std::nullopt;
 }
 
@@ -293,7 +255,8 @@ void RunState::drain(TimePoint now, const std::string& reason) {
   if (phase_ == RunPhase::kWaiting) {
     end(now, RunPhase::kFinished, static_cast<int>(ExitCode::kInterrupted),
         "interrupted before the run began: " + reason);
-  } else if ((phase_ == RunPhase::kRunning || phase_ == RunPhase::kReforming) &&
+  } else if ((phase_ == RunPhase::kRunning ||
+              phase_ == RunPhase::kRegrouping) &&
              !stop_requested_) {
     stop_requested_ = true;
     emit("drain", -1, "the run ends at the next committed step: " + reason);
@@ -303,8 +266,8 @@ void RunState::drain(TimePoint now, const std::string& reason) {
 void RunState::drain_node(TimePoint now, const std::string& node_id,
                           const std::string& reason) {
   if (over() || membership_.find_node(node_id) == nullptr) return;
-  if (!draining_nodes_.insert(node_id).second) return;
-  if (phase_ == RunPhase::kWaiting || available().empty()) {
+  if (!membership_.drain_node(node_id)) return;
+  if (phase_ == RunPhase::kWaiting || membership_.available().empty()) {
     drain(now, reason);
     return;
   }
@@ -343,42 +306,267 @@ bool RunState::everybody_told(TimePoint now, bool followers_left) const {
 
 RunStatus RunState::status(TimePoint now) const {
   RunStatus status;
-  status.generation = generation_.number;
+  status.generation = generation().number;
   status.state = to_string(phase_);
   status.reason = reason_;
   status.exit_code = exit_code_;
   status.run_directory = options_.run_directory;
   status.progress = progress_;
+  status.memory_limit = config_.memory_limit;
   status.result_json = result_json_;
-  if (generation_.number > 0) status.plan = generation_.plan;
-  for (const Member& member : membership_.members()) {
-    MemberStatus entry;
-    entry.worker_id = member.worker_id;
-    entry.node_id = member.node_id;
-    entry.hostname = member.hostname;
-    entry.rank = rank_of(member.worker_id);
-    switch (member.state) {
-      case MemberState::kExpected:
-        entry.state = "expected";
-        break;
-      case MemberState::kJoined:
-        entry.state = entry.rank < 0 ? "joined" : "running";
-        break;
-      case MemberState::kGone:
-        entry.state = "gone";
-        break;
-    }
-    if (member.state != MemberState::kExpected) {
-      entry.heartbeat_age_seconds =
-          std::chrono::duration<double>(now - member.last_seen).count();
-    }
-    const auto peak = measured_peak_bytes_.find(member.worker_id);
-    if (peak != measured_peak_bytes_.end()) {
-      entry.measured_peak_bytes = peak->second;
-    }
-    status.members.push_back(entry);
-  }
+  if (generation().number > 0) status.plan = generation().plan;
+  status.members =
+      member_statuses(now, membership_, generation(), measured_peak_bytes_);
   return status;
+}
+
+// --- what follows from what happened ----------------------------------------
+
+void RunState::tick(TimePoint now) {
+  // If this very process was stopped (a paused machine, SIGSTOP), or is so busy
+  // that it comes late, nobody else is to blame for the silence.
+  const auto late = now - last_tick_ - options_.heartbeat_timeout / 8;
+  if (late.count() > 0) membership_.excuse(late);
+  last_tick_ = now;
+
+  const Expired expired = membership_.expire(now);
+  const std::string limit =
+      std::to_string(options_.heartbeat_timeout.count()) + " ms";
+  for (const std::string& node_id : expired.node_ids) {
+    if (over()) break;
+    emit("agent_silent", -1,
+         "the agent of node " + node_id + " has been silent for " + limit,
+         true);
+    // Later on it may speak again, and its workers join after all.
+    if (phase_ != RunPhase::kWaiting) continue;
+    for (const Member& member : std::vector(membership_.members())) {
+      if (member.node_id != node_id) continue;
+      if (member.state != MemberState::kExpected) continue;
+      membership_.leave(member.worker_id);
+      lose(now,
+           loss_of(member.worker_id, "has not joined, and its agent is silent",
+                   /*explained=*/true));
+    }
+  }
+  for (const std::string& worker_id : expired.worker_ids) {
+    give_up(now, worker_id, "was silent for " + limit);
+  }
+  advance(now);
+}
+
+void RunState::advance(TimePoint now) {
+  if (phase_ == RunPhase::kWaiting) advance_waiting(now);
+  if (phase_ == RunPhase::kRunning) advance_running(now);
+  if (phase_ == RunPhase::kRegrouping) advance_regrouping(now);
+  if (phase_ == RunPhase::kStopping) advance_stopping(now);
+}
+
+void RunState::advance_waiting(TimePoint now) {
+  if (!waiting_since_) return;
+  const QuorumDecision decision = decide_quorum(
+      now, *waiting_since_, membership_.members(), options_.quorum);
+  reason_ = decision.reason;
+  if (!decision.members.empty()) {
+    form_first_generation(now, static_cast<int>(decision.members.size()),
+                          decision.reason);
+  } else if (decision.timed_out) {
+    end(now, RunPhase::kFailed, static_cast<int>(ExitCode::kResource),
+        decision.reason);
+  }
+}
+
+void RunState::form_first_generation(TimePoint now, int workers,
+                                     const std::string& reason) {
+  membership_.open();
+  std::optional<plan::Plan> plan = options_.plan;
+  if (!plan) {
+    const planner::PlanDecision planned =
+        planner::choose_plan(config_, workers, options_.layers);
+    if (!planned.plan) {
+      end(now, RunPhase::kFailed, static_cast<int>(planned.exit_code),
+          planned.reason + ": " + planned.remedy);
+      return;
+    }
+    plan = planned.plan;
+  }
+  cycle_.want(*plan);
+  form_generation(*plan, {}, reason);
+}
+
+void RunState::form_generation(const plan::Plan& plan, const ResumePoint& begin,
+                               const std::string& reason) {
+  cycle_.form(plan, begin, reason);
+  phase_ = RunPhase::kRunning;
+  reason_ = reason;
+  ending_ = {};
+  emit("generation", -1,
+       "generation " + std::to_string(generation().number) + ": " + reason,
+       false, cycle_.detail_json());
+  emit("plan", -1, plan.reason, false,
+       "{\"plan\":" + plan::plan_to_compact_json(plan) + "}");
+  for (const RankedMember& member : generation().members) {
+    orders_.push_back({Order::Kind::kRun, member.worker_id, reason});
+  }
+  release_drained();
+}
+
+// Workers of nodes that are to leave, once no generation needs them: also one
+// that was still starting when its node was asked to.
+void RunState::release_drained() {
+  for (const Member& member : membership_.members()) {
+    if (member.state != MemberState::kJoined ||
+        !membership_.is_draining(member.node_id) ||
+        generation().find(member.worker_id) != nullptr ||
+        !membership_.release(member.worker_id)) {
+      continue;
+    }
+    orders_.push_back(
+        {Order::Kind::kExit, member.worker_id, "its node leaves the run"});
+  }
+}
+
+void RunState::advance_running(TimePoint now) {
+  release_drained();
+  if (stop_requested_ || !can_regroup()) return;
+  const std::optional<std::string> rescale = cycle_.ask_to_end(now);
+  if (rescale && !rescale->empty()) emit("rescale", -1, *rescale);
+}
+
+// MPI ends a job with any of its processes.
+bool RunState::can_regroup() const {
+  return (phase_ == RunPhase::kRunning || phase_ == RunPhase::kRegrouping) &&
+         generation().plan.backend != plan::Backend::kMpi;
+}
+
+void RunState::begin_regrouping(TimePoint now) {
+  phase_ = RunPhase::kRegrouping;
+  cycle_.begin_regrouping(now);
+}
+
+void RunState::advance_regrouping(TimePoint now) {
+  const CycleDecision next =
+      cycle_.decide(now, stop_requested_, progress_.step);
+  reason_ = next.reason;
+  switch (next.kind) {
+    case CycleDecision::Kind::kWait:
+      break;
+    case CycleDecision::Kind::kLose:
+      give_up(now, next.worker_id, "did not leave its generation");
+      break;
+    case CycleDecision::Kind::kForm:
+      form_generation(*next.plan, next.begin, next.reason);
+      break;
+    case CycleDecision::Kind::kStop:
+      begin_stopping(now);
+      break;
+    case CycleDecision::Kind::kEnd:
+      end(now,
+          next.exit_code == ExitCode::kInterrupted ? RunPhase::kFinished
+                                                   : RunPhase::kFailed,
+          static_cast<int>(next.exit_code), next.reason);
+      break;
+  }
+}
+
+Loss RunState::loss_of(const std::string& worker_id, const std::string& how,
+                       bool explained) const {
+  Loss loss;
+  loss.worker_id = worker_id;
+  loss.hostname = membership_.find(worker_id)->hostname;
+  loss.rank = cycle_.rank_of(worker_id);
+  loss.how = how;
+  loss.explained = explained;
+  return loss;
+}
+
+void RunState::lose(TimePoint now, Loss loss) {
+  if (over()) return;
+  const std::string worker_id = loss.worker_id;
+  const bool first = !ending_.loss;
+  // Who has complained of a peer and then leaves is a victim, not the cause.
+  const Survivor* known = ending_.find(worker_id);
+  const bool victim =
+      (known != nullptr && known->committed_steps && known->can_save) ||
+      (phase_ == RunPhase::kRegrouping &&
+       cycle_.regrouping().left.contains(worker_id));
+  emit("loss_of_process", loss.rank,
+       "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
+  if (can_regroup()) {
+    if (loss.rank < 0) return;  // it waited to take part
+    if (phase_ == RunPhase::kRunning) begin_regrouping(now);
+    cycle_.note_loss(worker_id);
+  } else if (phase_ != RunPhase::kStopping) {
+    begin_stopping(now);
+  }
+  if (!first || victim) return;
+  loss.time = now;
+  ending_.loss = std::move(loss);
+  std::erase_if(ending_.survivors, [&](const Survivor& entry) {
+    return entry.worker_id == worker_id;
+  });
+}
+
+void RunState::begin_stopping(TimePoint now) {
+  phase_ = RunPhase::kStopping;
+  ending_.begin = now;
+  ending_.known_steps = progress_.step;
+  list_survivors(ending_, generation().members, cycle_.regrouping());
+}
+
+void RunState::advance_stopping(TimePoint now) {
+  note_who_is_gone(ending_, membership_);
+  if (const auto saver = give_up_saver(now, ending_, options_.ending)) {
+    emit("checkpoint", saver->rank,
+         "worker " + saver->worker_id + " could not save the state", true);
+  }
+  const EndingDecision decision = decide_ending(now, ending_, options_.ending);
+  switch (decision.kind) {
+    case EndingDecision::Kind::kWait:
+      reason_ = decision.reason;
+      break;
+    case EndingDecision::Kind::kSave:
+      reason_ = decision.reason;
+      ending_.saver = decision.worker_id;
+      ending_.saver_since = now;
+      orders_.push_back(
+          {Order::Kind::kSaveAndExit, decision.worker_id, decision.reason});
+      break;
+    case EndingDecision::Kind::kOver:
+      end(now, RunPhase::kFailed, static_cast<int>(exit_code_of(ending_)),
+          describe_ending(ending_, options_.run_directory));
+      break;
+  }
+}
+
+void RunState::end(TimePoint now, RunPhase phase, int exit_code,
+                   const std::string& reason) {
+  phase_ = phase;
+  exit_code_ = exit_code;
+  reason_ = valid_utf8(reason);
+  over_since_ = now;
+  for (const Member& member : membership_.members()) {
+    if (member.state != MemberState::kJoined) continue;
+    if (membership_.is_released(member.worker_id)) continue;  // knows already
+    orders_.push_back({Order::Kind::kExit, member.worker_id, reason_});
+  }
+  nlohmann::ordered_json detail;
+  detail["exit_code"] = exit_code;
+  detail["state"] = to_string(phase);
+  emit(wire::kRunOverEvent, -1, reason_, phase == RunPhase::kFailed,
+       detail.dump());
+}
+
+void RunState::emit(const std::string& event, int rank,
+                    const std::string& reason, bool warning,
+                    const std::string& detail_json) {
+  wire::EventRecord record;
+  record.event = event;
+  record.step = progress_.step;
+  record.rank = rank;
+  record.reason = valid_utf8(reason);
+  record.warning = warning;
+  record.detail_json = detail_json;
+  events_.push_back(std::move(record));
 }
 
 }  // namespace headroom::coordinator

@@ -15,13 +15,14 @@
 // about it is read out with take_orders() and take_events(). The table of all
 // transitions is in coordinator/README.md.
 //
-// Threads: none of its own; the service guards it.
+// Threads: none of its own; the service guards it, and all that it holds.
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;
 //   2. a worker gets at most one kRun per generation, and nothing after kExit;
 //   3. finished and failed are final: exit code and reason no longer change.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -32,20 +33,20 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
+#include "coordinator/run/generation_cycle.h"
 #include "coordinator/run/membership.h"
 #include "coordinator/run/quorum.h"
 #include "coordinator/run/regrouping.h"
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
-#include "parallel/planner/replan.h"
 
 namespace headroom::coordinator {
 
 struct RunOptions {
   QuorumOptions quorum;
   EndingOptions ending;
-  ReformingOptions regrouping;
+  RegroupingOptions regrouping;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
   std::vector<layers::LayerCost>
@@ -56,16 +57,6 @@ struct RunOptions {
 
 // For how long a coordinator stays to tell everybody that the run is over.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
-
-enum class RunPhase {
-  kWaiting,
-  kRunning,
-  kReforming,
-  kStopping,
-  kFinished,
-  kFailed
-};
-std::string to_string(RunPhase phase);
 
 // What a worker is told over its stream of assignments.
 struct Order {
@@ -87,6 +78,8 @@ class RunState {
   // options.layers) has a plan.
   RunState(const RunOptions& options, const configs::RunConfig& config,
            TimePoint now);
+  RunState(const RunState&) = delete;
+  RunState& operator=(const RunState&) = delete;
 
   // --- what happened; a refusal is returned ---------------------------------
   std::optional<std::string> register_node(TimePoint now, const Node& node);
@@ -95,6 +88,10 @@ class RunState {
   // False: nobody of that name takes part (any more).
   bool worker_heartbeat(TimePoint now, const std::string& worker_id,
                         const std::optional<wire::RunProgress>& progress);
+  // Words of a worker or node came then, whatever they say.
+  void note_sign_of_life(TimePoint at, const std::string& name) {
+    membership_.note_sign_of_life(at, name);
+  }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
   // The worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
@@ -137,14 +134,14 @@ class RunState {
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
   // Members are to leave their generation at the next committed step.
-  bool leave_requested() const { return leave_requested_; }
+  bool leave_requested() const { return cycle_.leave_requested(); }
   // Whether a member of this generation is lost and the others are to leave it.
   bool peer_lost() const {
-    return phase_ == RunPhase::kReforming && reforming_.has_loss;
+    return phase_ == RunPhase::kRegrouping && cycle_.regrouping().has_loss;
   }
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
-  const Generation& generation() const { return generation_; }
+  const Generation& generation() const { return cycle_.generation(); }
   const Membership& membership() const { return membership_; }
   RunStatus status(TimePoint now) const;
 
@@ -154,38 +151,29 @@ class RunState {
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
   void advance_running(TimePoint now);
-  void advance_reforming(TimePoint now);
+  void advance_regrouping(TimePoint now);
   void advance_stopping(TimePoint now);
-  void form_first_generation(TimePoint now, const QuorumDecision& decision);
-  void replan(TimePoint now);
-  void reform(TimePoint now, const std::string& there);
-  // The next generation, of as many workers as the plan has ranks: those who
-  // were in the last one first.
+  void form_first_generation(TimePoint now, int workers,
+                             const std::string& reason);
   void form_generation(const plan::Plan& plan, const ResumePoint& begin,
                        const std::string& reason);
   void release_drained();
-  // Joined, and not to leave.
-  std::vector<Member> available() const;
-  ReformingView reforming_view(TimePoint since, TimePoint now) const;
-  void give_up_busy(TimePoint now);
   void lose_if_stuck(TimePoint now, const std::string& worker_id,
                      const wire::RunProgress& progress);
+  // Its agent is to make sure that it ends.
+  void give_up(TimePoint now, const std::string& worker_id,
+               const std::string& how);
   void lose(TimePoint now, Loss loss);
-  void begin_reforming(TimePoint now);
-  bool can_reform() const;
-  RestartDecision restart_of(const std::string& worker_id, int exit_code);
+  bool can_regroup() const;
+  void begin_regrouping(TimePoint now);
   void begin_stopping(TimePoint now);
-  void settle(TimePoint now);
   void end(TimePoint now, RunPhase phase, int exit_code,
            const std::string& reason);
-  void order(Order::Kind kind, const std::string& worker_id,
-             const std::string& reason);
   void emit(const std::string& event, int rank, const std::string& reason,
             bool warning = false, const std::string& detail_json = "");
-  int rank_of(const std::string& worker_id) const;  // -1: none
-  Survivor* survivor(const std::string& worker_id);
-  void note_left(Survivor& survivor, const Leaving& leaving);
-  Loss loss_of(const std::string& worker_id, const std::string& how) const;
+  // `explained`: `how` says why it happened.
+  Loss loss_of(const std::string& worker_id, const std::string& how,
+               bool explained = false) const;
 
   const RunOptions options_;
   const configs::RunConfig config_;
@@ -193,34 +181,21 @@ class RunState {
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;
   int exit_code_ = 0;
-  Generation generation_;
-  Regrouping reforming_;                    // while kReforming
-  RunEnding ending_;                        // from kStopping on
+  RunEnding ending_;  // from kStopping on
+  GenerationCycle cycle_;
   std::optional<TimePoint> waiting_since_;  // the first registration
   TimePoint last_tick_;
   TimePoint over_since_;
   bool stop_requested_ = false;
   wire::RunProgress progress_;
   std::string result_json_;
-  // The run's own plan: the first, or the one that memory made of it.
-  std::optional<plan::Plan> wanted_plan_;
-  bool leave_requested_ = false;
-  int considered_workers_ = 0;  // available ones, when a plan was last sought
-  std::optional<TimePoint> newcomers_since_;  // more are there than take part
-  std::set<std::string> draining_nodes_;
-  std::set<std::string> released_;    // told to exit: nobody's loss
-  std::set<std::string> not_coming_;  // gone, and not started again
   // Of workers whose end was reported, until they are succeeded: a report may
   // come twice.
   std::map<std::string, RestartDecision> restarts_;
   int64_t num_commits_ = 0;  // by any generation, those done again included
-  // Ends of a slot's workers since the run last committed a step.
-  struct SlotEnds {
-    int count = 0;
-    int64_t at_commits = 0;
-  };
-  std::map<std::pair<std::string, int>, SlotEnds> slot_ends_;  // node, slot
-  std::map<std::string, int64_t> measured_peak_bytes_;         // by worker
+  std::map<std::pair<std::string, int>, RestartBudget>
+      restart_budgets_;                                 // by node and slot
+  std::map<std::string, int64_t> measured_peak_bytes_;  // by worker
   std::set<std::string> given_up_;    // lost, their exit not yet reported
   std::set<std::string> told_nodes_;  // have had an answer since the end
   std::vector<Order> orders_;

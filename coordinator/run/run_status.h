@@ -5,15 +5,28 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "coordinator/run/membership.h"
+#include "coordinator/run/regrouping.h"
 #include "parallel/plan/plan.h"
 #include "proto/event_file.h"
 #include "proto/run_progress.h"
 
 namespace headroom::coordinator {
+
+enum class RunPhase {
+  kWaiting,
+  kRunning,
+  kRegrouping,
+  kStopping,
+  kFinished,
+  kFailed
+};
+std::string to_string(RunPhase phase);
 
 struct MemberStatus {
   std::string worker_id;
@@ -25,12 +38,15 @@ struct MemberStatus {
   int64_t measured_peak_bytes = 0;
 };
 
+std::vector<MemberStatus> member_statuses(
+    TimePoint now, const Membership& membership, const Generation& generation,
+    const std::map<std::string, int64_t>& measured_peak_bytes);
+
 struct RunStatus {
   std::string version;
   std::string run_digest;
   uint64_t generation = 0;
-  // "waiting", "running", "regrouping", "stopping", "finished", "failed"
-  std::string state;
+  std::string state;   // to_string of a RunPhase
   std::string reason;  // why it is so
   int exit_code = 0;   // once finished or failed
   std::string run_directory;
@@ -39,6 +55,7 @@ struct RunStatus {
   std::optional<plan::Plan> plan;  // once there is a generation
   std::string result_json;         // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
+  int64_t memory_limit = 0;  // of a process, in bytes; 0 where there is none
 
   bool over() const { return state == "finished" || state == "failed"; }
 };

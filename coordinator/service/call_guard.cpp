@@ -15,6 +15,8 @@ std::string to_string(RefusalKind kind) {
       return "too many calls";
     case RefusalKind::kTooManyJoins:
       return "too many registrations";
+    case RefusalKind::kForeignName:
+      return "another member's name";
     case RefusalKind::kStale:
       return "stale";
     case RefusalKind::kNotAsAgreed:
@@ -35,47 +37,47 @@ std::string host_of_peer(std::string_view peer) {
   return std::string(peer.substr(0, port));
 }
 
-CallGuard::Budget& CallGuard::budget_of(TimePoint now,
-                                        const std::string& host) {
-  const auto known = budgets_.find(host);
+CallBudget& CallBudgets::of(TimePoint now, const std::string& name) {
+  const auto known = budgets_.find(name);
   if (known != budgets_.end()) {
-    Budget& budget = known->second;
-    recent_.splice(recent_.begin(), recent_, budget.place);
+    CallBudget& budget = known->second.budget;
+    recent_.splice(recent_.begin(), recent_, known->second.place);
     const double seconds =
         std::chrono::duration<double>(now - budget.filled).count();
     budget.calls =
-        std::min(kCallsPerSecond, budget.calls + seconds * kCallsPerSecond);
+        std::min(CallGuard::kCallsPerSecond,
+                 budget.calls + seconds * CallGuard::kCallsPerSecond);
     budget.joins =
-        std::min(kJoinsAtOnce, budget.joins + seconds * kJoinsPerSecond);
+        std::min(CallGuard::kJoinsAtOnce,
+                 budget.joins + seconds * CallGuard::kJoinsPerSecond);
     budget.filled = now;
     return budget;
   }
-  if (budgets_.size() >= kMaxHosts) {
+  if (budgets_.size() >= kMaxNames) {
     budgets_.erase(recent_.back());
     recent_.pop_back();
   }
-  recent_.push_front(host);
-  Budget& budget = budgets_[host];
-  budget.filled = now;
-  budget.place = recent_.begin();
-  return budget;
+  recent_.push_front(name);
+  Entry& entry = budgets_[name];
+  entry.budget = {CallGuard::kCallsPerSecond, CallGuard::kJoinsAtOnce, now};
+  entry.place = recent_.begin();
+  return entry.budget;
 }
 
 std::optional<RefusalKind> CallGuard::admit(TimePoint now,
                                             std::string_view peer,
                                             const std::string& token,
+                                            const std::string& member,
                                             bool joins) {
-  Budget& budget = budget_of(now, host_of_peer(peer));
-  if (budget.calls < 1) return RefusalKind::kTooManyCalls;
-  --budget.calls;
-  // Before the token is looked at: guesses are joins.
-  if (joins) {
-    if (budget.joins < 1) return RefusalKind::kTooManyJoins;
-    --budget.joins;
-  }
   if (!token_.empty() && !wire::equal_secrets(token, token_)) {
     return RefusalKind::kWrongToken;
   }
+  CallBudget& budget = member.empty() ? hosts_.of(now, host_of_peer(peer))
+                                      : members_.of(now, member);
+  if (budget.calls < 1) return RefusalKind::kTooManyCalls;
+  if (joins && budget.joins < 1) return RefusalKind::kTooManyJoins;
+  --budget.calls;
+  if (joins) --budget.joins;
   return std::nullopt;
 }
 

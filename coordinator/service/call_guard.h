@@ -1,12 +1,11 @@
 // CallGuard: which calls a coordinator looks at: those that know the join token
-// and come from a host that does not flood it.
+// and do not come too often.
 //
-// Two budgets per host, refilled as time passes: one for all calls, and a small
-// one for those that take part (Register, Watch), so that nobody can try names
-// in a hurry. What is refused is counted by its kind, and logged at most once a
-// second and kind.
-//
-// Threads: none of its own; guarded by its user.
+// The token is looked at first: who does not know it uses up nobody's budget.
+// Budgets are refilled as time passes. Each member that has proved its name has
+// one of its own; all other callers of a host share one. A budget has a small
+// part for calls that take part (Register, Watch). What is refused is counted
+// by its kind, and logged at most once a second and kind.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,8 @@ enum class RefusalKind {
   kWrongToken,
   kTooManyCalls,
   kTooManyJoins,
-  kStale,  // of another generation or run
+  kForeignName,  // somebody speaks for another member
+  kStale,        // of another generation or run
   kNotAsAgreed,
   kMessageTooLong,
   kNoRoom,
@@ -41,20 +41,43 @@ struct Refusal {
   std::string reason;
 };
 
+struct CallBudget {
+  double calls = 0;
+  double joins = 0;
+  TimePoint filled;
+};
+
+// Of boundedly many names: the one that was used least recently goes first.
+class CallBudgets {
+ public:
+  static constexpr size_t kMaxNames = 8192;
+  CallBudget& of(TimePoint now, const std::string& name);
+
+ private:
+  struct Entry {
+    CallBudget budget;
+    std::list<std::string>::iterator place;  // in recent_
+  };
+  std::map<std::string, Entry> budgets_;
+  std::list<std::string> recent_;  // the newest first
+};
+
 class CallGuard {
  public:
-  // Well beyond what the largest host does: 64 workers at 100 steps a second.
+  // Well beyond what a worker does, and the agents of a host before they are
+  // known.
   static constexpr double kCallsPerSecond = 10000;
   static constexpr double kJoinsPerSecond = 50;
   static constexpr double kJoinsAtOnce = 1000;
-  static constexpr size_t kMaxHosts = 4096;
 
   // `token`: that callers must know; "" lets everybody in.
   explicit CallGuard(std::string token) : token_(std::move(token)) {}
 
   // None if the call is let in. `peer` as gRPC says it: "ipv4:10.0.0.2:41234".
+  // `member`: who the caller has proved to be; "" for anybody else.
   std::optional<RefusalKind> admit(TimePoint now, std::string_view peer,
-                                   const std::string& token, bool joins);
+                                   const std::string& token,
+                                   const std::string& member, bool joins);
 
   // Counts a refusal, also one that is found elsewhere, under `name`. True if
   // it should be logged now.
@@ -64,17 +87,9 @@ class CallGuard {
   const std::map<std::string, int64_t>& refused() const { return refused_; }
 
  private:
-  struct Budget {
-    double calls = kCallsPerSecond;
-    double joins = kJoinsAtOnce;
-    TimePoint filled;
-    std::list<std::string>::iterator place;  // in recent_
-  };
-  Budget& budget_of(TimePoint now, const std::string& host);
-
   const std::string token_;
-  std::map<std::string, Budget> budgets_;
-  std::list<std::string> recent_;  // hosts, the newest first
+  CallBudgets hosts_;
+  CallBudgets members_;
   std::map<std::string, int64_t> refused_;
   std::map<std::string, TimePoint> logged_;
 };

@@ -6,6 +6,7 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -185,15 +186,34 @@ std::string make_token() {
 void write_file(const fs::path& file, mode_t mode, const std::string& text) {
   const int descriptor =
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  const bool written =
-      descriptor >= 0 && ::write(descriptor, text.data(), text.size()) ==
-                             static_cast<ssize_t>(text.size());
+  // Whatever the umask says.
+  const bool written = descriptor >= 0 && ::fchmod(descriptor, mode) == 0 &&
+                       ::write(descriptor, text.data(), text.size()) ==
+                           static_cast<ssize_t>(text.size());
   const int why = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (written) return;
   throw Error("certificates",
               file.string() + " cannot be written: " + std::strerror(why),
               "name a new folder");
+}
+
+// Nobody but its owner may write into it, or exchange the files.
+void make_private_folder(const fs::path& folder) {
+  std::error_code error;
+  if (folder.has_parent_path()) {
+    fs::create_directories(folder.parent_path(), error);
+  }
+  constexpr mode_t kPrivate = 0700;
+  const bool is_new = ::mkdir(folder.c_str(), kPrivate) == 0;
+  if (is_new) ::chmod(folder.c_str(), kPrivate);
+  struct stat about {};
+  if (::stat(folder.c_str(), &about) != 0 ||
+      (about.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
+    return;  // what it cannot hold, write_file says
+  }
+  throw Error("certificates", folder.string() + " can be written by others",
+              "chmod 700 " + folder.string() + ", or name a new folder");
 }
 
 }  // namespace
@@ -217,8 +237,7 @@ void make_certificates(const fs::path& folder,
                         .usage = "clientAuth",
                         .alternate = "DNS:client.headroom"},
                        client_key.get(), ca.get(), ca_key.get());
-  std::error_code error;
-  fs::create_directories(folder, error);
+  make_private_folder(folder);
   write_file(folder / "ca.key", kSecret, pem(ca_key.get()));
   write_file(folder / "ca.pem", kPublic, pem(ca.get()));
   write_file(folder / "server.key", kSecret, pem(server_key.get()));

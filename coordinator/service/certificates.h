@@ -10,7 +10,6 @@
 // Keys are P-256, valid for ten years (CA) and two (others); files with secrets
 // have mode 0600.
 //
-// Threads: a plain function.
 // Errors: Error (exit 2) if the folder holds certificates already, a name is
 // none, or a file cannot be written.
 #pragma once

@@ -1,8 +1,8 @@
 #include "coordinator/service/control_client.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "coordinator/service/status_messages.h"
@@ -10,6 +10,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
+#include "proto/connection_fault.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
@@ -22,6 +23,9 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
+constexpr milliseconds kMaxPause{1000};
+// After so long without an answer it is asked why.
+constexpr milliseconds kFirstLook{3000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
@@ -58,12 +62,10 @@ class GrpcControlClient final : public ControlClient {
                               milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
     const wire::RegisterRequest request = to_wire(node);
-    wire::RegisterResponse response;
-    grpc::ClientContext context;
-    context.set_wait_for_ready(true);
-    set_deadline(context, timeout);
-    const grpc::Status status = stub_->Register(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "registering with " + whom());
+    stub_ = wire::Coordinator::NewStub(wire::make_channel(
+        address_, wire::channel_security(),
+        {.node_id = request.node_id(), .worker_id = "", .secret = secret_}));
+    const wire::RegisterResponse response = send_registration(request, timeout);
     node_id_ = request.node_id();
     run_digest_ = response.run_digest();
     last_answer_ = std::chrono::steady_clock::now();
@@ -86,13 +88,11 @@ class GrpcControlClient final : public ControlClient {
   }
 
   void register_successors(const NodeRegistration& node) override {
-    const wire::RegisterRequest request = to_wire(node);
-    wire::RegisterResponse response;
-    grpc::ClientContext context;
-    context.set_wait_for_ready(true);
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->Register(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "registering with " + whom());
+    send_registration(to_wire(node), kCallTimeout);
+  }
+
+  std::string secret_of(const std::string& worker_id) const override {
+    return wire::secret_of_worker(secret_, valid_utf8(worker_id));
   }
 
   SuccessorOrder report_exit(const std::string& worker_id, int exit_code,
@@ -115,7 +115,7 @@ class GrpcControlClient final : public ControlClient {
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->ReportExit(&context, request, &response);
     if (!status.ok())
-      wire::throw_failure(status, "reporting an exit to " + whom());
+      wire::throw_failure(status, "reporting an exit to " + whom(), address_);
     return {response.restart(), std::chrono::milliseconds(response.delay_ms()),
             response.reason()};
   }
@@ -125,7 +125,7 @@ class GrpcControlClient final : public ControlClient {
     grpc::ClientContext context;
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->GetStatus(&context, {}, &response);
-    if (!status.ok()) wire::throw_failure(status, "asking " + whom());
+    if (!status.ok()) wire::throw_failure(status, "asking " + whom(), address_);
     return from_wire(response);
   }
 
@@ -149,7 +149,8 @@ class GrpcControlClient final : public ControlClient {
       }
     }
     const grpc::Status status = reader->Finish();
-    if (!status.ok()) wire::throw_failure(status, "following " + whom());
+    if (!status.ok())
+      wire::throw_failure(status, "following " + whom(), address_);
     return last;
   }
 
@@ -165,10 +166,37 @@ class GrpcControlClient final : public ControlClient {
     grpc::ClientContext context;
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->Stop(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "stopping " + whom());
+    if (!status.ok())
+      wire::throw_failure(status, "stopping " + whom(), address_);
   }
 
  private:
+  // Sent again while the coordinator is away, or too busy.
+  wire::RegisterResponse send_registration(const wire::RegisterRequest& request,
+                                           milliseconds timeout) {
+    const auto end = std::chrono::system_clock::now() + timeout;
+    for (milliseconds pause{50};; pause = std::min(2 * pause, kMaxPause)) {
+      wire::RegisterResponse response;
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      context.set_deadline(
+          std::min(end, std::chrono::system_clock::now() + kFirstLook));
+      const grpc::Status status = stub_->Register(&context, request, &response);
+      if (status.ok()) return response;
+      const bool is_late = std::chrono::system_clock::now() + pause >= end;
+      if (!wire::is_unreachable(status) || is_late || is_in_vain()) {
+        wire::throw_failure(status, "registering with " + whom(), address_);
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  bool is_in_vain() const {
+    const auto fault =
+        wire::connection_fault(address_, wire::channel_security());
+    return fault && fault->is_lasting;
+  }
+
   void drain(const std::string& node_id, const std::string& reason) {
     wire::DrainRequest request;
     request.set_reason(valid_utf8(reason));
@@ -177,7 +205,8 @@ class GrpcControlClient final : public ControlClient {
     grpc::ClientContext context;
     set_deadline(context, kCallTimeout);
     const grpc::Status status = stub_->Drain(&context, request, &response);
-    if (!status.ok()) wire::throw_failure(status, "draining " + whom());
+    if (!status.ok())
+      wire::throw_failure(status, "draining " + whom(), address_);
   }
 
   std::string whom() const { return "the coordinator at " + address_; }
@@ -220,9 +249,10 @@ class GrpcControlClient final : public ControlClient {
   }
 
   const std::string address_;
-  const std::unique_ptr<wire::Coordinator::Stub> stub_;
-  std::string node_id_;     // constant once registered
-  std::string run_digest_;  // constant once registered
+  const std::string secret_ = wire::new_member_secret();
+  std::unique_ptr<wire::Coordinator::Stub> stub_;  // constant once registered
+  std::string node_id_;                            // constant once registered
+  std::string run_digest_;                         // constant once registered
   std::thread heartbeats_;
 
   mutable std::mutex mutex_;

@@ -1,5 +1,6 @@
 #include "coordinator/service/delivery.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "parallel/base/log.h"
@@ -44,12 +45,13 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
 };
 
 std::vector<std::string> Delivery::restore(const LoggedRun& run) {
-  for (const auto& [key, value] : run.keys) keys_.publish(key, value);
+  for (const auto& [key, value] : run.keys) keys_.publish("", key, value);
   keys_generation_ = state_.generation().number;
   std::vector<std::string> lines;
   for (const wire::Event& event : run.events) {
     lines.push_back(
         wire::to_json_line(events_.restore(wire::from_wire(event))));
+    newest_reports_[event.reporter()] = event.report();
   }
   return lines;
 }
@@ -168,13 +170,33 @@ void Delivery::add_event(const wire::EventRecord& record) {
              kept.event + ": " + kept.reason);
 }
 
+void Delivery::add_report(const wire::EventRecord& record) {
+  int64_t& newest = newest_reports_[record.reporter];
+  if (record.report <= newest && record.report > 0) return;
+  newest = record.report;
+  add_event(record);
+}
+
 std::vector<std::string> Delivery::take_event_lines() {
   return std::exchange(event_lines_, {});
 }
 
+std::optional<std::string> Delivery::follower_error(
+    const std::string& peer) const {
+  constexpr size_t kMost = 256, kMostOfPeer = 8;
+  const auto of_peer = static_cast<size_t>(
+      std::count_if(followers_.begin(), followers_.end(),
+                    [&](const Follower& other) { return other.peer == peer; }));
+  if (followers_.size() < kMost && of_peer < kMostOfPeer) return std::nullopt;
+  return std::to_string(followers_.size()) + " follow the events, " +
+         std::to_string(of_peer) + " of them over this connection; at most " +
+         std::to_string(kMost) + " and " + std::to_string(kMostOfPeer) + " may";
+}
+
 grpc::ServerWriteReactor<wire::Event>* Delivery::follow_events(
-    int64_t after_sequence, AfterUnlock& after) {
+    const std::string& peer, int64_t after_sequence, AfterUnlock& after) {
   const auto follower = followers_.emplace(followers_.end());
+  follower->peer = peer;
   follower->last_sequence = after_sequence;
   follower->stream = new EventStream(
       mutex_,

@@ -15,6 +15,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,12 +63,18 @@ class Delivery {
 
   // --- events ---------------------------------------------------------------
   void add_event(const wire::EventRecord& record);
+  // Likewise, unless its reporter has sent it before: a call is repeated whose
+  // answer was lost with the coordinator that wrote the event down.
+  void add_report(const wire::EventRecord& record);
   std::vector<wire::EventRecord> newest_events(size_t count) const {
     return events_.newest(count);
   }
   // Lines for the event file since the last call.
   std::vector<std::string> take_event_lines();
-  grpc::ServerWriteReactor<wire::Event>* follow_events(int64_t after_sequence,
+  // Nothing, or why this peer may not follow, with both numbers.
+  std::optional<std::string> follower_error(const std::string& peer) const;
+  grpc::ServerWriteReactor<wire::Event>* follow_events(const std::string& peer,
+                                                       int64_t after_sequence,
                                                        AfterUnlock& after);
   bool has_followers() const { return !followers_.empty(); }
 
@@ -89,6 +96,7 @@ class Delivery {
   };
   struct Follower {
     EventStream* stream = nullptr;
+    std::string peer;
     int64_t last_sequence = 0;
   };
 
@@ -104,6 +112,7 @@ class Delivery {
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
   EventLog events_;
+  std::map<std::string, int64_t> newest_reports_;  // by reporter
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // by worker_id
   std::list<Follower> followers_;

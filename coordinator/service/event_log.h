@@ -1,8 +1,6 @@
 // EventLog: the newest events of the run, numbered. All of them are in
 // events.jsonl (proto/event_file.h), which the tick thread alone writes, so
 // that a slow disk delays nobody's answer.
-//
-// Threads: none of its own; guarded by the service.
 #pragma once
 
 #include <cstdint>

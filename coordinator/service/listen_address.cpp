@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <memory>
 
 #include "parallel/base/check.h"
 
@@ -49,18 +50,9 @@ ListenAddress parse_listen_address(const std::string& text) {
   return address;
 }
 
-bool is_loopback(const std::string& host) {
-  if (host == "localhost") return true;
-  in_addr ipv4{};
-  if (inet_pton(AF_INET, host.c_str(), &ipv4) == 1) {
-    return (ntohl(ipv4.s_addr) >> 24) == 127;
-  }
-  in6_addr ipv6{};
-  return inet_pton(AF_INET6, host.c_str(), &ipv6) == 1 &&
-         IN6_IS_ADDR_LOOPBACK(&ipv6);
-}
+void FreeAddresses::operator()(addrinfo* found) const { freeaddrinfo(found); }
 
-std::string binding_error(const ListenAddress& address) {
+Addresses resolved(const ListenAddress& address, std::string* why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -68,8 +60,29 @@ std::string binding_error(const ListenAddress& address) {
   const int failure =
       getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
                   &hints, &found);
-  if (failure != 0) return gai_strerror(failure);
+  if (failure != 0) *why = gai_strerror(failure);
+  return Addresses(failure == 0 ? found : nullptr);
+}
+
+int hold_address(const ListenAddress& address) {
   std::string why;
+  const Addresses found = resolved(address, &why);
+  if (!found) return -1;
+  const int handle = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  if (handle >= 0 &&
+      (setsockopt(handle, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0 ||
+       bind(handle, found->ai_addr, found->ai_addrlen) != 0)) {
+    close(handle);
+    return -1;
+  }
+  return handle;
+}
+
+std::string binding_error(const ListenAddress& address) {
+  std::string why;
+  const Addresses found = resolved(address, &why);
+  if (!found) return why;
   const int handle = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   // As gRPC does: a port in TIME_WAIT is free.
@@ -80,7 +93,6 @@ std::string binding_error(const ListenAddress& address) {
     why = std::strerror(errno);
   }
   if (handle >= 0) close(handle);
-  freeaddrinfo(found);
   return why;
 }
 

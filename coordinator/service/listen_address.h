@@ -1,10 +1,10 @@
-// ListenAddress: HOST:PORT as a person gives it, and whether it is private to
-// this machine.
-//
-// Threads: pure, but for binding_error, which asks the system.
+// ListenAddress: HOST:PORT as a person gives it.
 #pragma once
 
+#include <memory>
 #include <string>
+
+struct addrinfo;
 
 namespace headroom::coordinator {
 
@@ -17,11 +17,21 @@ struct ListenAddress {
 // Throws Error (exit 2) naming what is wrong with `text`.
 ListenAddress parse_listen_address(const std::string& text);
 
-// localhost, 127.0.0.0/8 or ::1; names that merely resolve there are not.
-bool is_loopback(const std::string& host);
-
 // The system's words for why the address cannot be listened on now, for
 // example "Address already in use"; "" if it can.
 std::string binding_error(const ListenAddress& address);
+
+struct FreeAddresses {
+  void operator()(addrinfo* found) const;
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+// The system's addresses to listen on; null, with its words in `why`.
+Addresses resolved(const ListenAddress& address, std::string* why);
+
+// A descriptor that keeps the address, at which a server that shares its port
+// listens, from everybody but that server's successors: nothing is accepted
+// there. -1 where the system refuses.
+int hold_address(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

@@ -123,7 +123,10 @@ std::string metrics_text(const RunStatus& status,
 struct MetricsEndpoint::Implementation {
   Implementation(const std::string& address, const MetricsSource& given)
       : source(std::make_shared<Source>(given)),
-        exposer(address, /*num_threads=*/2) {
+        // Who connects and asks for nothing holds a thread for so long only.
+        exposer(std::vector<std::string>{
+            "listening_ports", address, "num_threads", "16",
+            "request_timeout_ms", "500", "keep_alive_timeout_ms", "500"}) {
     exposer.RegisterCollectable(source);
   }
   std::shared_ptr<Source> source;

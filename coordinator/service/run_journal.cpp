@@ -1,17 +1,27 @@
 #include "coordinator/service/run_journal.h"
 
+#include <chrono>
 #include <utility>
 
 #include "coordinator/log/run_state_snapshot.h"
 #include "parallel/base/check.h"
-#include "parallel/base/log.h"
 #include "proto/convert.h"
 
 namespace headroom::coordinator {
 
+namespace {
+
+constexpr std::chrono::seconds kRetryInterval{5};
+
+}  // namespace
+
 RunJournal::RunJournal(const RunIdentity& identity, const RunState& state,
+                       const MemberSecrets& secrets,
                        std::unique_ptr<RunLog> log)
-    : identity_(identity), state_(state), log_(std::move(log)) {
+    : identity_(identity),
+      state_(state),
+      secrets_(secrets),
+      log_(std::move(log)) {
   const LoggedRun* run = found();
   if (run == nullptr) return;
   term_ = run->snapshot.term() + 1;
@@ -22,6 +32,19 @@ RunJournal::RunJournal(const RunIdentity& identity, const RunState& state,
 
 const LoggedRun* RunJournal::found() const {
   return log_ && log_->found() ? &*log_->found() : nullptr;
+}
+
+wire::EventRecord RunJournal::restart_event() const {
+  wire::EventRecord record;
+  record.event = "coordinator_restart";
+  record.step = RunStateSnapshot::progress_of(state_).step;
+  record.reason =
+      "the coordinator was started again and goes on with generation " +
+      std::to_string(state_.generation().number) + ", start " +
+      std::to_string(term_);
+  if (!log_->torn_end().empty()) record.reason += "; " + log_->torn_end();
+  record.warning = true;
+  return record;
 }
 
 int64_t RunJournal::add_order(const Order& order) {
@@ -49,6 +72,11 @@ wire::LogSnapshot RunJournal::snapshot() const {
   for (const auto& [worker_id, order] : newest_orders_) {
     *snapshot.add_orders() = order;
   }
+  for (const auto& [node_id, secret] : secrets_.by_node()) {
+    wire::LoggedSecret* entry = snapshot.add_secrets();
+    entry->set_node_id(node_id);
+    entry->set_secret(secret);
+  }
   return snapshot;
 }
 
@@ -72,8 +100,27 @@ void RunJournal::sync() {
   write([&] { log_->sync(); });
 }
 
-bool RunJournal::wants_compaction() const {
-  return log_ && !has_failed_ && log_->wants_compaction();
+bool RunJournal::wants_compaction(TimePoint now) {
+  if (!log_) return false;
+  if (!has_failed_) return log_->wants_compaction();
+  if (now < next_try_) return false;
+  next_try_ = now + kRetryInterval;
+  return true;
+}
+
+std::vector<wire::EventRecord> RunJournal::take_news() {
+  std::lock_guard lock(news_mutex_);
+  return std::exchange(news_, {});
+}
+
+void RunJournal::tell(const std::string& reason) {
+  wire::EventRecord record;
+  record.event = "coordinator_log";
+  record.step = RunStateSnapshot::progress_of(state_).step;
+  record.reason = reason;
+  record.warning = true;
+  std::lock_guard lock(news_mutex_);
+  news_.push_back(record);
 }
 
 void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
@@ -84,7 +131,24 @@ void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
     run.events.push_back(wire::to_wire(event));
   }
   run.keys = keys.values();
-  write([&] { log_->compact(run); });
+  const bool was_given_up = has_failed_.exchange(false);
+  try {
+    log_->compact(run);
+    if (was_given_up) {
+      tell("the coordinator's log is written again: the run outlives it");
+    }
+  } catch (const Error& error) {
+    give_up(error, !was_given_up);
+  }
+}
+
+void RunJournal::give_up(const Error& error, bool is_new) {
+  has_failed_ = true;
+  log_->give_up();
+  if (!is_new) return;
+  tell(std::string(error.what()) +
+       "; the run goes on, but does not outlive its coordinator until the "
+       "log can be written");
 }
 
 void RunJournal::write(const std::function<void()>& body) {
@@ -92,10 +156,7 @@ void RunJournal::write(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    has_failed_ = true;
-    log_->give_up();
-    log::warn(std::string(error.what()) +
-              "; the run goes on, but no longer outlives its coordinator");
+    give_up(error, /*is_new=*/true);
   }
 }
 

@@ -2,8 +2,10 @@
 // (coordinator/log/run_log.h), and each worker's newest order, which a
 // coordinator that is started again may have to send once more.
 //
-// A log that cannot be written is given up with a warning: the run goes on, but
-// no longer outlives its coordinator. Without a log nothing is written.
+// A log that cannot be written is given up, which is news for everybody: the
+// run goes on, but does not outlive its coordinator until a new log, which is
+// tried every few seconds, takes the place of the old one. Without a log
+// nothing is written.
 //
 // Threads: the service's mutex is held in all calls but sync().
 #pragma once
@@ -12,12 +14,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "coordinator/log/run_log.h"
+#include "coordinator/run/clock.h"
 #include "coordinator/run/rendezvous_keys.h"
 #include "coordinator/run/run_state.h"
+#include "coordinator/service/call_admission.h"
 #include "coordinator/service/event_log.h"
+#include "parallel/base/check.h"
 
 namespace headroom::coordinator {
 
@@ -31,14 +38,15 @@ struct RunIdentity {
 
 class RunJournal {
  public:
-  // `log` may be null. The identity and the state must outlive the journal.
+  // `log` may be null. The others must outlive the journal.
   RunJournal(const RunIdentity& identity, const RunState& state,
-             std::unique_ptr<RunLog> log);
+             const MemberSecrets& secrets, std::unique_ptr<RunLog> log);
 
   // The run that the log holds; null where there is none to go on with.
   const LoggedRun* found() const;
-  // How often a coordinator was started on this log.
-  uint64_t term() const { return term_; }
+  // Says that a coordinator was started on it again, and what was dropped at
+  // its end. REQUIRES: found() is not null, and the state is restored from it.
+  wire::EventRecord restart_event() const;
 
   // Numbers an order, counted from 1 for each worker, and keeps it as its
   // newest.
@@ -53,18 +61,28 @@ class RunJournal {
   void add(const wire::LoggedKey& key);
   // Called without the mutex: a slow disk delays nobody's answer.
   void sync();
-  // Whether most of the log is history; compact() replaces it.
-  bool wants_compaction() const;
+  // Whether most of the log is history, or it was given up a while ago;
+  // compact() replaces it.
+  bool wants_compaction(TimePoint now);
   void compact(const EventLog& events, const RendezvousKeys& keys);
 
+  // What people have to know of the log, once.
+  std::vector<wire::EventRecord> take_news();
+
  private:
+  void give_up(const Error& error, bool is_new);
+  void tell(const std::string& reason);
   void write(const std::function<void()>& body);
   wire::LogSnapshot snapshot() const;
 
   const RunIdentity& identity_;
   const RunState& state_;
+  const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
+  TimePoint next_try_;  // of a log that was given up
+  std::mutex news_mutex_;
+  std::vector<wire::EventRecord> news_;
   uint64_t term_ = 1;
   std::map<std::string, wire::LoggedOrder> newest_orders_;  // by worker_id
 };

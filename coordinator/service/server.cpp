@@ -5,6 +5,7 @@
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/resource.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include "coordinator/log/run_log.h"
+#include "coordinator/service/connections.h"
+#include "coordinator/service/front_door.h"
 #include "coordinator/service/listen_address.h"
 #include "coordinator/service/service.h"
 #include "parallel/base/check.h"
@@ -26,7 +29,6 @@
 #include "proto/handshake_watch.h"
 
 namespace headroom::coordinator {
-
 namespace {
 
 class WithoutReflection final : public grpc::ServerBuilderOption {
@@ -97,18 +99,49 @@ bool go_on(ServerOptions& options, const LoggedRun& found) {
   return snapshot.state().generation().number() > 0;
 }
 
+ListenAddress allowed_address(const ServerOptions& options) {
+  const ListenAddress listen = parse_listen_address(options.listen);
+  wire::require_protected(listen.to_string(), options.security,
+                          options.insecure_network);
+  if (wire::is_loopback(listen.host) || options.security.is_encrypted()) {
+    return listen;
+  }
+  log::warn("[coordinator] " + listen.to_string() +
+            " carries unprotected control traffic beyond this machine "
+            "(--insecure-network)");
+  return listen;
+}
+
+uint64_t max_descriptors() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, const RunOptions& run,
              const Clock& clock, std::unique_ptr<RunLog> log)
-      : listen_(parse_listen_address(options.listen)),
-        service_(identify(options), run, options.config, clock, std::move(log),
-                 options.security.token),
+      : listen_(allowed_address(options)),
+        connections_(connection_limits(max_descriptors())),
+        door_(listen_, connections_, clock,
+              {.shares_port = options.shares_port,
+               .is_held = options.shares_port && log && log->found()}),
+        service_(identify(options), run, options.config, clock, connections_,
+                 std::move(log), options.security.token),
         handshakes_([this](const std::string& why) {
           service_.connection_refused(why);
         }) {
-    refuse_open_network(options);
-    listen(options);
+    build(options);
+    door_.open(
+        [this](int listener, int descriptor) {
+          grpc::experimental::ExternalConnectionAcceptor::
+              NewConnectionParameters connection;
+          connection.listener_fd = listener;
+          connection.fd = descriptor;
+          acceptor_->HandleNewConnection(&connection);
+        },
+        [this](const std::string& why) { service_.connection_refused(why); });
     ticker_ = std::thread([this] {
       while (!stopping_) {
         service_.tick();
@@ -132,6 +165,7 @@ class GrpcServer final : public Server {
   void stop() override {
     std::lock_guard lock(stop_mutex_);
     if (stopping_.exchange(true)) return;
+    door_.stop();
     ticker_.join();
     service_.close();
     server_->GetHealthCheckService()->SetServingStatus(false);
@@ -141,34 +175,17 @@ class GrpcServer final : public Server {
   }
 
  private:
-  void refuse_open_network(const ServerOptions& options) const {
-    if (is_loopback(listen_.host) || options.security.is_encrypted()) return;
-    if (!options.insecure_network) {
-      throw Error("coordinator",
-                  "listening on " + listen_.to_string() +
-                      " would carry unprotected control traffic beyond this "
-                      "machine",
-                  "listen on 127.0.0.1, give --certs DIR (headroom coordinator "
-                  "--init-certs DIR makes it), or pass --insecure-network in a "
-                  "network you trust");
-    }
-    log::warn("[coordinator] " + listen_.to_string() +
-              " carries unprotected control traffic beyond this machine "
-              "(--insecure-network)");
-  }
-
-  void listen(const ServerOptions& options) {
+  void build(const ServerOptions& options) {
     wire::quieten_grpc();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort(listen_.to_string(),
-                             wire::server_credentials(options.security), &port);
+    using Experimental = grpc::ServerBuilder::experimental_type;
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        Experimental::ExternalConnectionType::FROM_FD,
+        wire::server_credentials(options.security));
     builder.RegisterService(&service_);
     offer_reflection(builder, options.debug_reflection);
     builder.SetMaxReceiveMessageSize(wire::kMaxReportBytes);
-    // Two coordinators on one port would each get half of the workers.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -179,26 +196,27 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
     grpc::ResourceQuota quota("coordinator");
-    quota.Resize(size_t{512} << 20);
+    quota.Resize(size_t{256} << 20);
     builder.SetResourceQuota(quota);
-    // gRPC says only that it failed; the system says why.
-    const std::string why = binding_error(listen_);
-    if (why.empty()) server_ = builder.BuildAndStart();
-    if (!server_ || port == 0) {
+    server_ = builder.BuildAndStart();
+    if (!server_) {
       throw Error("coordinator",
-                  "cannot listen on " + listen_.to_string() + ": " +
-                      (why.empty() ? "the port was taken just now" : why),
-                  "choose another address, or port 0 for any free port");
+                  "gRPC's server does not start where this process may open " +
+                      std::to_string(max_descriptors()) + " files",
+                  "allow it more (ulimit -n), or free some memory",
+                  ExitCode::kResource);
     }
-    listen_.port = port;
   }
 
   ListenAddress listen_;
+  Connections connections_;
+  FrontDoor door_;
   mutable CoordinatorService service_;
   const wire::HandshakeWatch handshakes_;  // outlived by the service
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::mutex stop_mutex_;
   std::atomic<bool> stopping_ = false;
   std::thread ticker_;
@@ -241,7 +259,8 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
     }
     run.plan = saved.plan;
   } else {
-    planner::plan_or_throw(options.config, options.expected_workers, layers);
+    planner::plan_or_throw(options.config, options.expected_workers, layers,
+                           {.processes_flag = "--expected-workers"});
   }
   return std::make_unique<GrpcServer>(
       options, run, clock == nullptr ? system_clock : *clock, std::move(log));

@@ -41,7 +41,8 @@ void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
   // HOST:PORT; port 0 takes any free one. A host beyond loopback (0.0.0.0
-  // included) is refused without certificates, unless insecure_network.
+  // included) is refused without certificates and a token, unless
+  // insecure_network.
   std::string listen = "127.0.0.1:0";
   // The run that everybody gets.
   configs::RunConfig config;
@@ -52,7 +53,7 @@ struct ServerOptions {
   std::string resume_checkpoint;
   // Go on under the plan that the run directory holds (saved_plan.h).
   bool saved_plan = false;
-  // All agents' slots together; membership is fixed.
+  // All agents' slots together, with which the first generation starts.
   int expected_workers = 1;
   // Where decisions are written down (run_log.h): a coordinator that is started
   // again with the same configuration and log goes on with the run, in its run
@@ -62,6 +63,10 @@ struct ServerOptions {
   wire::ChannelSecurity security;
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;
+  // Whoever started this process holds its address (hold_address) for those
+  // that are started after it: the port is shared with that, and found taken
+  // where the log holds a run.
+  bool shares_port = false;
   // gRPC's server reflection is answered.
   bool debug_reflection = false;
 };

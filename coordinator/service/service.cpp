@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/log/run_state_snapshot.h"
+#include "coordinator/service/member_words.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
@@ -17,55 +18,10 @@ namespace {
 
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
-using grpc::Status;
-using grpc::StatusCode;
 
 // For workers and agents to find the way back, on top of the usual time
 // between heartbeats.
 constexpr std::chrono::milliseconds kReadoption = std::chrono::seconds(5);
-
-StatusCode code_of(RefusalKind kind) {
-  switch (kind) {
-    case RefusalKind::kWrongToken:
-      return StatusCode::UNAUTHENTICATED;
-    case RefusalKind::kTooManyCalls:
-    case RefusalKind::kTooManyJoins:
-    case RefusalKind::kMessageTooLong:
-    case RefusalKind::kNoRoom:
-      return StatusCode::RESOURCE_EXHAUSTED;
-    case RefusalKind::kStale:
-      return StatusCode::ABORTED;
-    case RefusalKind::kNotAsAgreed:
-      return StatusCode::FAILED_PRECONDITION;
-    case RefusalKind::kEnding:
-      return StatusCode::UNAVAILABLE;
-    case RefusalKind::kFailed:
-      break;
-  }
-  return StatusCode::INTERNAL;
-}
-
-Status status_of(const std::optional<Refusal>& refusal) {
-  return refusal ? Status(code_of(refusal->kind), valid_utf8(refusal->reason))
-                 : Status::OK;
-}
-
-// A refusal of that kind where there is a reason for one.
-std::optional<Refusal> refuse_for(RefusalKind kind,
-                                  const std::optional<std::string>& reason) {
-  if (!reason) return std::nullopt;
-  return Refusal{kind, *reason};
-}
-
-std::optional<Refusal> check_version(const std::string& who,
-                                     const std::string& version) {
-  if (version == wire::kVersion) return std::nullopt;
-  return Refusal{RefusalKind::kNotAsAgreed,
-                 "coordinator is " + std::string(wire::kVersion) + ", this " +
-                     who + " is " +
-                     (version.empty() ? "of no version" : version) +
-                     ": install the same build on every node"};
-}
 
 const Refusal kEnding = {RefusalKind::kEnding, "the coordinator is ending"};
 
@@ -81,13 +37,16 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
                                        const RunOptions& options,
                                        const configs::RunConfig& config,
                                        const Clock& clock,
+                                       Connections& connections,
                                        std::unique_ptr<RunLog> log,
                                        const std::string& token)
     : identity_(identity),
       clock_(clock),
-      guard_(token),
+      connections_(connections),
+      admission_(token),
       state_(options, config, clock.now()),
-      journal_(identity_, state_, std::move(log)),
+      rules_(state_, identity_.run_digest),
+      journal_(identity_, state_, admission_.secrets(), std::move(log)),
       delivery_(mutex_, identity_, state_, journal_),
       event_file_(identity.run_directory) {
   restore();
@@ -97,6 +56,9 @@ CoordinatorService::~CoordinatorService() = default;
 
 void CoordinatorService::restore() {
   if (const LoggedRun* run = journal_.found()) {
+    for (const wire::LoggedSecret& entry : run->snapshot.secrets()) {
+      admission_.secrets().remember(entry.node_id(), entry.secret());
+    }
     RunStateSnapshot::restore(state_, run->snapshot.state(), clock_.now(),
                               kReadoption);
     if (run->progress) {
@@ -104,21 +66,13 @@ void CoordinatorService::restore() {
       state_.committed(progress.step, progress);
     }
     event_file_.add_unwritten(delivery_.restore(*run));
-    wire::EventRecord record;
-    record.event = "coordinator_restart";
-    record.step = RunStateSnapshot::progress_of(state_).step;
-    record.reason =
-        "the coordinator was started again and goes on with generation " +
-        std::to_string(state_.generation().number) + ", start " +
-        std::to_string(journal_.term());
-    record.warning = true;
-    delivery_.add_event(record);
+    journal_.save();  // this start counts before anybody hears of it
+    delivery_.add_event(journal_.restart_event());
   }
   journal_.save();
 }
 
-// --- the service's own thread, and the program around it
-// ----------------------
+// --- the service's own thread, and the program around it -------------------
 
 void CoordinatorService::tick() {
   std::vector<std::string> lines;
@@ -126,7 +80,9 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
+    hear_the_unread(now);
     state_.tick(now);
+    for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
     lines = delivery_.take_event_lines();
     if (state_.everybody_told(now, !delivery_.has_followers()) &&
@@ -138,7 +94,7 @@ void CoordinatorService::tick() {
   event_file_.add(lines);
   event_file_.write();
   journal_.sync();
-  if (!journal_.wants_compaction()) return;
+  if (!journal_.wants_compaction(clock_.now())) return;
   std::lock_guard lock(mutex_);
   journal_.compact(delivery_.events(), delivery_.keys());
 }
@@ -159,7 +115,7 @@ RunStatus CoordinatorService::status() {
 
 std::map<std::string, int64_t> CoordinatorService::refused_calls() {
   std::lock_guard lock(mutex_);
-  return guard_.refused();
+  return admission_.guard().refused();
 }
 
 void CoordinatorService::drain(const std::string& reason) {
@@ -188,13 +144,12 @@ void CoordinatorService::publish_changes(AfterUnlock& after) {
   journal_.save();
 }
 
-// --- who is let in
-// ------------------------------------------------------------
+// --- who is let in ----------------------------------------------------------
 
-ServerUnaryReactor* CoordinatorService::answer(
-    CallbackServerContext* context, int64_t request_bytes,
-    int64_t max_request_bytes, const std::function<Answer(TimePoint)>& body,
-    Call call) {
+ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
+                                               int64_t request_bytes,
+                                               int64_t max_request_bytes,
+                                               const Body& body, Call call) {
   Answer refusal;
   if (request_bytes > max_request_bytes) {
     refusal = {RefusalKind::kMessageTooLong,
@@ -204,10 +159,11 @@ ServerUnaryReactor* CoordinatorService::answer(
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     try {
-      refusal = admit(*context, call == Call::kJoins);
+      const Caller caller = admission_.caller_of(*context);
+      refusal = admit(*context, caller, call == Call::kJoins);
       if (!refusal && closed_) refusal = kEnding;
       if (!refusal) {
-        refusal = body(clock_.now());
+        refusal = body(clock_.now(), caller);
         delivery_.deliver(clock_.now(), after);
         if (call != Call::kIsHeard) journal_.save();
       }
@@ -226,23 +182,40 @@ ServerUnaryReactor* CoordinatorService::answer(
   return reactor;
 }
 
-CoordinatorService::Answer CoordinatorService::admit(
-    const CallbackServerContext& context, bool joins) {
-  const auto& metadata = context.client_metadata();
-  const auto token = metadata.find(wire::kTokenMetadata);
-  const std::optional<RefusalKind> kind = guard_.admit(
-      clock_.now(), context.peer(),
-      token == metadata.end()
-          ? ""
-          : std::string(token->second.data(), token->second.size()),
-      joins);
-  if (!kind) return std::nullopt;
-  return Refusal{*kind, to_string(*kind)};
+Answer CoordinatorService::admit(const CallbackServerContext& context,
+                                 const Caller& caller, bool joins) {
+  const TimePoint now = clock_.now();
+  Answer refusal = admission_.admit(now, context, caller, joins);
+  if (!refusal) {
+    connections_.note_call(
+        now, caller.peer,
+        caller.is_proved ? Standing::kMember : Standing::kGuest);
+  }
+  return refusal;
+}
+
+// A coordinator that is busy is nobody's silence: whose words have come, but
+// were not read yet, has spoken.
+void CoordinatorService::hear_the_unread(TimePoint now) {
+  constexpr std::chrono::milliseconds kQuiet{500};
+  const auto hear = [&](const std::string& name, TimePoint last_seen) {
+    if (now - last_seen < kQuiet) return;
+    const auto at = connections_.unread_since(now, name);
+    if (at) state_.note_sign_of_life(*at, name);
+  };
+  for (const Member& member : state_.membership().members()) {
+    if (member.state != MemberState::kJoined) continue;
+    hear(member.worker_id, member.last_seen);
+  }
+  for (const Node& node : state_.membership().nodes()) {
+    hear(node.node_id, node.last_seen);
+  }
 }
 
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
                                        const Refusal& refusal) {
-  if (guard_.refuse(clock_.now(), to_string(refusal.kind)) && !state_.over()) {
+  if (admission_.guard().refuse(clock_.now(), to_string(refusal.kind)) &&
+      !state_.over()) {
     log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
               valid_utf8(refusal.reason));
   }
@@ -250,39 +223,34 @@ void CoordinatorService::count_refusal(const CallbackServerContext& context,
 
 void CoordinatorService::connection_refused(const std::string& why) {
   std::lock_guard lock(mutex_);
-  if (guard_.refuse(clock_.now(), why) && !state_.over() && !closed_) {
+  if (admission_.guard().refuse(clock_.now(), why) && !state_.over() &&
+      !closed_) {
     log::warn("refused a connection: " + why);
   }
 }
 
-CoordinatorService::Answer CoordinatorService::check_stamp(
-    const wire::Stamp& stamp, bool before_first) const {
-  return refuse_for(RefusalKind::kStale,
-                    stamp_error(stamp.generation(), stamp.run_digest(),
-                                state_.generation().number,
-                                identity_.run_digest, before_first));
-}
-
-// --- the calls
-// ----------------------------------------------------------------
+// --- the calls --------------------------------------------------------------
 
 ServerUnaryReactor* CoordinatorService::Register(
     CallbackServerContext* context, const wire::RegisterRequest* request,
     wire::RegisterResponse* response) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now) -> Answer {
+      [&](TimePoint now, const Caller& caller) -> Answer {
         Answer refusal = check_version("agent", request->version());
+        if (refusal) return refusal;
+        refusal = admission_.check_registration(caller, request->node_id());
         if (refusal) return refusal;
         Node node;
         node.node_id = request->node_id();
-        node.hostname = request->hostname();
+        node.hostname = printable(request->hostname());
         node.launcher_rank = request->launcher_rank();
         node.worker_ids = {request->worker_ids().begin(),
                            request->worker_ids().end()};
         refusal = refuse_for(RefusalKind::kNotAsAgreed,
                              state_.register_node(now, node));
         if (refusal) return refusal;
+        admission_.secrets().remember(node.node_id, caller.identity.secret);
         response->set_run_digest(identity_.run_digest);
         response->set_run_config_yaml(identity_.run_config_yaml);
         response->set_run_directory(identity_.run_directory);
@@ -300,11 +268,17 @@ bool CoordinatorService::is_readopted(const std::string& worker_id,
          member->node_id == node_id;
 }
 
-CoordinatorService::Answer CoordinatorService::join(
-    TimePoint now, const wire::WatchRequest& request) {
+Answer CoordinatorService::join(TimePoint now, const Caller& caller,
+                                const wire::WatchRequest& request) {
   const std::string& worker_id = request.worker_id();
   if (Answer refusal = check_version("worker", request.version())) {
     return refusal;
+  }
+  if (!caller.is_worker(worker_id)) {
+    return Refusal{RefusalKind::kForeignName,
+                   "worker " + worker_id +
+                       " has not proved who it is: it belongs to no registered "
+                       "node, or its agent did not start it"};
   }
   if (closed_) return kEnding;
   // The queue first: the join may complete the quorum and bring an order.
@@ -326,12 +300,10 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
     CallbackServerContext* context, const wire::WatchRequest* request) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Answer refusal = admit(*context, true);
-  if (refusal) {
-    count_refusal(*context, *refusal);
-  } else {
-    refusal = join(clock_.now(), *request);
-  }
+  const Caller caller = admission_.caller_of(*context);
+  Answer refusal = admit(*context, caller, true);
+  if (!refusal) refusal = join(clock_.now(), caller, *request);
+  if (refusal) count_refusal(*context, *refusal);
   if (refusal) return new RefusedStream<wire::Assignment>(status_of(refusal));
   auto* stream = delivery_.open_stream(
       request->worker_id(),
@@ -349,9 +321,10 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
     wire::HeartbeatResponse* response) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now) -> Answer {
-        Answer refusal = check_stamp(request->stamp(), true);
-        if (refusal) return refusal;
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        if (Answer refusal = rules_.check_heartbeat(caller, *request)) {
+          return refusal;
+        }
         if (request->worker_id().empty()) {
           const NodeAnswer node =
               state_.node_heartbeat(now, request->node_id());
@@ -369,6 +342,9 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
                    "worker " + request->worker_id() +
                        " takes no part in this run (any more)"}};
         }
+        connections_.note_heartbeat(caller.peer, request->worker_id().empty()
+                                                     ? request->node_id()
+                                                     : request->worker_id());
         response->set_stop_requested(state_.stop_requested());
         response->set_leave_requested(state_.leave_requested());
         response->set_peer_lost(state_.peer_lost());
@@ -385,12 +361,14 @@ ServerUnaryReactor* CoordinatorService::Publish(
     wire::PublishResponse*) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint) -> Answer {
-        Answer refusal = check_stamp(request->stamp(), false);
+      [&](TimePoint, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             caller.identity.worker_id, false);
         if (refusal) return refusal;
         refusal = refuse_for(
             RefusalKind::kNoRoom,
-            delivery_.keys().publish(request->key(), request->value()));
+            delivery_.keys().publish(caller.identity.worker_id, request->key(),
+                                     request->value()));
         if (refusal) return refusal;
         wire::LoggedKey key;
         key.set_generation(request->stamp().generation());
@@ -407,8 +385,12 @@ ServerUnaryReactor* CoordinatorService::Lookup(
     wire::LookupResponse* response) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Answer refusal = admit(*context, false);
-  if (!refusal) refusal = check_stamp(request->stamp(), false);
+  const Caller caller = admission_.caller_of(*context);
+  Answer refusal = admit(*context, caller, false);
+  if (!refusal) {
+    refusal = rules_.check_worker(request->stamp(), caller,
+                                  caller.identity.worker_id, false);
+  }
   if (refusal) count_refusal(*context, *refusal);
   if (!refusal && state_.phase() != RunPhase::kRunning) {
     refusal = {RefusalKind::kStale, "the run is " + to_string(state_.phase()) +
@@ -436,13 +418,14 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
     CallbackServerContext* context, const wire::ReportFailureRequest* request,
     wire::ReportFailureResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) -> Answer {
-                  Answer refusal = check_stamp(request->stamp(), true);
+                [&](TimePoint now, const Caller& caller) -> Answer {
+                  Answer refusal = rules_.check_worker(
+                      request->stamp(), caller, request->worker_id(), true);
                   if (refusal) return refusal;
                   state_.worker_failed(
                       now, request->worker_id(), request->exit_code(),
-                      request->message(), request->committed_steps(),
-                      request->peer_lost(),
+                      short_line(request->message(), kMaxMessage),
+                      request->committed_steps(), request->peer_lost(),
                       {request->holds_a_part(), request->checkpoint_steps()});
                   return std::nullopt;
                 });
@@ -453,8 +436,9 @@ ServerUnaryReactor* CoordinatorService::LeaveGeneration(
     wire::LeaveGenerationResponse*) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxReportBytes,
-      [&](TimePoint now) -> Answer {
-        Answer refusal = check_stamp(request->stamp(), false);
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             request->worker_id(), false);
         if (refusal) return refusal;
         Leaving leaving;
         leaving.from = {request->committed_steps(), request->checkpoint()};
@@ -475,12 +459,12 @@ ServerUnaryReactor* CoordinatorService::ReportExit(
     CallbackServerContext* context, const wire::ReportExitRequest* request,
     wire::ReportExitResponse* response) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) -> Answer {
-                  Answer refusal = check_stamp(request->stamp(), true);
+                [&](TimePoint now, const Caller& caller) -> Answer {
+                  Answer refusal = rules_.check_exit(caller, *request);
                   if (refusal) return refusal;
                   const RestartDecision decision = state_.worker_exited(
                       now, request->worker_id(), request->exit_code(),
-                      request->last_words());
+                      end_of_last_words(request->last_words()));
                   response->set_restart(decision.restart);
                   response->set_delay_ms(decision.delay.count());
                   response->set_reason(valid_utf8(decision.reason));
@@ -493,9 +477,14 @@ ServerUnaryReactor* CoordinatorService::Commit(
     wire::CommitResponse*) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint) -> Answer {
-        Answer refusal = check_stamp(request->stamp(), false);
+      [&](TimePoint, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             caller.identity.worker_id, false);
         if (refusal) return refusal;
+        if (state_.generation().find(caller.identity.worker_id)->rank != 0) {
+          return Refusal{RefusalKind::kForeignName,
+                         "only rank 0 says which steps are committed"};
+        }
         state_.committed(request->step(), progress_of(request->has_progress(),
                                                       request->progress()));
         wire::Progress progress = request->progress();
@@ -514,10 +503,16 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
     CallbackServerContext* context, const wire::ReportEventRequest* request,
     wire::ReportEventResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint) -> Answer {
-                  Answer refusal = check_stamp(request->stamp(), false);
+                [&](TimePoint, const Caller& caller) -> Answer {
+                  Answer refusal =
+                      rules_.check_worker(request->stamp(), caller,
+                                          caller.identity.worker_id, false);
                   if (refusal) return refusal;
-                  delivery_.add_event(wire::from_wire(request->event()));
+                  wire::EventRecord event = wire::from_wire(request->event());
+                  refusal = limit_words(event);
+                  if (refusal) return refusal;
+                  event.reporter = caller.identity.worker_id;
+                  delivery_.add_report(event);
                   return std::nullopt;
                 });
 }
@@ -525,16 +520,18 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
 ServerUnaryReactor* CoordinatorService::Finish(
     CallbackServerContext* context, const wire::FinishRequest* request,
     wire::FinishResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint now) -> Answer {
-                  Answer refusal = check_stamp(request->stamp(), false);
-                  if (refusal) return refusal;
-                  return refuse_for(
-                      RefusalKind::kNotAsAgreed,
-                      state_.finish(now, request->worker_id(),
-                                    request->exit_code(), request->reason(),
-                                    request->result_json(), request->step()));
-                });
+  return answer(
+      context, request->ByteSizeLong(), wire::kMaxReportBytes,
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             request->worker_id(), false);
+        if (refusal) return refusal;
+        return refuse_for(
+            RefusalKind::kNotAsAgreed,
+            state_.finish(now, request->worker_id(), request->exit_code(),
+                          short_line(request->reason(), kMaxMessage),
+                          request->result_json(), request->step()));
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::GetStatus(
@@ -542,7 +539,7 @@ ServerUnaryReactor* CoordinatorService::GetStatus(
     wire::GetStatusResponse* response) {
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint) -> Answer {
+      [&](TimePoint, const Caller&) -> Answer {
         *response = to_wire(status_locked());
         return std::nullopt;
       },
@@ -553,37 +550,45 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
     CallbackServerContext* context, const wire::StreamEventsRequest* request) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Answer refusal = admit(*context, false);
+  Answer refusal = admission_.admit(clock_.now(), *context,
+                                    admission_.caller_of(*context), false);
+  if (!refusal && closed_) refusal = kEnding;
+  if (!refusal) {
+    refusal = refuse_for(RefusalKind::kNoRoom,
+                         delivery_.follower_error(context->peer()));
+  }
   if (refusal) {
     count_refusal(*context, *refusal);
-  } else if (closed_) {
-    refusal = kEnding;
+    return new RefusedStream<wire::Event>(status_of(refusal));
   }
-  if (refusal) return new RefusedStream<wire::Event>(status_of(refusal));
-  return delivery_.follow_events(request->after_sequence(), after);
+  return delivery_.follow_events(context->peer(), request->after_sequence(),
+                                 after);
 }
 
 ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,
                                               const wire::DrainRequest* request,
                                               wire::DrainResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) -> Answer {
-                  if (request->node_id().empty()) {
-                    state_.drain(now, request->reason());
-                  } else {
-                    state_.drain_node(now, request->node_id(),
-                                      request->reason());
-                  }
-                  return std::nullopt;
-                });
+  return answer(
+      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        if (request->node_id().empty()) {
+          state_.drain(now, short_line(request->reason(), kMaxReason));
+          return std::nullopt;
+        }
+        Answer refusal = rules_.check_agent(caller, request->node_id());
+        if (refusal) return refusal;
+        state_.drain_node(now, request->node_id(),
+                          short_line(request->reason(), kMaxReason));
+        return std::nullopt;
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,
                                              const wire::StopRequest* request,
                                              wire::StopResponse*) {
   return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now) -> Answer {
-                  state_.stop(now, request->reason());
+                [&](TimePoint now, const Caller&) -> Answer {
+                  state_.stop(now, short_line(request->reason(), kMaxReason));
                   return std::nullopt;
                 });
 }

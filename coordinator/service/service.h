@@ -1,6 +1,6 @@
 // CoordinatorService: the calls of coordinator.proto. A call is let in
-// (call_guard.h), changes the pure state (coordinator/run) under one mutex, and
-// what follows from it is delivered (delivery.h) and written down
+// (call_admission.h), changes the pure state (coordinator/run) under one mutex,
+// and what follows from it is delivered (delivery.h) and written down
 // (run_journal.h). The service decides nothing.
 //
 // Threads: gRPC calls the handlers from its own threads; the server's tick
@@ -21,7 +21,9 @@
 #include "coordinator/log/run_log.h"
 #include "coordinator/run/clock.h"
 #include "coordinator/run/run_state.h"
-#include "coordinator/service/call_guard.h"
+#include "coordinator/service/call_admission.h"
+#include "coordinator/service/caller_rules.h"
+#include "coordinator/service/connections.h"
 #include "coordinator/service/delivery.h"
 #include "coordinator/service/message_stream.h"
 #include "coordinator/service/run_journal.h"
@@ -31,10 +33,12 @@ namespace headroom::coordinator {
 
 class CoordinatorService final : public wire::Coordinator::CallbackService {
  public:
-  // `clock` must outlive the service. With a log that holds a run the service
-  // goes on with it; null: nothing outlives this process.
+  // The clock and the connections must outlive the service. With a log that
+  // holds a run the service goes on with it; null: nothing outlives this
+  // process.
   CoordinatorService(const RunIdentity& identity, const RunOptions& options,
                      const configs::RunConfig& config, const Clock& clock,
+                     Connections& connections,
                      std::unique_ptr<RunLog> log = nullptr,
                      const std::string& token = "");
   ~CoordinatorService() override;
@@ -107,24 +111,24 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                                  wire::StopResponse* response) override;
 
  private:
-  // None: the call is done as asked.
-  using Answer = std::optional<Refusal>;
   // What a call changed is written down before it is answered, but for calls
   // that are only heard.
   enum class Call { kChanges, kIsHeard, kJoins };
+  using Body = std::function<Answer(TimePoint, const Caller&)>;
   // Runs `body` under the mutex, delivers what follows, answers.
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
                                    int64_t request_bytes,
-                                   int64_t max_request_bytes,
-                                   const std::function<Answer(TimePoint)>& body,
+                                   int64_t max_request_bytes, const Body& body,
                                    Call call = Call::kChanges);
 
   // The mutex is held in all of these.
-  Answer admit(const grpc::CallbackServerContext& context, bool joins);
+  Answer admit(const grpc::CallbackServerContext& context, const Caller& caller,
+               bool joins);
+  void hear_the_unread(TimePoint now);
   void count_refusal(const grpc::CallbackServerContext& context,
                      const Refusal& refusal);
-  Answer check_stamp(const wire::Stamp& stamp, bool before_first) const;
-  Answer join(TimePoint now, const wire::WatchRequest& request);
+  Answer join(TimePoint now, const Caller& caller,
+              const wire::WatchRequest& request);
   bool is_readopted(const std::string& worker_id,
                     const std::string& node_id) const;
   void publish_changes(AfterUnlock& after);
@@ -133,11 +137,13 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
 
   const RunIdentity identity_;
   const Clock& clock_;
+  Connections& connections_;
 
   std::mutex mutex_;
   std::condition_variable over_changed_;
-  CallGuard guard_;
+  CallAdmission admission_;
   RunState state_;
+  const CallerRules rules_;
   RunJournal journal_;
   Delivery delivery_;
   bool everybody_told_ = false;

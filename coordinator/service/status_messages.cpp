@@ -26,6 +26,7 @@ void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("plan", status.plan);
   archive("result_json", status.result_json);
   archive("events", status.events);
+  archive("memory_limit", status.memory_limit);
 }
 
 wire::GetStatusResponse to_wire(const RunStatus& status) {

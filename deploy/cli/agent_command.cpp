@@ -23,7 +23,7 @@ int agent_command(const CommandLine& line) {
   AgentOptions options;
   options.coordinator = line.value_of("--coordinator", "");
   host_of(options.coordinator, "--coordinator");
-  options.security = take_identity(line);
+  options.security = take_identity(line, options.coordinator);
   options.processes = line.count_of("--processes", 1);
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * options.processes;

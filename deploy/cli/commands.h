@@ -7,9 +7,11 @@
 
 namespace headroom::cli {
 
-// --certs and --token-file. This process speaks with them from now on, as one
-// of the clients.
-SecurityFiles take_identity(const CommandLine& line);
+// --certs, --token-file and --insecure-network. This process speaks with them
+// from now on, as one of the clients of the coordinator at `address`. Throws
+// Error (exit 2) if they do not protect what it says.
+SecurityFiles take_identity(const CommandLine& line,
+                            const std::string& address);
 
 int train_command(const CommandLine& line);  // val too
 int coordinator_command(const CommandLine& line);

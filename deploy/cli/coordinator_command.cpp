@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -107,7 +106,7 @@ std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
     const CommandLine& line, const coordinator::Server& server) {
   const std::string address = line.value_of("--metrics", "");
   if (address.empty()) return nullptr;
-  if (!coordinator::is_loopback(host_of(address, "--metrics")) &&
+  if (!wire::is_loopback(host_of(address, "--metrics")) &&
       !line.has("--insecure-network")) {
     throw Error("metrics",
                 "--metrics " + address +
@@ -143,7 +142,9 @@ int coordinator_command(const CommandLine& line) {
   allow_many_connections();
   options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");
+  options.shares_port = is_supervised;
 
+  const interrupts::Watch watch;
   const std::unique_ptr<coordinator::Server> server =
       coordinator::Server::start(options);
   const std::unique_ptr<coordinator::MetricsEndpoint> metrics =

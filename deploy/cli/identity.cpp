@@ -4,11 +4,15 @@
 
 namespace headroom::cli {
 
-SecurityFiles take_identity(const CommandLine& line) {
+SecurityFiles take_identity(const CommandLine& line,
+                            const std::string& address) {
   const SecurityFiles files{line.value_of("--certs", ""),
-                            line.value_of("--token-file", "")};
-  wire::set_channel_security(wire::read_channel_security(
-      files.certs, files.token_file, wire::ChannelSide::kClient));
+                            line.value_of("--token-file", ""),
+                            line.has("--insecure-network")};
+  const wire::ChannelSecurity security = wire::read_channel_security(
+      files.certs, files.token_file, wire::ChannelSide::kClient);
+  wire::require_protected(address, security, files.insecure_network);
+  wire::set_channel_security(security);
   return files;
 }
 

@@ -18,6 +18,8 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
+#include "parallel/base/standard_output.h"
+#include "parallel/base/utf8.h"
 #include "proto/version.h"
 
 namespace {
@@ -56,6 +58,7 @@ int parse_and_run(const std::vector<std::string>& words) {
     // wrong with them.
     const auto place = launcher_place(process_environment());
     if (!place || place->rank == 0) throw;
+    const headroom::interrupts::Watch watch;
     wait_for_rank_zero(*place, std::chrono::seconds(1),
                        headroom::interrupts::count);
     return static_cast<int>(error.exit_code());
@@ -76,6 +79,7 @@ void open_standard_streams() {
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   const std::string why = std::strerror(errno);
+  headroom::end_if_output_has_no_reader();
   std::fprintf(stderr,
                "[headroom] the result could not be written to standard output "
                "(%s): free some space, or send it elsewhere\n",
@@ -109,7 +113,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     end = {1, std::string("[headroom] internal error: ") + error.what()};
   }
-  std::fprintf(stderr, "%s\n", end.reason.c_str());
+  std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::cli::result_json(end, "", "").c_str());
   }

@@ -11,12 +11,13 @@
 #include "configs/knobs.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
+#include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
+#include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
-#include "parallel/base/utf8.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/largest_batch.h"
@@ -26,7 +27,6 @@
 #include "proto/version.h"
 
 namespace headroom::cli {
-
 namespace {
 
 std::set<std::string> keys_given(const std::vector<configs::FlagUse>& uses) {
@@ -77,6 +77,38 @@ void check_files(const configs::RunConfig& config) {
     throw Error("weights", "there is no file " + config.weights,
                 "give a .safetensors or .pt file, or leave --weights out");
   }
+}
+
+bool names_image_size(const std::vector<configs::FlagUse>& uses) {
+  const std::set<std::string> given = keys_given(uses);
+  if (given.contains("image_height") || given.contains("image_width")) {
+    return true;
+  }
+  configs::RunConfig config;
+  config.image_height = config.image_width = 0;
+  for (const configs::FlagUse& use : uses) {
+    if (use.spelling != "--config") continue;
+    const std::string& file = use.values.front();
+    configs::overlay_run_config(config, yaml::read_config_file(file, "config"),
+                                file);
+  }
+  return config.image_height != 0 || config.image_width != 0;
+}
+
+// Weights are judged at the size they were trained with.
+void use_trained_size(const std::vector<configs::FlagUse>& uses,
+                      RunRequest& request) {
+  configs::RunConfig& config = request.config;
+  if (config.command != "val" || config.weights.empty() ||
+      names_image_size(uses)) {
+    return;
+  }
+  const auto size =
+      layers::trained_size(planner::metadata_of_weights(config.weights));
+  if (!size) return;
+  config.image_height = size->height;
+  config.image_width = size->width;
+  request.notes.push_back(layers::trained_size_note(*size, config.weights));
 }
 
 // A fault that can never fire would prove nothing.
@@ -234,8 +266,7 @@ std::string set_largest_batch(configs::RunConfig& config, int world_size) {
   const planner::BatchChoice choice =
       planner::largest_batch(config, world_size, planner::model_layers(config));
   config.global_batch_size = choice.global_batch_size;
-  return "--batch -1: " + std::to_string(choice.global_batch_size) +
-         (choice.global_batch_size == 1 ? " image, " : " images, ") +
+  return "--batch -1: " + counted(choice.global_batch_size, "image") + ", " +
          format_bytes(choice.bytes) + " of " +
          format_bytes(config.memory_limit) + choice.remark;
 }
@@ -309,6 +340,9 @@ RunRequest make_run_request(const CommandLine& line,
   } else {
     forget_found_anchors(config);
     request.run_directory = new_run_directory(config).string();
+    if (config.command == "train") {
+      configs::require_inputs_kept(config, request.run_directory);
+    }
   }
   if (config.cfg.empty() && config.weights.empty() &&
       config.command == "train") {
@@ -328,11 +362,16 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   check_files(config);
+  use_trained_size(line.run_flags, request);
   if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());
   // Before the plan: what an operator takes grows with its threads.
-  if (config.threads == 0) {
+  const bool shares_cores = config.threads == 0;
+  request.remedies =
+      remedy_scope(line, config, place.has_value(), request.num_agents,
+                   shares_cores && !place ? cores : 0);
+  if (shares_cores) {
     const int workers_here =
         request.workers_per_agent * (place ? place->local_size : 1);
     config.threads = std::max(1, cores / workers_here);
@@ -357,7 +396,8 @@ RunRequest make_run_request(const CommandLine& line,
   }
   if (must_fit && !request.saved_plan) {
     const plan::Plan plan = planner::plan_or_throw(
-        config, request.expected_workers(), planner::layers_for_plan(config));
+        config, request.expected_workers(), planner::layers_for_plan(config),
+        request.remedies);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }
@@ -400,8 +440,7 @@ std::string headline(const RunRequest& request) {
          image_size_text(config, planner::layers_for_plan(config)) +
          ", batch " + std::to_string(config.global_batch_size) +
          ", processes " + std::to_string(request.expected_workers()) + " x " +
-         std::to_string(config.threads) +
-         (config.threads == 1 ? " thread" : " threads") + "; results in " +
+         counted(config.threads, "thread") + "; results in " +
          request.run_directory;
 }
 

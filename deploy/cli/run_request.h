@@ -14,6 +14,7 @@
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "parallel/planner/remedies.h"
 
 namespace headroom::cli {
 
@@ -29,6 +30,8 @@ struct RunRequest {
   // (parallel/planner/saved_plan.h).
   bool saved_plan = false;
   std::vector<std::string> notes;  // lines to say to the user
+  // What to change where no plan fits.
+  planner::RemedyScope remedies;
 
   int expected_workers() const { return num_agents * workers_per_agent; }
 };

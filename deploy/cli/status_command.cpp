@@ -10,8 +10,10 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/show/ledger.h"
+#include "deploy/cli/show/run_result.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
+#include "proto/connection_fault.h"
 
 namespace headroom::cli {
 namespace {
@@ -28,10 +30,11 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
                                  const std::string& address) {
   try {
     return client.status();
-  } catch (const CommunicationError&) {
-    throw Error("status", "no coordinator answers at " + address,
-                "it ends with its run; headroom train prints its address when "
-                "it starts",
+  } catch (const CommunicationError& error) {
+    const auto fault =
+        wire::connection_fault(address, wire::channel_security());
+    throw Error("status", fault ? fault->what : error.what(),
+                fault ? fault->remedy : "ask again in a moment",
                 ExitCode::kResource);
   }
 }
@@ -50,22 +53,30 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
+int show_folder(const CommandLine& line) {
+  const std::string text = line.has("--json")
+                               ? folder_summary_json(line.run_directory) + "\n"
+                               : folder_summary(line.run_directory);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int status_command(const CommandLine& line) {
   if (line.has("--ledger")) return show_ledger(line);
-  if (!line.run_directory.empty()) {
-    throw Error("status", "'" + line.run_directory + "' stands alone",
-                "write headroom status RUN_DIR --ledger, or --coordinator "
-                "HOST:PORT");
+  if (!line.run_directory.empty() && line.has("--coordinator")) {
+    throw Error("status", "a run directory and --coordinator are both given",
+                "name one of them");
   }
+  if (!line.run_directory.empty()) return show_folder(line);
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",
-                "give --coordinator HOST:PORT");
+                "give --coordinator HOST:PORT, or a run directory");
   }
-  take_identity(line);
   const std::string address = line.value_of("--coordinator", "");
   host_of(address, "--coordinator");
+  take_identity(line, address);
   const std::unique_ptr<coordinator::ControlClient> client =
       coordinator::ControlClient::connect(address);
   const bool json = line.has("--json");
@@ -73,7 +84,9 @@ int status_command(const CommandLine& line) {
   const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
   coordinator::RunStatus status = status_of(*client, address);
   show(status, json, on_top);
-  while (watch && !status.over() && interrupts::count() == 0) {
+  const interrupts::Watch watching;
+  while (watch && !status.over() && interrupts::count() == 0 &&
+         std::ferror(stdout) == 0) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     try {
       status = client->status();

@@ -15,11 +15,13 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/service/control_client.h"
+#include "coordinator/service/listen_address.h"
 #include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
 #include "deploy/cli/process/line_log.h"
 #include "deploy/cli/show/progress_reporter.h"
+#include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 
 namespace headroom::cli {
@@ -59,6 +61,8 @@ std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
   return file;
 }
 
+const RunExit kStoppedAtOnce = {130, "stopped at once"};
+
 // By a signal: it did not end itself.
 bool was_killed(ChildProcess& child) {
   constexpr int kKilled = 128;
@@ -89,13 +93,60 @@ class Supervisor {
         reporter_(terminal.is_interactive()) {}
 
   SupervisedRun run() {
-    std::optional<RunExit> end = start();
-    if (!end) end = follow();
-    finish();
-    return {*end, status_};
+    for (;;) {
+      std::optional<RunExit> end = start();
+      if (!end) end = follow();
+      const bool was_kill =
+          (agent_ && was_killed(*agent_)) ||
+          end->reason.find("was killed by signal") != std::string::npos;
+      finish();
+      if (was_kill && is_started_again(*end)) continue;
+      take_written_outcome(*end);
+      return {*end, status_};
+    }
   }
 
  private:
+  // A process was killed before there was a generation to go on with: all of
+  // them are started again. Agents beyond this one would not know.
+  bool is_started_again(const RunExit& end) {
+    if (options_.request.num_agents > 1 || status_.generation > 0 ||
+        options_.interrupts() > 0) {
+      return false;
+    }
+    const coordinator::RestartDecision decision =
+        start_budget_.note_end(128 + SIGKILL, /*steps=*/0);
+    if (!decision.restart) return false;
+    terminal_.print(end.reason +
+                    "; the run had not begun and is started again");
+    std::this_thread::sleep_for(decision.delay);
+    agent_.reset();
+    coordinator_.reset();
+    client_.reset();
+    held_address_.reset();
+    std::error_code ignored;
+    std::filesystem::remove(options_.log, ignored);
+    status_ = {};
+    child_ended_.reset();
+    coordinator_restarts_ = {};
+    return true;
+  }
+
+  // This process or the coordinator may have been stopped (Ctrl-Z) while
+  // training came to its end, and hear nothing of it any more: the run's own
+  // file tells.
+  void take_written_outcome(RunExit& end) {
+    if (end.exit_code != static_cast<int>(ExitCode::kResource)) return;
+    const std::optional<WrittenEnd> written =
+        written_end(options_.request.run_directory, started_);
+    if (!written || written->exit_code != 0) return;
+    end = {0, written->reason};
+    status_.exit_code = 0;
+    status_.reason = written->reason;
+    status_.result_json = written->summary_json;
+    status_.run_directory = options_.request.run_directory;
+  }
+
   ChildOptions child_options(const std::string& name) {
     ChildOptions child;
     child.name = name;
@@ -126,13 +177,10 @@ class Supervisor {
       for (const std::string& word : std::vector<std::string>{
                "--config-fd", std::to_string(config_->get()), "--report-fd",
                std::to_string(writing.get()), "--run-directory",
-               request.run_directory, "--listen", listen, "--log",
-               log_folder_.log_file(), "--expected-workers",
+               request.run_directory, "--listen", listen, "--log", options_.log,
+               "--expected-workers",
                std::to_string(request.expected_workers())}) {
         child.command.push_back(word);
-      }
-      if (options_.insecure_network) {
-        child.command.push_back("--insecure-network");
       }
       if (request.saved_plan) child.command.push_back("--saved-plan");
       if (!options_.metrics.empty()) {
@@ -144,6 +192,7 @@ class Supervisor {
     }
     address_.clear();
     if (!wait_for_address(reading.get())) {
+      if (options_.interrupts() > bearable_interrupts()) return kStoppedAtOnce;
       if (!coordinator_->wait(std::chrono::seconds(1))) {
         return RunExit{5,
                        "[launch] the coordinator did not listen within 30 s"};
@@ -167,6 +216,9 @@ class Supervisor {
   // Nothing if all is well.
   std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
+    const int held =
+        coordinator::hold_address(coordinator::parse_listen_address(address_));
+    if (held >= 0) held_address_.emplace(held);
     if (options_.on_address) options_.on_address(address_);
     start_agent();
     client_ = coordinator::ControlClient::connect(address_);
@@ -174,10 +226,14 @@ class Supervisor {
     return std::nullopt;
   }
 
+  // While a coordinator starts: in mid-run it is needed to stop gently.
+  int bearable_interrupts() const { return follower_ ? 1 : 0; }
+
   // False when the coordinator closed the pipe without a word, or is late.
   bool wait_for_address(int fd) {
     const Clock::time_point end = Clock::now() + kStartTimeout;
-    while (Clock::now() < end && options_.interrupts() < 2) {
+    while (Clock::now() < end &&
+           options_.interrupts() <= bearable_interrupts()) {
       pollfd waiting{fd, POLLIN, 0};
       if (poll(&waiting, 1, 100) <= 0) continue;
       char buffer[512];
@@ -211,7 +267,10 @@ class Supervisor {
     last_status_ = now;
     try {
       status_ = client_->status();
-      show(reporter_.update(status_.progress, terminal_.width(), now));
+      if (!first_step_ && status_.progress.num_epochs > 0) {
+        first_step_ = status_.progress.step;
+      }
+      show(reporter_.update(status_, terminal_.width(), now));
     } catch (const Error&) {
       // Its process tells more: end_of_the_children().
     }
@@ -221,21 +280,24 @@ class Supervisor {
   struct Restarts {
     coordinator::RestartBudget budget;
     std::optional<Clock::time_point> due;
-    bool is_over = false;  // not any more
+    bool is_over = false;     // not any more
+    bool has_failed = false;  // the newest one could not start
   };
 
   // Whether `child` was killed and is to be started again now. Says what comes
   // of its end.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
               Clock::time_point now) {
-    if (!was_killed(child) || restarts.is_over || status_.over() ||
-        options_.interrupts() > 0) {
+    if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
+        status_.over() || options_.interrupts() > 0) {
       restarts.due.reset();
       return false;
     }
     if (!restarts.due) {
-      const coordinator::RestartDecision decision =
-          restarts.budget.note_end(*child.exit_code(), status_.progress.step);
+      const coordinator::RestartDecision decision = restarts.budget.note_end(
+          restarts.has_failed ? static_cast<int>(ExitCode::kResource)
+                              : *child.exit_code(),
+          status_.progress.step);
       terminal_.print(
           "the " + child.name() + " " +
           coordinator::describe_exit(*child.exit_code()) + ": " +
@@ -251,20 +313,20 @@ class Supervisor {
   }
 
   // A coordinator goes on at its address and with its log, an agent with new
-  // workers; before the first generation there is nothing to go on with. The
-  // run's end if a coordinator does not get that far.
-  std::optional<RunExit> restart_children(Clock::time_point now) {
+  // workers, once there is a generation.
+  void restart_children(Clock::time_point now) {
     const std::string address = address_;
     if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
-      if (auto end = start_coordinator(address)) {
-        if (!was_killed(*coordinator_)) return end;
-        address_ = address;  // once more
+      const auto end = start_coordinator(address);
+      coordinator_restarts_.has_failed = end.has_value();
+      if (end) {  // once more
+        address_ = address;
+        terminal_.print(end->reason);
       }
     }
     if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
       start_agent();
     }
-    return std::nullopt;
   }
 
   // The run's end as told by a child that ended before its time.
@@ -285,6 +347,9 @@ class Supervisor {
     const int count = options_.interrupts();
     if (count == 0 || count == answered_interrupts_) return std::nullopt;
     if (count == 1) {
+      if (nothing_is_committed()) {
+        return RunExit{130, "stopped before the first step was committed"};
+      }
       if (!interrupted_) interrupted_ = Clock::now();
       try {
         client_->drain("interrupted");
@@ -301,7 +366,22 @@ class Supervisor {
         }
       }
     }
-    return RunExit{130, "stopped at once"};
+    return kStoppedAtOnce;
+  }
+
+  // By this start of the run: there is nothing to wait for. Agents beyond this
+  // one have to hear of the end.
+  bool nothing_is_committed() {
+    if (options_.request.num_agents > 1) return false;
+    try {
+      status_ = client_->status();
+    } catch (const Error&) {
+      return false;
+    }
+    const bool is_known = status_.progress.num_epochs > 0;
+    if (is_known && !first_step_) first_step_ = status_.progress.step;
+    const bool goes_on = !options_.request.config.resume.empty();
+    return status_.progress.step <= (goes_on ? first_step_.value_or(0) : 0);
   }
 
   RunExit follow() {
@@ -315,19 +395,31 @@ class Supervisor {
         return {status_.exit_code, status_.reason};
       }
       if (auto end = answer_interrupts()) return *end;
-      if (auto end = restart_children(now)) return *end;
+      restart_children(now);
       if (auto end = end_of_the_children(now)) return *end;
       std::this_thread::sleep_for(kTick);
     }
   }
 
+  // False where it takes too long, or somebody does not want to wait.
+  bool has_left(ChildProcess& child) {
+    const Clock::time_point end = Clock::now() + kGrace;
+    const int interrupts = options_.interrupts();
+    while (!child.wait(kTick)) {
+      if (Clock::now() >= end || options_.interrupts() > interrupts) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   void finish() {
     const bool is_over = status_.over();
     // The coordinator stays until its agents know the outcome.
-    if (agent_ && !(is_over && agent_->wait(kGrace))) {
+    if (agent_ && !(is_over && has_left(*agent_))) {
       agent_->send(SIGKILL);  // its workers die with it
     }
-    if (coordinator_ && !(is_over && coordinator_->wait(kGrace))) {
+    if (coordinator_ && !(is_over && has_left(*coordinator_))) {
       coordinator_->terminate(std::chrono::seconds(0));
     }
     follower_.reset();
@@ -335,16 +427,20 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Terminal& terminal_;
-  const LogFolder log_folder_{std::filesystem::temp_directory_path()};
   const std::unique_ptr<FileDescriptor> config_;
   LineLog log_;
   Restarts coordinator_restarts_;
   Restarts agent_restarts_;
+  coordinator::RestartBudget start_budget_;
+  const std::filesystem::file_time_type started_ =
+      std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
+  std::optional<FileDescriptor> held_address_;  // for later coordinators
   std::atomic<bool> is_listening_{false};
   coordinator::RunStatus status_;
   Clock::time_point last_status_{};
+  std::optional<int64_t> first_step_;  // that was heard of
   std::optional<Clock::time_point> child_ended_;
   int answered_interrupts_ = 0;
   std::optional<Clock::time_point> interrupted_;

@@ -24,8 +24,8 @@ namespace headroom::cli {
 struct SupervisorOptions {
   RunRequest request;
   std::string listen = "127.0.0.1:0";
-  bool insecure_network = false;
   SecurityFiles security;
+  std::string log;      // file of the coordinator's decisions
   std::string metrics;  // HOST:PORT of --metrics; "" for none
   std::filesystem::path headroom_program;
   // Called with HOST:PORT once the coordinator listens.

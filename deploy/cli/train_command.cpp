@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "coordinator/service/listen_address.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
@@ -15,10 +14,12 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
+#include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::cli {
 namespace {
@@ -35,7 +36,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   AgentOptions options;
   options.registration_timeout = patience;
   options.coordinator = coordinator;
-  options.security = take_identity(line);
+  options.security = take_identity(line, coordinator);
   options.processes = processes;
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * processes;
@@ -73,31 +74,14 @@ void require_reachable(const CommandLine& line) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-void require_allowed(const CommandLine& line, const std::string& address) {
-  if (coordinator::is_loopback(host_of(address, "--coordinator")) ||
-      line.has("--certs") || line.has("--insecure-network")) {
-    return;
-  }
-  throw Error("network",
-              "the coordinator's address " + address +
-                  " is beyond loopback, where control traffic must be "
-                  "encrypted",
-              "give --certs DIR (headroom coordinator --init-certs DIR makes "
-              "it), or allow plain text with --insecure-network on a private "
-              "network");
-}
-
 // Where the coordinator of this process's run listens.
 std::string listen_address(const CommandLine& line,
                            const std::optional<LauncherPlace>& place) {
   if (!place || (place->one_host() && !line.has("--coordinator"))) {
     return "127.0.0.1:0";
   }
-  const std::string address = line.has("--coordinator")
-                                  ? line.value_of("--coordinator", "")
-                                  : host_address() + ":0";
-  require_allowed(line, address);
-  return address;
+  return line.has("--coordinator") ? line.value_of("--coordinator", "")
+                                   : host_address() + ":0";
 }
 
 int report(const RunRequest& request, const SupervisedRun& run, bool json,
@@ -124,19 +108,30 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          Terminal& terminal) {
   SupervisorOptions options;
   options.listen = listen_address(line, place);
-  options.insecure_network = line.has("--insecure-network");
-  options.security = take_identity(line);
+  options.security = take_identity(line, options.listen);
   options.metrics = line.value_of("--metrics", "");
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
   options.on_address = [&](const std::string& address) {
     if (folder) publish_address(*folder, place->job_id, address);
-    terminal.print("processes and plan: headroom status --coordinator " +
-                   address);
+    std::string command = "headroom status --coordinator " + address;
+    for (const std::string& word : options.security.flags()) {
+      command += " " + word;
+    }
+    terminal.print("processes and plan: " + command);
   };
   find_worker_program();  // before anything is started
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
+  const interrupts::Watch watch;
+  const bool may_exist =
+      request.config.exist_ok || !request.config.resume.empty();
+  const RunFolder run_folder(
+      may_exist ? std::filesystem::path(request.run_directory)
+                : project_folder(request.config) / request.config.name,
+      may_exist);
+  request.run_directory = run_folder.path().string();
+  options.log = run_folder.log_file().string();
   terminal.print(headline(request));
   if (wants_anchors(request.config)) {
     ask_data(request.config, {.anchors = true});
@@ -167,14 +162,15 @@ void notice_binding(int workers, Terminal& terminal) {
   const int bound = usable_cores();
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
   terminal.print("warning: the launcher bound this process to " +
-                 std::to_string(bound) + (bound == 1 ? " core" : " cores") +
-                 ", which its " + std::to_string(workers) +
+                 counted(bound, "core") + ", which its " +
+                 std::to_string(workers) +
                  " workers share: start it with mpirun --bind-to none or srun "
                  "--cpu-bind=none");
 }
 
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
+  interrupts::watch_parent();
   if (line.has("--coordinator")) require_reachable(line);
   correct_binding(place, terminal);
   const RunRequest request =
@@ -202,7 +198,7 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
 
 int join_run(const CommandLine& line, Terminal& terminal) {
   require_reachable(line);
-  require_allowed(line, line.value_of("--coordinator", ""));
+  take_identity(line, line.value_of("--coordinator", ""));
   const configs::RunConfig config =
       configs::run_config_from_flags(line.command, line.run_flags);
   terminal.print("joining the run of the coordinator at " +
@@ -231,6 +227,7 @@ int train_command(const CommandLine& line) {
   } catch (const Error& error) {
     // Other processes may see the same mistake; where rank 0 has none, this one
     // has to say it.
+    const interrupts::Watch watch;
     if (wait_for_rank_zero(*place, std::chrono::seconds(2),
                            interrupts::count)) {
       return static_cast<int>(error.exit_code());

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "deploy/cli/args/launch_flags.h"
+#include "configs/command_flags.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/agent.h"
@@ -37,10 +38,10 @@ bool names_results(const std::string& flag) {
 }
 
 bool takes_value(const std::string& spelling, const std::string& command) {
-  const auto& flags = launch_flags();
-  return std::any_of(flags.begin(), flags.end(), [&](const LaunchFlag& flag) {
-    return flag.spelling == spelling && belongs_to(flag, command) &&
-           !flag.value_name.empty();
+  const auto& flags = configs::command_flags();
+  return std::ranges::any_of(flags, [&](const configs::CommandFlag& flag) {
+    return std::ranges::count(flag.spellings, spelling) > 0 &&
+           belongs_to(flag, command) && !flag.value_name.empty();
   });
 }
 
@@ -62,13 +63,16 @@ int worker_command(const CommandLine& line) {
   if (line.command == "detect") {
     words.push_back("--output=" + results_folder(line));
   }
-  for (const auto& [flag, value] : line.launch_flags) {
+  for (const auto& [flag, value] : line.command_flags) {
     if (names_results(flag)) continue;
     if (value.empty() && takes_value(flag, line.command)) {
       throw Error("command line", flag + " has an empty value",
                   "give one, or leave " + flag + " out");
     }
     words.push_back(value.empty() ? flag : flag + "=" + value);
+  }
+  for (const std::string& note : line.notes) {
+    std::fprintf(stderr, "%s\n", note.c_str());
   }
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

@@ -31,7 +31,7 @@ bool sync_folder(const std::filesystem::path& folder) {
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), partial_path_(path_) {
-  partial_path_ += ".partial";
+  partial_path_ += kPartialSuffix;
   descriptor_ = ::open(partial_path_.c_str(),
                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("cannot be created");

@@ -24,6 +24,8 @@ namespace headroom {
 // errno says why.
 bool sync_folder(const std::filesystem::path& folder);
 
+inline constexpr const char* kPartialSuffix = ".partial";
+
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom {
 namespace {
@@ -56,8 +57,7 @@ int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
   if (local_ranks > count && !may_share) {
     throw Error("device",
                 std::to_string(local_ranks) +
-                    " processes on this machine and " + std::to_string(count) +
-                    (count == 1 ? " card" : " cards") +
+                    " processes on this machine and " + counted(count, "card") +
                     ": two of them would take turns on one",
                 "name a card for each with --device, use --processes " +
                     std::to_string(count) +

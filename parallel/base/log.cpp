@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 
+#include "parallel/base/utf8.h"
+
 namespace headroom::log {
 namespace {
 
@@ -47,7 +49,7 @@ void write(Level level, std::string_view message) {
     std::lock_guard lock(s.mutex);
     prefix = s.prefix;
   }
-  s.logger->log(to_spdlog(level), "{}{}", prefix, message);
+  s.logger->log(to_spdlog(level), "{}{}", prefix, printable(message));
 }
 
 }  // namespace headroom::log

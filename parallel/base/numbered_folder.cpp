@@ -28,6 +28,11 @@ fs::path make_free_folder(const fs::path& base) {
   }
 }
 
+bool is_begun_run_folder(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder / "weights", ignored);
+}
+
 namespace {
 
 fs::path without_slash(const fs::path& folder) {

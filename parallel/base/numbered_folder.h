@@ -40,6 +40,10 @@ std::filesystem::path free_folder_name(const std::filesystem::path& base);
 // Makes that folder, so that it is nobody else's. Throws std::filesystem_error.
 std::filesystem::path make_free_folder(const std::filesystem::path& base);
 
+// Whether a run writes to its folder. Before that its supervisor may hold the
+// empty folder for it.
+bool is_begun_run_folder(const std::filesystem::path& folder);
+
 // A folder that appears when all of it is there, or not at all. Files go into a
 // hidden folder beside it, which takes its name at the end and is removed if
 // that is never reached. write() may be called from any number of threads; the

@@ -3,6 +3,10 @@
 // pointer. Each thread has its own observer.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <utility>
+
 namespace headroom {
 
 // The vote begins with the small all-reduces after backward; kNone: between
@@ -10,7 +14,11 @@ namespace headroom {
 enum class StepPhase { kNone, kForward, kBackward, kVote, kCommit };
 
 // "between steps" for kNone, else "forward" and so on.
-const char* name_of(StepPhase phase);
+inline const char* name_of(StepPhase phase) {
+  static constexpr std::array kNames = {"between steps", "forward", "backward",
+                                        "vote", "commit"};
+  return kNames.at(static_cast<size_t>(phase));
+}
 
 class StepPhaseObserver {
  public:
@@ -19,9 +27,15 @@ class StepPhaseObserver {
   virtual void begin_phase(StepPhase phase) = 0;
 };
 
-// Sets this thread's observer, or none with null. Returns the one before.
-StepPhaseObserver* observe_step_phases(StepPhaseObserver* observer);
+inline thread_local StepPhaseObserver* step_phase_observer = nullptr;
 
-void begin_step_phase(StepPhase phase);
+// Sets this thread's observer, or none with null. Returns the one before.
+inline StepPhaseObserver* observe_step_phases(StepPhaseObserver* observer) {
+  return std::exchange(step_phase_observer, observer);
+}
+
+inline void begin_step_phase(StepPhase phase) {
+  if (step_phase_observer != nullptr) step_phase_observer->begin_phase(phase);
+}
 
 }  // namespace headroom

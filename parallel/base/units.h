@@ -21,10 +21,16 @@ std::optional<int64_t> parse_bytes(std::string_view text);
 // 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
 std::string format_seconds(double seconds);
 
+// The least multiple that is not below `value`. REQUIRES: value >= 0.
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
 // A number with its noun: 1 -> "1 image", 2 -> "2 images"; "boxes" of "box",
-// "classes" of "class".
+// "classes" of "class", "batches" of "batch".
 inline std::string counted(int64_t number, const std::string& noun) {
-  const bool hisses = noun.ends_with('s') || noun.ends_with('x');
+  const bool hisses =
+      noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("tch");
   return std::to_string(number) + " " + noun +
          (number == 1 ? "" : (hisses ? "es" : "s"));
 }

@@ -1,10 +1,11 @@
 #include "parallel/base/utf8.h"
 
 #include <algorithm>
+#include <clocale>
 #include <cstdint>
+#include <cwchar>
 
 namespace headroom {
-
 namespace {
 
 // The length of the character at the front of `bytes`, 0 if there is none
@@ -53,6 +54,81 @@ std::string valid_utf8(std::string_view bytes) {
     }
   }
   return text;
+}
+
+namespace {
+
+// Controls: U+0000 to U+001F, U+007F to U+009F. Directions: U+202A to U+202E,
+// U+2066 to U+2069.
+bool commands_a_terminal(std::string_view character) {
+  const auto byte = [&](size_t i) {
+    return static_cast<uint8_t>(character[i]);
+  };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
+  if (character.size() != 3 || byte(0) != 0xE2) return false;
+  return (byte(1) == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) ||
+         (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  const std::string valid = valid_utf8(bytes);
+  std::string text;
+  for (std::string_view rest = valid; !rest.empty();) {
+    const std::string_view character = rest.substr(0, character_length(rest));
+    rest.remove_prefix(character.size());
+    if (character == "\n" || character == "\t" ||
+        !commands_a_terminal(character)) {
+      text += character;
+      continue;
+    }
+    for (const char c : character) {
+      const auto byte = static_cast<uint8_t>(c);
+      text += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return text;
+}
+
+std::string short_line(std::string_view bytes, size_t max_bytes) {
+  constexpr std::string_view kCut = "...";
+  std::string text = printable(bytes.substr(0, max_bytes));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  if (bytes.size() <= max_bytes && text.size() <= max_bytes) return text;
+  size_t length = std::min(text.size(), max_bytes - kCut.size());
+  while (length > 0 && (static_cast<uint8_t>(text[length]) & 0xC0) == 0x80) {
+    --length;
+  }
+  return text.substr(0, length).append(kCut);
+}
+
+size_t display_width(std::string_view text) {
+  // The system's table of widths; a process may run under another locale.
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (utf8 == nullptr) return text.size();
+  const std::string valid = valid_utf8(text);
+  const locale_t before = uselocale(utf8);
+  size_t columns = 0;
+  std::mbstate_t state{};
+  for (size_t at = 0; at < valid.size();) {
+    wchar_t character = 0;
+    const size_t length =
+        std::mbrtowc(&character, &valid[at], valid.size() - at, &state);
+    at += std::clamp<size_t>(length, 1, 4);  // 0 is the character NUL
+    columns += static_cast<size_t>(std::max(0, wcwidth(character)));
+  }
+  uselocale(before);
+  return columns;
+}
+
+std::string padded(std::string_view text, size_t columns) {
+  const size_t taken = display_width(text);
+  return std::string(text) +
+         std::string(columns > taken ? columns - taken : 0, ' ');
 }
 
 std::string shell_word(const std::string& text) {

@@ -13,7 +13,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 

@@ -6,12 +6,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <functional>
 #include <new>
+#include <optional>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/gather.h"

@@ -17,11 +17,9 @@
 // CheckFailure when ranks begin turns of different signatures.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <string>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend_parts.h"

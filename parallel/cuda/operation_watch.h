@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace headroom::cuda {
 
@@ -27,11 +28,23 @@ class OperationWatch {
       : timeout_(timeout) {}
 
   // In the order of the stream.
-  void add(Operation operation);
+  void add(Operation operation) { under_way_.push_back(std::move(operation)); }
 
   // Forgets what has ended. Returns the name of the operation that is under way
   // for longer than the time limit, if there is one.
-  std::optional<std::string> overdue(Time now);
+  std::optional<std::string> overdue(Time now) {
+    while (!under_way_.empty() && under_way_.front().has_ended()) {
+      under_way_.pop_front();
+      first_begun_.reset();
+    }
+    if (under_way_.empty()) return std::nullopt;
+    if (!first_begun_) {
+      if (under_way_.front().has_begun()) first_begun_ = now;
+      return std::nullopt;
+    }
+    if (now - *first_begun_ <= timeout_) return std::nullopt;
+    return under_way_.front().name;
+  }
 
   bool is_idle() const { return under_way_.empty(); }
 

@@ -8,15 +8,12 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/units.h"
 
 namespace headroom::data_parallel {
 namespace {
 
 constexpr int64_t kAlignmentBytes = 64;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Not as_strided: views share one version counter, so an update of one entry
 // would look like an update of all to autograd.

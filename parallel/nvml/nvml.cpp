@@ -10,7 +10,6 @@
 #include "parallel/base/units.h"
 
 namespace headroom::nvml {
-
 namespace {
 
 // NVML's functions, declared after NVIDIA's documentation with its names and

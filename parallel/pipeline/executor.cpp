@@ -23,7 +23,6 @@
 #include "parallel/pipeline/mailbox.h"
 
 namespace headroom::pipeline {
-
 namespace {
 
 using torch::autograd::AutogradContext;

@@ -2,10 +2,8 @@
 
 #include <array>
 #include <cstddef>
-#include <functional>
 
 namespace headroom::plan {
-
 namespace {
 
 constexpr std::array kPolicies = {

@@ -1,7 +1,6 @@
 #include "parallel/planner/activation_mixture.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <map>
 #include <string>

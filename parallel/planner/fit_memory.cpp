@@ -18,18 +18,22 @@
 namespace headroom::planner {
 namespace {
 
-constexpr int kMostProcesses = 64;  // that a refusal proposes
-constexpr size_t kMostProposals = 4;
 constexpr double kWorthIt = 0.98;  // of the time, for a smaller micro-batch
 
 int64_t bytes_of(const PlanDecision& decision) {
   return fullest_rank_bytes(*decision.plan);
 }
 
+// Where the request leaves it open and there is something to split: all.
+int64_t last_zero_stage(const configs::RunConfig& config, int world_size) {
+  const int data =
+      config.layout ? config.layout->data_parallel_size : world_size;
+  return config.zero_stage == 0 && data > 1 ? 3 : config.zero_stage;
+}
+
 enum class Effort {
   kFastest,
-  kAdmissible,  // the same fits, but layers do not mix: whether, not how fast
-  kProposal     // nor do groups shrink
+  kAdmissible  // the same fits, but layers do not mix: whether, not how fast
 };
 
 // Searches the plans of one request. Borrows what it is given.
@@ -37,18 +41,19 @@ class FitSearch {
  public:
   FitSearch(const configs::RunConfig& config, int world_size,
             const std::vector<layers::LayerCost>& layers,
-            const Planner& planner, Effort effort)
+            const Planner& planner, Effort effort, bool wants_least)
       : config_(config),
         world_size_(world_size),
         layers_(layers),
         planner_(planner),
-        effort_(effort) {}
+        effort_(effort),
+        wants_least_(wants_least) {}
 
   // The preferred decision that fits; or nothing, and least() is the smallest
-  // that was tried.
+  // that was tried, where that is wanted: it takes longer.
   std::optional<PlanDecision> run() {
     if (auto found = with_groups_as_they_are(config_)) return found;
-    if (effort_ == Effort::kProposal || !chooses_batch_norm_groups(config_)) {
+    if (!chooses_batch_norm_groups(config_)) {
       return std::nullopt;
     }
     const int64_t batch = config_.global_batch_size;
@@ -72,10 +77,7 @@ class FitSearch {
  private:
   std::optional<PlanDecision> with_groups_as_they_are(
       const configs::RunConfig& base) {
-    const int data =
-        config_.layout ? config_.layout->data_parallel_size : world_size_;
-    const bool may_split = config_.zero_stage == 0 && data > 1;
-    const int64_t last = may_split ? 3 : config_.zero_stage;
+    const int64_t last = last_zero_stage(config_, world_size_);
     std::optional<PlanDecision> best;
     double least = 0;
     for (int64_t zero = config_.zero_stage; zero <= last; ++zero) {
@@ -90,7 +92,7 @@ class FitSearch {
         best = std::move(found);
       }
       // A later stage would only communicate more.
-      if (effort_ == Effort::kProposal || keeps) break;
+      if (effort_ == Effort::kAdmissible || keeps) break;
     }
     return best;
   }
@@ -172,6 +174,10 @@ class FitSearch {
       return std::nullopt;
     }
     last_ = decision;
+    const bool fits =
+        memory_fit(trial, layers_, *decision.plan) == MemoryFit::kFits;
+    if (!fits && !wants_least_) return std::nullopt;
+    predict_memory(trial, layers_, *decision.plan);
     const int64_t bytes = bytes_of(decision);
     if (!least_ || bytes < bytes_of(*least_)) least_ = decision;
     if (bytes > config_.memory_limit) return std::nullopt;
@@ -203,132 +209,97 @@ class FitSearch {
   const std::vector<layers::LayerCost>& layers_;
   const Planner& planner_;
   const Effort effort_;
+  const bool wants_least_;
   std::optional<PlanDecision> least_, last_, refusal_;
 };
 
-// Proposes single changes, with the bytes that each comes to. The mathematics
-// stay: batch-norm groups do not shrink.
-class Proposals {
+// Searches for any plan of one request. Bytes grow with the micro-batch, and
+// micro-batches hold whole groups, but gradients are only accumulated where
+// there are several: so a share in one piece and the smallest pieces are tried.
+class AnyFit {
  public:
-  Proposals(const configs::RunConfig& config, int world_size,
-            const std::vector<layers::LayerCost>& layers,
-            const Planner& planner)
+  AnyFit(const configs::RunConfig& config, int world_size,
+         const std::vector<layers::LayerCost>& layers, const Planner& planner)
       : config_(config),
         world_size_(world_size),
         layers_(layers),
         planner_(planner) {}
 
-  std::string text() {
-    change_what_is_given();
-    if (found_.empty()) leave_memory_knobs_out();
-    more_processes();
-    smaller_image();
-    if (found_.empty()) {
-      return "use a larger --memory-limit, or a smaller model or --batch";
+  std::optional<PlanDecision> run() const {
+    for (int64_t zero = last_zero_stage(config_, world_size_);
+         zero >= config_.zero_stage; --zero) {
+      if (auto found = with_zero(zero)) return found;
     }
-    std::string all;
-    for (const std::string& one : found_) {
-      all += (all.empty() ? "use " : ", or ") + one;
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<PlanDecision> with_zero(int64_t zero) const {
+    configs::RunConfig trial = config_;
+    trial.zero_stage = zero;
+    bool is_leanest = true;
+    for (const std::string& policy :
+         config_.activations == "auto"
+             ? std::vector<std::string>{"recompute", "keep"}
+             : std::vector<std::string>{config_.activations}) {
+      trial.activations = policy;
+      for (const auto& [rule, micro_batch] : pieces()) {
+        trial.batch_norm_rule = rule;
+        trial.micro_batch_size = micro_batch;
+        const PlanDecision decision = planner_(trial, world_size_, layers_);
+        if (!decision.plan) continue;
+        const MemoryFit fit = memory_fit(trial, layers_, *decision.plan);
+        if (fit == MemoryFit::kFits) return decision;
+        // Stages are cut anew for each trial.
+        const bool keeps_state =
+            decision.plan->layout.pipeline_parallel_size == 1;
+        if (fit == MemoryFit::kStateTooLarge && keeps_state) {
+          return std::nullopt;
+        }
+        if (is_leanest && exceeds_by_far(trial, *decision.plan)) {
+          return std::nullopt;
+        }
+        is_leanest = false;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Groups and micro-batches, the leanest first.
+  std::vector<std::pair<plan::BatchNormRule, int64_t>> pieces() const {
+    const int64_t batch = config_.global_batch_size;
+    const int64_t micro_batch = config_.micro_batch_size;
+    plan::BatchNormRule rule = batch_norm_rule(config_);
+    if (!chooses_batch_norm_groups(config_)) {
+      if (micro_batch > 0) return {{rule, micro_batch}};
+      return {{rule, plan::largest_group(batch, rule)}, {rule, 0}};
+    }
+    // Groups say how ranks share images out, and where stages are cut.
+    std::vector<std::pair<plan::BatchNormRule, int64_t>> all;
+    int64_t last = 0;
+    const int64_t usual = rule.size;
+    for (rule.size = 1; rule.size <= usual; ++rule.size) {
+      const int64_t group = plan::largest_group(batch, rule);
+      if (group == last) continue;
+      last = group;
+      if (micro_batch == 0) all.emplace_back(rule, group);
+      all.emplace_back(rule, micro_batch);
     }
     return all;
   }
 
- private:
-  bool propose(const configs::RunConfig& trial, int world_size,
-               const std::string& words) {
-    if (found_.size() == kMostProposals) return true;
-    FitSearch search(trial, world_size, layers_, planner_, Effort::kProposal);
-    const auto decision = search.run();
-    if (!decision) return false;
-    found_.push_back(words + " (" + format_bytes(bytes_of(*decision)) + ")");
-    return true;
-  }
-
-  void change_what_is_given() {
-    configs::RunConfig trial = config_;
-    if (config_.activations == "keep") {
-      trial.activations = "recompute";
-      propose(trial, world_size_, "--activations recompute");
-      trial = config_;
-    }
-    if (config_.micro_batch_size > 0) {
-      trial.micro_batch_size = 0;
-      FitSearch search(trial, world_size_, layers_, planner_,
-                       Effort::kProposal);
-      if (const auto decision = search.run()) {
-        found_.push_back("--micro-batch " +
-                         std::to_string(decision->plan->micro_batch_size) +
-                         " (" + format_bytes(bytes_of(*decision)) + ")");
-      }
-      trial = config_;
-    }
-    if (config_.zero_stage > 0 && config_.zero_stage < 3 && world_size_ > 1) {
-      trial.zero_stage = 3;
-      propose(trial, world_size_, "--zero 3");
-      trial = config_;
-    }
-    if (config_.batch_norm_group_size > 0 || config_.sync_batch_norm) {
-      trial.batch_norm_group_size = 0;
-      trial.sync_batch_norm = false;
-      propose(trial, world_size_, "the run without --bn-group and --sync-bn");
-    }
-  }
-
-  void leave_memory_knobs_out() {
-    configs::RunConfig trial = config_;
-    trial.activations = "auto";
-    trial.micro_batch_size = 0;
-    propose(trial, world_size_,
-            "the run without --activations and --micro-batch");
-  }
-
-  void more_processes() {
-    if (config_.layout) return;
-    for (int processes = 2 * world_size_; processes <= kMostProcesses;
-         processes *= 2) {
-      const std::string number = std::to_string(processes);
-      if (propose(config_, processes, "--processes " + number)) return;
-      configs::RunConfig trial = config_;
-      trial.layout = {.spatial_parallel_size = processes};
-      if (propose(trial, processes,
-                  "--processes " + number + " --layout " +
-                      plan::short_text(*trial.layout))) {
-        return;
-      }
-    }
-  }
-
-  void smaller_image() {
-    const int64_t stride = layers::largest_stride(layers_);
-    int64_t largest =
-        layers::rounded_image_size(
-            std::max(config_.image_height, config_.image_width), stride) /
-        stride;
-    int64_t fits = 1;
-    const auto image = [&](int64_t blocks) {
-      configs::RunConfig trial = config_;
-      trial.image_height = std::min(config_.image_height, blocks * stride);
-      trial.image_width = std::min(config_.image_width, blocks * stride);
-      return trial;
-    };
-    while (fits + 1 < largest) {
-      const int64_t middle = fits + (largest - fits) / 2;
-      const configs::RunConfig trial = image(middle);  // outlives the search
-      FitSearch search(trial, world_size_, layers_, planner_,
-                       Effort::kProposal);
-      (search.run() ? fits : largest) = middle;
-    }
-    if (fits > 1) {
-      propose(image(fits), world_size_,
-              "--img " + std::to_string(fits * stride));
-    }
+  // Whether the leanest is so much too large that nothing else fits either.
+  bool exceeds_by_far(const configs::RunConfig& leanest,
+                      const plan::Plan& plan) const {
+    configs::RunConfig relaxed = leanest;
+    relaxed.memory_limit += relaxed.memory_limit / 5 * 2;
+    return memory_fit(relaxed, layers_, plan) != MemoryFit::kFits;
   }
 
   const configs::RunConfig& config_;
   const int world_size_;
   const std::vector<layers::LayerCost>& layers_;
   const Planner& planner_;
-  std::vector<std::string> found_;
 };
 
 }  // namespace
@@ -336,10 +307,15 @@ class Proposals {
 PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
                         const std::vector<layers::LayerCost>& layers,
                         const Planner& planner, PlanAnswer answer) {
-  FitSearch search(config, world_size, layers, planner,
-                   answer == PlanAnswer::kWhetherAdmissible
-                       ? Effort::kAdmissible
-                       : Effort::kFastest);
+  const auto search_of = [&](bool wants_least) {
+    return FitSearch(config, world_size, layers, planner,
+                     answer == PlanAnswer::kWhetherAdmissible
+                         ? Effort::kAdmissible
+                         : Effort::kFastest,
+                     wants_least);
+  };
+  if (auto found = search_of(false).run()) return *found;
+  FitSearch search = search_of(true);
   if (auto found = search.run()) return *found;
   if (!search.least()) return *search.refusal();
   const PlanDecision& least = *search.least();
@@ -351,10 +327,13 @@ PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
       plan::activations_text(least.plan->activation_policies) +
       " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
       ", but --memory-limit is " + exact_bytes(config.memory_limit);
-  if (answer == PlanAnswer::kAll) {
-    refused.remedy = Proposals(config, world_size, layers, planner).text();
-  }
   return refused;
+}
+
+std::optional<PlanDecision> any_fit(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const Planner& planner) {
+  return AnyFit(config, world_size, layers, planner).run();
 }
 
 namespace {

@@ -15,8 +15,8 @@
 //                       group that fits; half of that, and so on, where layers
 //                       then give way so much less that it saves 2 % of time
 //
-// If nothing fits, the refusal (exit 3) names the bytes, the limit, and single
-// changes that would fit with their bytes.
+// If nothing fits, the refusal (exit 3) names the bytes and the limit; what
+// would fit is remedies.h's to find.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,8 @@
 
 namespace headroom::planner {
 
-// The plan of a request in which everything is given, or its refusal.
+// The plan of a request in which everything is given, without predicted bytes,
+// or its refusal.
 using Planner =
     std::function<PlanDecision(const configs::RunConfig&, int world_size,
                                const std::vector<layers::LayerCost>&)>;
@@ -37,6 +38,12 @@ using Planner =
 PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
                         const std::vector<layers::LayerCost>& layers,
                         const Planner& planner, PlanAnswer answer);
+
+// Whether fit_memory() finds a plan: any that fits, without its bytes.
+// REQUIRES: as there.
+std::optional<PlanDecision> any_fit(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const Planner& planner);
 
 // The plan of a request with a layout that fits, or its refusal.
 using FitLayout = std::function<PlanDecision(const configs::RunConfig&)>;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -82,16 +83,56 @@ class BatchSearch {
     return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
   }
 
-  // "--activations recompute, or " where one image fits with it.
-  std::string leaner_that_fits() const {
-    configs::RunConfig leaner = config_;
-    for (const char* activations : {"lean", "recompute"}) {
-      leaner.activations = activations;
-      if (BatchSearch(leaner, world_size_, layers_).is_within_alone()) {
-        return std::string("--activations ") + activations + ", or ";
-      }
+  bool fits_with(const configs::RunConfig& changed) const {
+    return BatchSearch(changed, world_size_, layers_).is_within_alone();
+  }
+
+  // The first policy that keeps little enough, the largest image, and the least
+  // limit: each fits alone.
+  std::string what_fits(int64_t least_bytes) const {
+    std::vector<std::string> all;
+    configs::RunConfig changed = config_;
+    for (const char* activations : {"lean", "recompute", "offload"}) {
+      changed.activations = activations;
+      if (!fits_with(changed)) continue;
+      all.push_back("--activations " + changed.activations);
+      break;
     }
-    return "";
+    changed = config_;
+    for (int64_t group = config_.batch_norm_group_size - 1; group >= 1;
+         --group) {
+      changed.batch_norm_group_size = group;
+      if (!fits_with(changed)) continue;
+      all.push_back("--bn-group " + std::to_string(group));
+      break;
+    }
+    changed = config_;
+    const int64_t stride = layers::largest_stride(layers_);
+    const int64_t larger = std::max(config_.image_height, config_.image_width);
+    for (int64_t side = (larger - 1) / stride * stride;
+         side >= std::max<int64_t>(64, larger / 2); side -= stride) {
+      changed.image_height = std::min(config_.image_height, side);
+      changed.image_width = std::min(config_.image_width, side);
+      if (!fits_with(changed)) continue;
+      all.push_back("--img " + std::to_string(changed.image_height) +
+                    (changed.image_width == changed.image_height
+                         ? ""
+                         : " " + std::to_string(changed.image_width)));
+      break;
+    }
+    constexpr int64_t kMebibyte = int64_t{1} << 20;
+    // On a card the limit may be the card's.
+    if (parse_device_list(config_.device).empty()) {
+      all.push_back("--memory-limit " +
+                    std::to_string((least_bytes + kMebibyte - 1) / kMebibyte) +
+                    "MiB");
+    }
+    if (all.empty()) return "use a smaller model, or more memory";
+    std::string text;
+    for (const std::string& one : all) {
+      text += (text.empty() ? "use " : ", or ") + one;
+    }
+    return text;
   }
 
   bool is_within_alone() const { return is_within(at_share(least_share())); }
@@ -114,10 +155,7 @@ class BatchSearch {
                 "--batch -1: " + what + exact_bytes(least.bytes) +
                     ", but --memory-limit is " +
                     exact_bytes(config_.memory_limit),
-                "use " + leaner_that_fits() +
-                    (share == 1 ? "" : "a smaller --bn-group, or ") +
-                    "a smaller --img or model",
-                ExitCode::kNoPlan);
+                what_fits(least.bytes), ExitCode::kNoPlan);
   }
 
   const configs::RunConfig& config_;

@@ -10,7 +10,6 @@
 #include "worker/pytorch_file/pytorch_file.h"
 
 namespace headroom::planner {
-
 namespace {
 
 constexpr const char* kDefaultModel = "yolov5s";

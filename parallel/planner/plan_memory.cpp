@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "configs/multi_scale.h"
@@ -23,37 +24,50 @@ constexpr int64_t kManyCells = 2;  // in the smallest map of an image
 // Data ranks that usually share a machine, where an exchange costs little.
 constexpr int kNearRanks = 8;
 
+// Ranks with equal shares need equally much.
+class RankKinds {
+ public:
+  // The pipeline stage; how many samples and how many blocks of image lines;
+  // the first part of an image joins the heads, and rank 0 writes files.
+  using Kind = std::tuple<int, int64_t, int64_t, bool, bool>;
+
+  explicit RankKinds(const predict::MemoryRequest& request)
+      : request_(request) {
+    for (const predict::ModelLayer& layer : request.layers)
+      stride_ = std::max(stride_, layer.stride);
+  }
+
+  Kind of(int rank, const plan::MeshCoordinates& at) const {
+    const plan::ParallelLayout& layout = request_.plan.layout;
+    const plan::BatchCut cut = {
+        request_.global_batch_size, layout.data_parallel_size,
+        request_.plan.micro_batch_size, request_.plan.batch_norm_rule()};
+    return {at.pipeline_stage,
+            plan::part_of(cut, request_.global_batch_size, kManyCells,
+                          at.data_parallel_rank)
+                .local.size(),
+            plan::share_of(request_.image_height / stride_,
+                           layout.spatial_parallel_size, at.spatial_rank)
+                .size(),
+            at.spatial_rank == 0, rank == 0};
+  }
+
+ private:
+  const predict::MemoryRequest& request_;
+  int64_t stride_ = 1;
+};
+
 }  // namespace
 
 std::vector<plan::PhaseBytes> predicted_phase_bytes(
     const predict::MemoryRequest& request) {
-  // Ranks with equal shares need equally much.
   const plan::ParallelLayout& layout = request.plan.layout;
-  const auto samples = [&](const plan::MeshCoordinates& at) {
-    const plan::BatchCut cut = {
-        request.global_batch_size, layout.data_parallel_size,
-        request.plan.micro_batch_size, request.plan.batch_norm_rule()};
-    return plan::part_of(cut, request.global_batch_size, kManyCells,
-                         at.data_parallel_rank)
-        .local.size();
-  };
-  const auto image_rows = [&](const plan::MeshCoordinates& at) {
-    int64_t stride = 1;
-    for (const predict::ModelLayer& layer : request.layers)
-      stride = std::max(stride, layer.stride);
-    return plan::share_of(request.image_height / stride,
-                          layout.spatial_parallel_size, at.spatial_rank)
-        .size();
-  };
-  // The first part of an image joins the heads, and rank 0 writes files.
-  using Kind = std::tuple<int, int64_t, int64_t, bool, bool>;
-  std::map<Kind, plan::PhaseBytes> known;
+  const RankKinds kinds(request);
+  std::map<RankKinds::Kind, plan::PhaseBytes> known;
   std::vector<plan::PhaseBytes> bytes;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
     const plan::MeshCoordinates at = plan::coordinates_of(layout, rank);
-    const auto [place, is_new] =
-        known.try_emplace({at.pipeline_stage, samples(at), image_rows(at),
-                           at.spatial_rank == 0, rank == 0});
+    const auto [place, is_new] = known.try_emplace(kinds.of(rank, at));
     if (is_new) place->second = predict::estimate_phases(request, at);
     bytes.push_back(place->second);
   }
@@ -91,7 +105,35 @@ void predict_memory(const configs::RunConfig& config,
   }
 }
 
-std::optional<HostShortage> host_shortage(
+MemoryFit memory_fit(const configs::RunConfig& config,
+                     const std::vector<layers::LayerCost>& layers,
+                     const plan::Plan& plan) {
+  predict::MemoryRequest request =
+      predict::memory_request(config, plan, layers);
+  request.plan.validation_images =
+      std::min<int64_t>(1, predict::validation_batch_size(config));
+  const auto fits = [&](const predict::MemoryEstimate& estimate) {
+    return estimate.total() <= config.memory_limit;
+  };
+  const RankKinds kinds(request);
+  std::set<RankKinds::Kind> known;
+  for (int rank = 0; rank < plan.layout.world_size(); ++rank) {
+    const plan::MeshCoordinates at = plan::coordinates_of(plan.layout, rank);
+    if (!known.insert(kinds.of(rank, at)).second) continue;
+    // What takes least time to know comes first.
+    if (!fits(predict::estimate_checkpoint(request, at)) ||
+        !fits(predict::estimate_start_up(request, at))) {
+      return MemoryFit::kStateTooLarge;
+    }
+    if (!fits(predict::estimate_rank_memory(request, at)) ||
+        !fits(predict::estimate_validation(request, at))) {
+      return MemoryFit::kStepTooLarge;
+    }
+  }
+  return MemoryFit::kFits;
+}
+
+std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan) {
   // Rank 0 has the first, so the largest, part of everything, and the files.
@@ -100,12 +142,10 @@ std::optional<HostShortage> host_shortage(
   if (config.host_memory_limit == 0 || least <= config.host_memory_limit) {
     return std::nullopt;
   }
-  return HostShortage{"a process's loaders need " + exact_bytes(least) +
-                          " of the host's memory for a batch of each, but "
-                          "--host-memory-limit is " +
-                          exact_bytes(config.host_memory_limit),
-                      "use --host-memory-limit " + std::to_string(least) +
-                          " or more, or a smaller --batch or --img"};
+  return "a process's loaders need " + exact_bytes(least) +
+         " of the host's memory for a batch of each, but --host-memory-limit "
+         "is " +
+         exact_bytes(config.host_memory_limit);
 }
 
 int64_t fullest_rank_bytes(const plan::Plan& plan) {

@@ -27,12 +27,17 @@ void predict_memory(const configs::RunConfig& config,
                     const std::vector<layers::LayerCost>& layers,
                     plan::Plan& plan);
 
+// Whether what predict_memory() would say stays within config.memory_limit, in
+// less time. The state is what a rank has beside its steps, which depends on
+// its layers, the layout and the ZeRO stage alone. REQUIRES: as there.
+enum class MemoryFit { kFits, kStepTooLarge, kStateTooLarge };
+MemoryFit memory_fit(const configs::RunConfig& config,
+                     const std::vector<layers::LayerCost>& layers,
+                     const plan::Plan& plan);
+
 // Why --host-memory-limit does not suffice for even the smallest loader;
 // nothing if it does, or there is none.
-struct HostShortage {
-  std::string reason, remedy;
-};
-std::optional<HostShortage> host_shortage(
+std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan);
 

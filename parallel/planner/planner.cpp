@@ -260,59 +260,83 @@ PlanDecision plan_without_bytes(const configs::RunConfig& config,
   return decision;
 }
 
-// REQUIRES: a plan in `decision`, layers.
-PlanDecision with_bytes(const configs::RunConfig& config,
-                        const std::vector<layers::LayerCost>& layers,
-                        PlanDecision decision) {
-  if (const auto shortage = host_shortage(config, layers, *decision.plan)) {
-    return {std::nullopt, shortage->reason, shortage->remedy,
-            ExitCode::kNoPlan};
+// Without regard to the limit on memory of devices.
+PlanDecision plan_with_host_memory(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers) {
+  PlanDecision decision = plan_without_bytes(config, world_size, layers);
+  if (decision.plan && config.command == "train" && !layers.empty()) {
+    if (auto shortage = host_shortage(config, layers, *decision.plan)) {
+      return {std::nullopt, *shortage, "", ExitCode::kNoPlan};
+    }
   }
-  predict_memory(config, layers, *decision.plan);
   return decision;
 }
 
-// Chooses the plan without regard to the limit on memory.
-PlanDecision plan_as_asked(const configs::RunConfig& config, int world_size,
-                           const std::vector<layers::LayerCost>& layers) {
-  PlanDecision decision = plan_without_bytes(config, world_size, layers);
-  if (!decision.plan || config.command != "train" || layers.empty()) {
-    return decision;
+// Chooses the plan where there is no limit on memory. REQUIRES: layers.
+PlanDecision plan_without_limit(const configs::RunConfig& config,
+                                int world_size,
+                                const std::vector<layers::LayerCost>& layers) {
+  PlanDecision decision = plan_with_host_memory(config, world_size, layers);
+  if (!config.layout && decision.plan &&
+      exchanges_far(config, *decision.plan)) {
+    const auto fit = [&](const configs::RunConfig& trial) {
+      return plan_with_host_memory(trial, world_size, layers);
+    };
+    if (auto found = choose_layout(config, world_size, layers, fit)) {
+      decision = std::move(*found);
+    }
   }
-  return with_bytes(config, layers, std::move(decision));
+  if (decision.plan) predict_memory(config, layers, *decision.plan);
+  return decision;
+}
+
+// Whether decide() has a plan: any, without its bytes.
+PlanDecision decide_whether(const configs::RunConfig& config, int world_size,
+                            const std::vector<layers::LayerCost>& layers) {
+  if (config.memory_limit == 0 || config.command != "train" || layers.empty()) {
+    return plan_with_host_memory(config, world_size, layers);
+  }
+  configs::RunConfig trial = config;
+  for (const plan::ParallelLayout& layout :
+       config.layout ? std::vector<plan::ParallelLayout>{*config.layout}
+                     : plan::layouts_of(world_size)) {
+    trial.layout = layout;
+    if (auto found =
+            any_fit(trial, world_size, layers, plan_with_host_memory)) {
+      return *found;
+    }
+  }
+  return {std::nullopt, "", "", ExitCode::kNoPlan};
 }
 
 PlanDecision decide(const configs::RunConfig& config, int world_size,
                     const std::vector<layers::LayerCost>& layers,
                     PlanAnswer answer) {
+  if (answer == PlanAnswer::kWhetherFits) {
+    return decide_whether(config, world_size, layers);
+  }
   if (config.command != "train" || layers.empty()) {
-    return plan_as_asked(config, world_size, layers);
+    return plan_without_bytes(config, world_size, layers);
   }
   if (config.memory_limit == 0) {
-    PlanDecision decision = plan_without_bytes(config, world_size, layers);
-    if (answer == PlanAnswer::kWhetherAdmissible) return decision;
-    if (!config.layout && decision.plan &&
-        exchanges_far(config, *decision.plan)) {
-      const auto fit = [&](const configs::RunConfig& trial) {
-        return plan_without_bytes(trial, world_size, layers);
-      };
-      if (auto found = choose_layout(config, world_size, layers, fit)) {
-        decision = std::move(*found);
-      }
-    }
-    return decision.plan ? with_bytes(config, layers, std::move(decision))
-                         : decision;
+    return answer == PlanAnswer::kWhetherAdmissible
+               ? plan_without_bytes(config, world_size, layers)
+               : plan_without_limit(config, world_size, layers);
   }
   if (!config.layout && world_size > 1) {
     const auto fit = [&](const configs::RunConfig& trial) {
-      return fit_memory(trial, world_size, layers, plan_as_asked,
-                        PlanAnswer::kWithoutProposals);
+      if (!any_fit(trial, world_size, layers, plan_with_host_memory)) {
+        return PlanDecision{};
+      }
+      return fit_memory(trial, world_size, layers, plan_with_host_memory,
+                        PlanAnswer::kWithoutRemedy);
     };
     if (auto found = choose_layout(config, world_size, layers, fit)) {
       return *found;
     }
   }
-  return fit_memory(config, world_size, layers, plan_as_asked, answer);
+  return fit_memory(config, world_size, layers, plan_with_host_memory, answer);
 }
 
 }  // namespace
@@ -399,14 +423,36 @@ PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
     decision.reason =
         (config.layout ? "as asked: " : "chosen: ") + decision.reason;
     decision.plan->reason = decision.reason;
+  } else if (decision.exit_code == ExitCode::kNoPlan &&
+             answer == PlanAnswer::kAll) {
+    decision.remedy = remedy_of(config, world_size, layers, {});
   }
   return decision;
 }
 
+std::string remedy_of(const configs::RunConfig& config, int world_size,
+                      const std::vector<layers::LayerCost>& layers,
+                      const RemedyScope& scope) {
+  const TryPlan try_plan = [&](const configs::RunConfig& trial, int processes,
+                               bool is_final) {
+    return choose_plan(
+               trial, processes, layers,
+               is_final ? PlanAnswer::kWithoutRemedy : PlanAnswer::kWhetherFits)
+        .plan;
+  };
+  return remedies_text(
+      find_remedies(config, world_size, layers, scope, try_plan), scope);
+}
+
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::LayerCost>& layers) {
-  PlanDecision decision = choose_plan(config, world_size, layers);
+                         const std::vector<layers::LayerCost>& layers,
+                         const RemedyScope& scope) {
+  PlanDecision decision =
+      choose_plan(config, world_size, layers, PlanAnswer::kWithoutRemedy);
   if (!decision.plan) {
+    if (decision.exit_code == ExitCode::kNoPlan) {
+      decision.remedy = remedy_of(config, world_size, layers, scope);
+    }
     throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
   }
   return *decision.plan;

@@ -24,6 +24,7 @@
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/remedies.h"
 
 namespace headroom::planner {
 
@@ -44,9 +45,10 @@ bool plan_needs_layers(const configs::RunConfig& config);
 // what would fit instead of a request that does not takes a second.
 enum class PlanAnswer {
   kAll,
-  kWithoutProposals,  // a refusal for want of memory proposes nothing
-  kWhetherAdmissible  // without predicted bytes where there is no limit; where
-                      // there is one, a plan that fits and is not the fastest
+  kWithoutRemedy,      // a refusal for want of memory does not say what fits
+  kWhetherAdmissible,  // without predicted bytes where there is no limit; where
+                       // there is one, a plan that fits and is not the fastest
+  kWhetherFits  // any plan that fits, without bytes; a refusal has no reason
 };
 
 // Without layers the plan has no predicted bytes.
@@ -57,9 +59,17 @@ PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer = PlanAnswer::kAll);
 
-// The same, but a refusal is thrown as Error (tag "plan").
+// What to change about a request that no plan fits (remedies.h).
+// REQUIRES: layers; a request that choose_plan refuses with kNoPlan, or whose
+// plan `scope` does not admit.
+std::string remedy_of(const configs::RunConfig& config, int world_size,
+                      const std::vector<layers::LayerCost>& layers,
+                      const RemedyScope& scope);
+
+// The same plan, but a refusal is thrown as Error (tag "plan").
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::LayerCost>& layers);
+                         const std::vector<layers::LayerCost>& layers,
+                         const RemedyScope& scope = {});
 
 // How the run's batches are cut into batch-norm groups: as the run that goes on
 // began, as --bn-group or --sync-bn say, or as usual.

@@ -47,6 +47,57 @@ class ReplanSearch {
     request_.resume = "the checkpoint";  // read at the start
   }
 
+  // The flags with which --resume gets the plan, where it does.
+  std::optional<std::string> resume_flags(const configs::RunConfig& config,
+                                          const plan::Plan& plan) const {
+    configs::RunConfig resumed = config;
+    resumed.resume = request_.resume;
+    resumed.batch_norm_rule = request_.batch_norm_rule;
+    resumed.layout = plan.layout;
+    resumed.zero_stage = plan.zero_stage;
+    resumed.micro_batch_size = plan.micro_batch_size;
+    resumed.memory_limit = request_.memory_limit;
+    for (const char* activations : {"auto", "offload"}) {
+      resumed.activations = activations;
+      const PlanDecision decision = choose_plan(resumed, world_size_, layers_,
+                                                PlanAnswer::kWithoutRemedy);
+      if (!decision.plan) continue;
+      return "--layout " + plan::to_string(plan.layout) + " --zero " +
+             std::to_string(plan.zero_stage) + " --micro-batch " +
+             std::to_string(plan.micro_batch_size) + " --activations " +
+             activations + " --memory-limit " +
+             std::to_string(request_.memory_limit);
+    }
+    return std::nullopt;
+  }
+
+  // What else would fit: more processes, or smaller images. Resumed with one
+  // flag of the plan, a run has the defaults of the others.
+  std::optional<Remedy> other_remedy() const {
+    configs::RunConfig open = request_;
+    open.layout.reset();
+    open.zero_stage = 0;
+    open.activations = "auto";
+    RemedyScope scope;
+    scope.limit_flag.clear();
+    scope.most_processes = 2 * world_size_ + 8;
+    const auto plan_of = [&](const configs::RunConfig& trial, int processes,
+                             bool is_final) {
+      return choose_plan(trial, processes, layers_,
+                         is_final ? PlanAnswer::kWithoutRemedy
+                                  : PlanAnswer::kWhetherFits)
+          .plan;
+    };
+    for (const Remedy& remedy :
+         find_remedies(open, world_size_, layers_, scope, plan_of)) {
+      if (remedy.kind == RemedyKind::kProcesses ||
+          remedy.kind == RemedyKind::kImage) {
+        return remedy;
+      }
+    }
+    return std::nullopt;
+  }
+
   std::optional<plan::Plan> run(bool frees_layout, bool frees_zero) const {
     configs::RunConfig trial = request_;
     if (frees_layout) trial.layout.reset();
@@ -54,8 +105,8 @@ class ReplanSearch {
     // By itself the planner offloads nothing, but the failed plan did.
     for (const char* activations : {"auto", "offload"}) {
       trial.activations = activations;
-      const PlanDecision decision = choose_plan(trial, world_size_, layers_,
-                                                PlanAnswer::kWithoutProposals);
+      const PlanDecision decision =
+          choose_plan(trial, world_size_, layers_, PlanAnswer::kWithoutRemedy);
       if (decision.plan) return decision.plan;
     }
     return std::nullopt;
@@ -83,21 +134,29 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
     if ((layout && !has_layout) || (zero && !has_zero)) continue;
     const std::optional<plan::Plan> other = search.run(layout, zero);
     if (!other) continue;
-    const std::string flags =
-        "--layout " + plan::to_string(other->layout) + " --zero " +
-        std::to_string(other->zero_stage) +
-        (config.memory_limit > 0
-             ? " --memory-limit " + std::to_string(config.memory_limit)
-             : "");
+    const auto flags = search.resume_flags(config, *other);
+    if (!flags) continue;
     refusal.reason = numbers + ", and " + given_text(config, layout, zero) +
-                     " forbids another plan (" + flags + " would need " +
+                     " forbids another plan (" + *flags + " would need " +
                      format_bytes(fullest_rank_bytes(*other)) + ")";
-    refusal.resume_flags = flags;
+    refusal.resume_flags = *flags;
     return refusal;
   }
   refusal.reason = numbers + ", and no other plan of " +
-                   processes_text(failed.layout.world_size()) +
-                   " fits; use more --processes, or a smaller --img";
+                   processes_text(failed.layout.world_size()) + " fits";
+  const auto remedy = search.other_remedy();
+  if (!remedy) {
+    refusal.reason += "; use a machine with more memory, or a smaller model";
+    return refusal;
+  }
+  refusal.resume_flags =
+      flags_text(*remedy) +
+      (remedy->kind == RemedyKind::kProcesses
+           ? ""
+           : " --processes " + std::to_string(remedy->world_size)) +
+      " --memory-limit " + std::to_string(remedy->config.memory_limit);
+  refusal.reason += "; with " + flags_text(*remedy) + " one would need " +
+                    format_bytes(fullest_rank_bytes(remedy->plan));
   return refusal;
 }
 
@@ -180,7 +239,8 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
   ElasticPlan found;
   for (int count = workers; count >= 1; --count) {
     if (count == asked) return {wanted, wanted.reason};
-    const PlanDecision decision = choose_plan(open, count, layers);
+    const PlanDecision decision =
+        choose_plan(open, count, layers, PlanAnswer::kWithoutRemedy);
     found.reason = decision.reason;
     if (!decision.plan) continue;
     found.plan = decision.plan;

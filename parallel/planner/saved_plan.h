@@ -1,8 +1,6 @@
 // The plan in a run directory, for a run that goes on as it was. The plan of a
 // request is a pure function of it, but a run that ran out of memory may have
 // gone on under another (replan.h).
-//
-// Threads: any; reads one file.
 #pragma once
 
 #include <cstddef>

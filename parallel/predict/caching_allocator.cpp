@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::predict {
 namespace {
@@ -14,10 +15,6 @@ constexpr int64_t kSmallSegment = 2 * kMiB;
 constexpr int64_t kLargeSegment = 20 * kMiB;
 constexpr int64_t kLeastOwnSegment = 10 * kMiB;
 constexpr int64_t kSegmentStep = 2 * kMiB;
-
-int64_t round_up(int64_t bytes, int64_t step) {
-  return (bytes + step - 1) / step * step;
-}
 
 int64_t segment_bytes(int64_t rounded) {
   if (rounded <= kLargestSmall) return kSmallSegment;

@@ -1,4 +1,5 @@
 #include "parallel/predict/convolution.h"
+#include "parallel/base/units.h"
 
 #include <algorithm>
 
@@ -21,10 +22,6 @@ constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
 constexpr int64_t kSmallGradientBytes = 128;
-
-int64_t rounded_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 bool is_float(const MicroBatchShape& extents) {
   return extents.element_bytes == kFloatBytes;
@@ -56,7 +53,7 @@ bool is_depthwise(const ConvolutionShape& shape) {
 
 // Each group's channels fill blocks of their own.
 int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
-  return groups * rounded_up(channels / groups, kBlockChannels);
+  return groups * round_up(channels / groups, kBlockChannels);
 }
 
 // Each group is a matrix of whole blocks; groups of one channel share a block.
@@ -64,13 +61,13 @@ int64_t group_weight_bytes(const ConvolutionShape& shape,
                            const MicroBatchShape& extents) {
   return shape.kernel * shape.kernel *
          in_blocks_by_group(shape.in_channels, shape.groups) *
-         rounded_up(shape.out_channels / shape.groups, kBlockChannels) *
+         round_up(shape.out_channels / shape.groups, kBlockChannels) *
          extents.element_bytes;
 }
 int64_t depthwise_weight_bytes(const ConvolutionShape& shape,
                                const MicroBatchShape& extents) {
-  return shape.kernel * shape.kernel *
-         rounded_up(shape.groups, kBlockChannels) * extents.element_bytes;
+  return shape.kernel * shape.kernel * round_up(shape.groups, kBlockChannels) *
+         extents.element_bytes;
 }
 
 // A weight gradient of one channel each has code of its own up to 3x3.
@@ -82,7 +79,7 @@ int64_t inputs_in_blocks(const ConvolutionShape& shape) {
   if (shape.groups > 1)
     return in_blocks_by_group(shape.in_channels, shape.groups);
   return shape.in_channels < 16 ? std::max<int64_t>(shape.in_channels, 4)
-                                : rounded_up(shape.in_channels, 16);
+                                : round_up(shape.in_channels, 16);
 }
 
 // Blocks of 16 channels and, for some shapes, a row of sums beside them.
@@ -90,12 +87,12 @@ int64_t blocked_weight_bytes(const ConvolutionShape& shape,
                              const MicroBatchShape& extents) {
   if (is_depthwise(shape)) return depthwise_weight_bytes(shape, extents);
   if (shape.groups > 1) return group_weight_bytes(shape, extents);
-  const auto blocks = [](int64_t channels) { return rounded_up(channels, 16); };
+  const auto blocks = [](int64_t channels) { return round_up(channels, 16); };
   if (extents.is_mixed()) {
     // From 64 channels on blocks come in pairs.
-    const int64_t outputs = rounded_up(shape.out_channels, 16);
+    const int64_t outputs = round_up(shape.out_channels, 16);
     return shape.kernel * shape.kernel * inputs_in_blocks(shape) *
-           (outputs < 64 ? outputs : rounded_up(outputs, 32)) *
+           (outputs < 64 ? outputs : round_up(outputs, 32)) *
            extents.element_bytes;
   }
   const int64_t bytes = shape.kernel * shape.kernel *
@@ -126,7 +123,7 @@ int64_t turned_bytes(const ConvolutionShape& shape,
             std::min(outputs, kTurnedOutputs)) *
            rows * columns * extents.element_bytes;
   }
-  const int64_t pairs = rounded_up(columns, 2) + (shape.kernel == 1 ? 2 : 0);
+  const int64_t pairs = round_up(columns, 2) + (shape.kernel == 1 ? 2 : 0);
   const int64_t halo = extents.is_split() ? shape.kernel : 0;
   const int64_t input = shape.stride * (pairs + shape.kernel - 1) *
                         inputs_in_blocks(shape) * (rows * shape.stride + halo);

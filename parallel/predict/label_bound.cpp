@@ -1,4 +1,5 @@
 #include "parallel/predict/label_bound.h"
+#include "parallel/base/units.h"
 
 #include <algorithm>
 #include <charconv>
@@ -24,7 +25,7 @@ constexpr std::string_view kOutlines = "outlines=";
 int64_t rounded_up(int64_t boxes) {
   int64_t unit = 1;
   while (boxes / unit >= kExactBelow) unit *= 2;
-  return (boxes + unit - 1) / unit * unit;
+  return round_up(boxes, unit);
 }
 
 // A sum of independent numbers of one distribution.
@@ -218,8 +219,7 @@ std::string bound_text(const LabelBound& labels, int64_t samples) {
            " boxes per image assumed";
   }
   return "at most " + std::to_string(bound.boxes) + " boxes in " +
-         std::to_string(samples) + (samples == 1 ? " image" : " images") +
-         ", from the labels of " +
+         counted(samples, "image") + ", from the labels of " +
          std::to_string(labels.statistics.num_images()) + " images" +
          (bound.kind == BoxBound::Kind::kLikely
               ? " (more in one of 1e9 micro-batches)"

@@ -6,7 +6,6 @@
 #include "parallel/predict/rank_share.h"
 
 namespace headroom::predict {
-
 namespace {
 
 // How many micro-batches are simulated beyond those in flight.

@@ -7,7 +7,6 @@
 #include "parallel/predict/convolution.h"
 
 namespace headroom::predict {
-
 namespace {
 
 struct Block {

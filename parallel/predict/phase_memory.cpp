@@ -7,7 +7,6 @@
 #include "parallel/predict/rank_share.h"
 
 namespace headroom::predict {
-
 namespace {
 
 constexpr int kGathered = 3;  // the ZeRO stage whose layers are gathered

@@ -7,7 +7,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::predict {
-
 namespace {
 
 constexpr int kImages = -1;

@@ -11,7 +11,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::predict {
-
 namespace {
 
 // Where a map, or the gradient of one, comes from or goes to.

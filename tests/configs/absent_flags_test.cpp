@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "configs/command_flags.h"
 #include "configs/flags.h"
 #include "tests/configs/refusal.h"
 
@@ -15,40 +20,121 @@ std::string refusal(const std::string& command, const std::string& spelling) {
       [&] { answer_unknown_flag(command, spelling, {"--coordinator"}); });
 }
 
-TEST(AbsentFlags, NoneIsAFlagAndEachSaysWhy) {
-  std::set<std::string> seen;
-  for (const AbsentFlag& flag : absent_flags()) {
-    EXPECT_TRUE(seen.insert(flag.spelling).second) << flag.spelling;
-    EXPECT_EQ(find_flag(flag.spelling), nullptr) << flag.spelling;
-    EXPECT_FALSE(flag.why.empty()) << flag.spelling;
-    EXPECT_EQ(flag.remedy.empty(), flag.answer == AbsentFlag::Answer::kIgnored)
-        << flag.spelling;
+// What a command takes: flags of runs and of commands.
+bool is_taken(const std::string& command, const std::string& spelling) {
+  if ((command == "train" || command == "val") &&
+      find_flag(spelling) != nullptr) {
+    return true;
   }
+  return std::ranges::any_of(command_flags(), [&](const CommandFlag& flag) {
+    return belongs_to(flag, command) &&
+           std::ranges::count(flag.spellings, spelling) > 0;
+  });
 }
 
-// The flags of YOLOv5's train and val that have a meaning elsewhere.
+TEST(AbsentFlags, NoneIsAFlagAndEachSaysWhy) {
+  for (const char* command : {"train", "val", "detect", "export"}) {
+    std::set<std::string> seen;
+    for (const AbsentFlag& flag : absent_flags(command)) {
+      const std::string what = std::string(command) + " " + flag.spelling;
+      EXPECT_TRUE(seen.insert(flag.spelling).second) << what;
+      EXPECT_FALSE(is_taken(command, flag.spelling)) << what;
+      EXPECT_FALSE(flag.why.empty()) << what;
+      EXPECT_EQ(flag.remedy.empty(),
+                flag.answer == AbsentFlag::Answer::kIgnored)
+          << what;
+    }
+  }
+  EXPECT_TRUE(absent_flags("tile").empty());
+}
+
+// The flags of YOLOv5's programs, old and new spellings, are accepted or
+// answered.
 TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
-  for (const char* spelling :
-       {"--weights",       "--cfg",          "--data",
-        "--hyp",           "--epochs",       "--batch-size",
-        "--imgsz",         "--img",          "--img-size",
-        "--rect",          "--resume",       "--nosave",
-        "--noval",         "--noautoanchor", "--noplots",
-        "--evolve",        "--cache",        "--image-weights",
-        "--device",        "--multi-scale",  "--single-cls",
-        "--optimizer",     "--sync-bn",      "--workers",
-        "--project",       "--name",         "--exist-ok",
-        "--quad",          "--cos-lr",       "--label-smoothing",
-        "--patience",      "--freeze",       "--save-period",
-        "--seed",          "--entity",       "--upload_dataset",
-        "--bbox_interval", "--bucket",       "--conf-thres",
-        "--iou-thres",     "--max-det",      "--task",
-        "--augment",       "--verbose",      "--save-txt",
-        "--save-hybrid",   "--save-conf",    "--save-json",
-        "--half",          "--dnn"}) {
-    EXPECT_TRUE(find_flag(spelling) != nullptr ||
-                find_absent_flag(spelling) != nullptr)
-        << spelling;
+  const std::map<std::string, std::vector<std::string>> published = {
+      {"train",
+       {"--weights",
+        "--cfg",
+        "--data",
+        "--hyp",
+        "--epochs",
+        "--batch-size",
+        "--batch",
+        "--imgsz",
+        "--img",
+        "--img-size",
+        "--rect",
+        "--resume",
+        "--nosave",
+        "--noval",
+        "--noautoanchor",
+        "--noplots",
+        "--evolve",
+        "--cache",
+        "--cache-images",
+        "--image-weights",
+        "--device",
+        "--multi-scale",
+        "--single-cls",
+        "--optimizer",
+        "--adam",
+        "--sync-bn",
+        "--workers",
+        "--project",
+        "--name",
+        "--exist-ok",
+        "--quad",
+        "--cos-lr",
+        "--linear-lr",
+        "--freeze",
+        "--patience",
+        "--label-smoothing",
+        "--save-period",
+        "--seed",
+        "--local_rank",
+        "--entity",
+        "--upload_dataset",
+        "--bbox_interval",
+        "--artifact_alias",
+        "--bucket",
+        "--ndjson-console",
+        "--ndjson-file"}},
+      {"val", {"--data",        "--weights",   "--batch-size", "--imgsz",
+               "--img",         "--img-size",  "--conf-thres", "--iou-thres",
+               "--max-det",     "--task",      "--device",     "--workers",
+               "--single-cls",  "--augment",   "--verbose",    "--save-txt",
+               "--save-hybrid", "--save-conf", "--save-json",  "--project",
+               "--name",        "--exist-ok",  "--half",       "--dnn"}},
+      {"detect", {"--weights",      "--source",
+                  "--data",         "--imgsz",
+                  "--img",          "--img-size",
+                  "--conf-thres",   "--iou-thres",
+                  "--max-det",      "--device",
+                  "--view-img",     "--save-txt",
+                  "--save-format",  "--save-csv",
+                  "--save-conf",    "--save-crop",
+                  "--nosave",       "--classes",
+                  "--agnostic-nms", "--augment",
+                  "--visualize",    "--update",
+                  "--project",      "--name",
+                  "--exist-ok",     "--line-thickness",
+                  "--hide-labels",  "--hide-conf",
+                  "--half",         "--dnn",
+                  "--vid-stride"}},
+      {"export",
+       {"--data",           "--weights",    "--imgsz",     "--img",
+        "--img-size",       "--batch-size", "--device",    "--half",
+        "--inplace",        "--keras",      "--optimize",  "--int8",
+        "--per-tensor",     "--dynamic",    "--simplify",  "--opset",
+        "--verbose",        "--workspace",  "--nms",       "--agnostic-nms",
+        "--topk-per-class", "--topk-all",   "--iou-thres", "--conf-thres",
+        "--include",        "--train"}}};
+  for (const auto& [command, spellings] : published) {
+    for (const std::string& spelling : spellings) {
+      EXPECT_TRUE(is_taken(command, spelling) ||
+                  find_absent_flag(command, spelling) != nullptr)
+          << command << " " << spelling;
+    }
   }
 }
 

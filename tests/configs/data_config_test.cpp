@@ -218,6 +218,13 @@ TEST_F(DataConfigTest, ClassNamesAreUtf8) {
   }
 }
 
+TEST_F(DataConfigTest, ClassNamesCommandNoTerminal) {
+  EXPECT_EQ(refusal("path: .\n" + kSplits + "names: [a, \"b\\e[2J\"]\n"),
+            "[data] set/data.yaml: the name of class 1 holds control "
+            "characters: 'b\\x1b[2J': remove them: names are shown in tables "
+            "and pictures");
+}
+
 TEST_F(DataConfigTest, MissingTestImagesWaitUntilTheyAreAskedFor) {
   const DataConfig config =
       load("path: .\n" + kSplits + "test: test-dev.txt\nnames: [a]\n");

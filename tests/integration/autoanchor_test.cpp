@@ -6,7 +6,6 @@
 // 1.3 instead of 4 they do not.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>

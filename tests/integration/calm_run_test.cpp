@@ -7,7 +7,6 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <string>
 

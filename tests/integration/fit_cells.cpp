@@ -1,6 +1,5 @@
 #include "tests/integration/fit_cells.h"
 
-#include <algorithm>
 #include <array>
 #include <mutex>
 

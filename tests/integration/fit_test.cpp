@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <numeric>
 #include <string>
 
 #include "parallel/base/units.h"
@@ -208,10 +207,10 @@ TEST(Fit, OwnModels) {
   table.add(gray, measure(gray, 2));
   // More anchors, more outputs and more matches.
   const std::string anchors = folder + "five_anchors.yaml";
-  for (const FitCell& cell : std::vector<FitCell>{
-           {anchors, 640, 2, "keep", "one", 300},
-           {anchors, 640, 2, "recompute", "data", 300},
-           {anchors, 640, 2, "lean", "spatial", 300}}) {
+  for (const FitCell& cell :
+       std::vector<FitCell>{{anchors, 640, 2, "keep", "one", 300},
+                            {anchors, 640, 2, "recompute", "data", 300},
+                            {anchors, 640, 2, "lean", "spatial", 300}}) {
     table.add(cell, measure(cell, 2));
   }
   const std::string bands = folder + "five_bands.yaml";

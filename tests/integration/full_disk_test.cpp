@@ -115,5 +115,44 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
       fs::exists(after / "checkpoints" / ("step-" + std::to_string(kSteps))));
 }
 
+// Another has the state, and needs no room for it.
+TEST(FullDisk, ALostRankZeroIsReplaced) {
+  const fs::path folder = fresh_folder();
+  const fs::path disk = folder / "disk";
+  fs::create_directories(disk);
+  if (::geteuid() != 0 ||
+      run_program({"unshare", "-m", "sh", "-c",
+                   "mount -t tmpfs none '" + disk.string() + "'"},
+                  folder)
+              .exit_code != 0) {
+    GTEST_SKIP() << "needs root, who may mount a disk of a limited size";
+  }
+  const fs::path run = disk / "exp";
+  const std::string script =
+      "mount -t tmpfs -o size=140m none " + disk.string() + "\n" +
+      words(train_shapes(
+          "8", {"--epochs", "9", "--noval", "--processes", "2", "--project",
+                disk.string(), "--inject",
+                "pause@rank=0,step=7,seconds=4;kill@rank=0,step=8"})) +
+      " 2>err.txt >out.txt &\n" + "while kill -0 $! && ! grep -q step.:6 " +
+      run.string() + "/steps.jsonl; do sleep 0.01; done 2>seen.txt\n" +
+      "cat /dev/zero >" + disk.string() + "/other 2>>seen.txt\n" +
+      "while kill -0 $! && ! grep -q 'results.csv is not written' err.txt; do "
+      "sleep 0.01; "
+      "done 2>>seen.txt\nsleep 1; rm " +
+      disk.string() + "/other\n" + "wait $!; code=$?; cp -r " + run.string() +
+      " after; cat err.txt >&2; exit $code\n";
+  std::ofstream(folder / "script.sh") << script;
+  const ProgramResult result = run_program(
+      {"unshare", "-m", "sh", (folder / "script.sh").string()}, folder);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto steps = read_lines(folder / "after/steps.jsonl");
+  ASSERT_EQ(steps.size(), 45u);
+  for (size_t step = 0; step < steps.size(); ++step) {
+    EXPECT_EQ(steps[step].at("step"), step);
+  }
+  EXPECT_EQ(steps.back().at("generation"), 2);
+}
+
 }  // namespace
 }  // namespace headroom::testing

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -173,6 +171,39 @@ TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
   }
   for (const pid_t pid : all) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
+
+// Ctrl-Z, until all is done.
+class Stopped : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Stopped, UntilTheEndOfTrainingItIsASuccessAllTheSame) {
+  const fs::path folder = fresh_folder();
+  Program run(train_shapes("8", {"--epochs", "4", "--noval", "--noplots"}),
+              folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 2, 60));
+  pid_t stopped = run.pid();
+  if (!GetParam().empty()) {
+    stopped = descendants(run.pid(), GetParam()).at(0);
+  }
+  ::kill(stopped, SIGSTOP);
+  for (int i = 0; i < 600; ++i) {
+    const std::string text = text_of(folder / kRun / "summary.json");
+    if (text.find("all 20 steps done") != std::string::npos) break;
+    ::usleep(100'000);
+  }
+  ::usleep(5'000'000);
+  ::kill(stopped, SIGCONT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("all 20 steps done"), std::string::npos)
+      << result.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Interruption, Stopped,
+                         ::testing::Values("", "--config-fd"),
+                         [](const auto& info) {
+                           return info.param.empty() ? "supervisor"
+                                                     : "coordinator";
+                         });
 
 }  // namespace
 }  // namespace headroom::testing

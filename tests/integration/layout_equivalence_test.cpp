@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <map>
 #include <tuple>
-#include <utility>
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/units.h"

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <string>
@@ -87,6 +88,28 @@ std::set<std::string> ours_in(const fs::path& folder) {
 }
 
 // What Open MPI itself leaves is Open MPI's.
+// SIGKILL of the launcher alone.
+TEST_F(Mpirun, ALostLauncherEndsTheRunWithItsStateSaved) {
+  std::vector<pid_t> all;
+  {
+    const Program run(job(training({"--max-steps", "100000", "--epochs",
+                                    "20000", "--noval"})),
+                      folder_);
+    ASSERT_TRUE(wait_for_lines(folder_ / kRun / "steps.jsonl", 4, 120));
+    all = descendants(run.pid(), "headroom");
+    EXPECT_GE(all.size(), 6u);
+  }  // SIGKILL
+  const auto is_gone = [](pid_t pid) { return ::kill(pid, 0) != 0; };
+  for (int tries = 0; tries < 300; ++tries) {
+    if (std::all_of(all.begin(), all.end(), is_gone)) break;
+    ::usleep(100'000);
+  }
+  EXPECT_TRUE(std::all_of(all.begin(), all.end(), is_gone));
+  const size_t steps = read_lines(folder_ / kRun / "steps.jsonl").size();
+  EXPECT_TRUE(fs::exists(folder_ / kRun / "checkpoints" /
+                         ("step-" + std::to_string(steps)) / "MANIFEST.json"));
+}
+
 class AllKilled : public Mpirun {
  protected:
   void TearDown() override { ::unsetenv("TMPDIR"); }

@@ -2,7 +2,6 @@
 // counts.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -57,7 +56,7 @@ fs::path write_annotations(const fs::path& folder) {
       truth["annotations"].push_back(
           {{"id", next++},
            {"image_id", std::stoll(stem)},
-           {"category_id", c + 1},
+           {"category_id", c},
            {"bbox",
             {(x - w / 2) * kSide, (y - h / 2) * kSide, w * kSide, h * kSide}},
            {"area", w * h * kSide * kSide},
@@ -66,7 +65,7 @@ fs::path write_annotations(const fs::path& folder) {
   }
   for (int c = 0; c <= most; ++c) {
     truth["categories"].push_back(
-        {{"id", c + 1}, {"name", "class" + std::to_string(c)}});
+        {{"id", c}, {"name", "class" + std::to_string(c)}});
   }
   const fs::path file = folder / "truth.json";
   std::ofstream(file) << truth.dump();

@@ -7,6 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -228,6 +231,9 @@ TEST(Tools, SayInOneLineWhatIsWrong) {
   for (const Row& row : std::vector<Row>{
            {"verify --data " + data + " --fix-to '' --json", 2,
             "--fix-to has an empty value: give one, or leave --fix-to out"},
+           {"verify --data " + data + " --fix-to " +
+                (fs::path(data).parent_path() / "images/train/fixed").string(),
+            2, "whose images the data set reads: name a folder outside it"},
            {"verify --data " + data + " --json >/dev/full", 5,
             "standard output cannot be written"},
            {"verify --data names.yaml", 2, "the name of class 0 is not UTF-8"},
@@ -306,6 +312,63 @@ TEST(Faults, ATooShortDataSetIsRepairedNamedAndTrainedOn) {
     EXPECT_NE(report.find(name), std::string::npos) << name << "\n" << report;
   }
 }
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// A refused plan prints the command to type next; it, and each other flag that
+// is named, is a plan that fits.
+class RefusedPlan : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RefusedPlan, PrintsACommandThatFits) {
+  const auto plan = [](const std::string& flags) {
+    std::vector<std::string> command = {program("headroom"), "plan"};
+    for (const std::string& word : words_of(flags)) command.push_back(word);
+    return run_program(command, fresh_folder());
+  };
+  const ProgramResult refused = plan(GetParam());
+  ASSERT_EQ(refused.exit_code, 3) << refused.err;
+  EXPECT_LT(refused.seconds, 20);
+  const std::string start = ": use headroom plan ";
+  const size_t begin = refused.err.find(start);
+  ASSERT_NE(begin, std::string::npos) << refused.err;
+  std::istringstream remedies(refused.err.substr(begin + start.size()));
+  int count = 0;
+  for (std::string remedy; std::getline(remedies, remedy, '(');) {
+    std::string rest;
+    std::getline(remedies, rest, ')');
+    const std::string others = ", or ";
+    const bool is_command = count == 0;
+    if (!is_command && !remedy.starts_with(others)) break;
+    std::string flags = remedy;
+    if (!is_command) {
+      const std::string changed = remedy.substr(others.size());
+      flags = GetParam();
+      // The one flag that may not be given twice.
+      if (changed.starts_with("--img ")) {
+        flags = std::regex_replace(flags, std::regex("--img [0-9]+"), "");
+      }
+      flags += " " + changed;
+    }
+    const ProgramResult fits = plan(flags);
+    EXPECT_EQ(fits.exit_code, 0) << flags << "\n" << fits.err;
+    ++count;
+  }
+  EXPECT_GE(count, 2) << refused.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Examples, RefusedPlan,
+    ::testing::Values(
+        "--gpu-memory 4GiB --cfg yolov5x --img 1280 --batch 32",
+        "--memory-limit 400MiB --cfg yolov5m",
+        "--memory-limit=20MiB --cfg yolov5n --img 64 --batch-size 4",
+        "--cfg yolov5m --memory-limit 4GiB --activations keep "
+        "--micro-batch 32 --img 1536 --batch 32",
+        "--cluster p2.xlarge:1 --cfg yolov5x --img 2048 --batch 32 "
+        "--activations keep --micro-batch 32"));
 
 }  // namespace
 }  // namespace headroom::testing

@@ -74,7 +74,8 @@ class TiledValidation : public ::testing::Test {
     result = run_program(
         joined(joined({program("headroom"), "detect", "--weights", weights(),
                        "--source", "images", "--img", "96", "--save-json",
-                       "--nosave", "--project", "found", "--name", "tiles"},
+                       "--nosave", "--project", "found", "--name", "tiles",
+                       "--resample", "area"},
                       kTiles),
                kThresholds),
         folder_);
@@ -95,7 +96,7 @@ class TiledValidation : public ::testing::Test {
   static void write_truth() {
     Json truth = {{"images", Json::array()},
                   {"annotations", Json::array()},
-                  {"categories", {{{"id", 1}, {"name", "thing"}}}}};
+                  {"categories", {{{"id", 0}, {"name", "thing"}}}}};
     for (int i = 1; i <= kImages; ++i) {
       truth["images"].push_back({{"id", i},
                                  {"file_name", std::to_string(i) + ".bmp"},
@@ -111,7 +112,7 @@ class TiledValidation : public ::testing::Test {
       if (place % 2 == 0 || place >= 40 || w < 2 || h < 2) continue;
       truth["annotations"].push_back({{"id", truth["annotations"].size() + 1},
                                       {"image_id", image},
-                                      {"category_id", 1},
+                                      {"category_id", 0},
                                       {"bbox", {x, y, w, h}},
                                       {"area", w * h},
                                       {"iscrowd", 0}});

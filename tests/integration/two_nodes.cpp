@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <regex>
-#include <thread>
 
 namespace headroom::testing {
 namespace {

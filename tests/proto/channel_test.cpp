@@ -31,6 +31,15 @@ TEST(Channel, NobodyThereIsACommunicationError) {
   }
 }
 
+// gRPC resets streams with HTTP/2's ENHANCE_YOUR_CALM; the coordinator's own
+// refusal of a message that is too long stays one.
+TEST(Channel, AServerThatIsShortOfRoomMayBeAskedAgain) {
+  EXPECT_TRUE(is_unreachable(Status(StatusCode::RESOURCE_EXHAUSTED,
+                                    "Received RST_STREAM with error code 11")));
+  EXPECT_FALSE(is_unreachable(
+      Status(StatusCode::RESOURCE_EXHAUSTED, "the message has 2 bytes")));
+}
+
 TEST(Channel, ARefusalKeepsTheCoordinatorsWords) {
   const Status status(StatusCode::FAILED_PRECONDITION, "coordinator is 2");
   EXPECT_FALSE(is_unreachable(status));

@@ -68,13 +68,13 @@ TEST(UtcNow, LooksLikeATime) {
                                     "[0-9][0-9][0-9]Z"));
 }
 
-TEST_F(EventFileTest, WaitsForTheRunDirectoryAndThenAppends) {
+TEST_F(EventFileTest, WaitsUntilTheRunHasBegunAndThenAppends) {
   const fs::path run = folder_ / "exp";
   EventFile file(run.string());
   file.add({"one"});
   file.write();
   EXPECT_FALSE(fs::exists(run));
-  fs::create_directory(run);
+  fs::create_directories(run / "weights");
   file.add({"two"});
   file.write();
   file.write();
@@ -86,6 +86,7 @@ TEST_F(EventFileTest, WaitsForTheRunDirectoryAndThenAppends) {
 }
 
 TEST_F(EventFileTest, LinesWaitUntilTheFileCanBeWritten) {
+  fs::create_directory(folder_ / "weights");
   fs::create_directory(folder_ / "events.jsonl");  // a folder in its place
   EventFile file(folder_.string());
   file.add({"one"});

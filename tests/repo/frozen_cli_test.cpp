@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "configs/command_flags.h"
 #include "configs/flags.h"
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/args/help_text.h"
-#include "deploy/cli/args/launch_flags.h"
 #include "tests/repo/reference_page.h"
 
 namespace headroom {
@@ -34,10 +34,10 @@ std::vector<std::string> program_flags() {
         lines.push_back(line);
       }
     }
-    for (const cli::LaunchFlag& flag : cli::launch_flags()) {
-      if (!cli::belongs_to(flag, command.name) || flag.description.empty())
+    for (const configs::CommandFlag& flag : configs::command_flags()) {
+      if (!configs::belongs_to(flag, command.name) || flag.description.empty())
         continue;
-      std::string line = command.name + " " + flag.spelling;
+      std::string line = command.name + " " + flag.spellings.front();
       if (!flag.value_name.empty()) line += " " + flag.value_name;
       lines.push_back(line);
     }

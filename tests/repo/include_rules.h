@@ -7,7 +7,6 @@
 //   parallel/planner, proto <- coordinator <- deploy/cli
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 

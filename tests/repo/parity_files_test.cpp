@@ -1,7 +1,6 @@
 // Every file of the reference's numbers is read by a test, under its name.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "configs/command_flags.h"
 #include "configs/flags.h"
 #include "configs/knobs.h"
 #include "deploy/cli/args/help_text.h"
-#include "deploy/cli/args/launch_flags.h"
 
 namespace headroom {
 namespace {
@@ -54,11 +54,13 @@ std::string run_flags() {
 // that only headroom itself uses.
 std::string other_flags() {
   std::string text = head({"flag", "value", "commands", "meaning"});
-  for (const cli::LaunchFlag& flag : cli::launch_flags()) {
-    text += row({"`" + flag.spelling + "`",
-                 flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
-                 joined(flag.commands),
-                 flag.description.empty() ? "" : flag.description});
+  for (const configs::CommandFlag& flag : configs::command_flags()) {
+    for (const std::string& spelling : flag.spellings) {
+      text += row({"`" + spelling + "`",
+                   flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
+                   joined(flag.commands),
+                   spelling == flag.spellings.front() ? flag.description : ""});
+    }
   }
   return text;
 }

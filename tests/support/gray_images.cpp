@@ -3,7 +3,6 @@
 #include <cstring>
 #include <fstream>
 #include <string>
-#include <vector>
 
 #include "configs/data_config.h"
 

@@ -5,7 +5,6 @@
 // Threads: one.
 #pragma once
 
-#include <memory>
 #include <optional>
 
 #include "configs/layers/model_table.h"

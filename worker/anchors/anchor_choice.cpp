@@ -10,7 +10,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::anchors {
-
 namespace {
 
 struct Point {
@@ -286,7 +285,7 @@ AnchorChoice choose_anchors(const AnchorQuestion& question) {
   AnchorChoice choice;
   choice.anchors = question.current;
   choice.recall = choice.recall_before = recall_of(current);
-  const std::string judged = "the model's anchors answer for " +
+  const std::string judged = "the model's anchors match " +
                              answered_text(choice.recall, question.boxes);
   if (choice.recall > kEnoughRecall && !question.must_find) {
     choice.reason = judged + ": kept, more than 0.98 is enough";
@@ -310,15 +309,15 @@ AnchorChoice choose_anchors(const AnchorQuestion& question) {
   const double recall = recall_of(found);
   if (recall <= choice.recall && !question.must_find) {
     choice.reason = judged + "; kept, for " + count +
-                    " found from the boxes answer for " + share_text(recall);
+                    " found from the boxes match " + share_text(recall);
     return choice;
   }
   choice.anchors = in_levels(found, question.current.front().size());
   choice.found = true;
   choice.recall = recall;
   choice.reason = judged + "; replaced by " + count +
-                  " found from the boxes, which answer for " +
-                  share_text(recall) + ": " + layers::to_text(choice.anchors);
+                  " found from the boxes, which match " + share_text(recall) +
+                  ": " + layers::to_text(choice.anchors);
   return choice;
 }
 

@@ -1,7 +1,7 @@
 // choose_anchors decides which anchors a run trains with, and says why.
 //
-// The model's anchors stay while they answer for more than 0.98 of the boxes;
-// else new ones are found from the boxes, and taken if they answer for more. A
+// The model's anchors stay while they match more than 0.98 of the boxes;
+// else new ones are found from the boxes, and taken if they match more. A
 // run that asks for found anchors (hyp.anchors) gets them however well the
 // model's fit. The number of threads changes no bit.
 //
@@ -19,7 +19,7 @@
 
 namespace headroom::anchors {
 
-// find_anchors finds shapes that answer for a data set's boxes.
+// find_anchors finds shapes that match a data set's boxes.
 //
 // YOLOv5's AutoAnchor: k-means over the boxes of which a side has 2 pixels or
 // more (30 rounds), then 1,000 mutations, each kept when it raises the fitness

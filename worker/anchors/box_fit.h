@@ -1,6 +1,6 @@
-// How well anchors answer for boxes, before a step is trained.
+// How well anchors match boxes, before a step is trained.
 //
-// An anchor answers for a box when neither side differs by the factor
+// An anchor matches a box when neither side differs by the factor
 // hyp.anchor_t (../loss/target_assignment.h), so a box that no anchor answers
 // for teaches nothing. With x(box, anchor) = min over both sides of
 // min(side ratio, 1 / side ratio), 1 for the same shape:

@@ -2,7 +2,6 @@
 
 #include <c10/util/StringUtil.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -134,12 +133,12 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
 void set_aside(const std::vector<StepFolder>& folders) {
   for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";
-    std::error_code error;
     if (!StepFolder{step, folder}.is_finished()) {
-      fs::remove_all(folder, error);
+      remove_step_folder(folder);
       continue;
     }
-    fs::remove_all(aside, error);
+    remove_step_folder(aside);
+    std::error_code error;
     fs::rename(folder, aside, error);
     if (error) log::warn("cannot rename " + folder.string());
   }

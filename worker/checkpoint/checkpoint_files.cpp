@@ -107,13 +107,12 @@ void require_room(const fs::path& folder,
 
 // Only a finished newer one replaces an older one.
 void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
-  std::error_code error;
   int64_t kept = 0;
   for (const StepFolder& other : step_folders(checkpoints)) {
     if (other.is_finished() && kept < keep) {
       ++kept;
     } else if (other.step <= step) {
-      fs::remove_all(other.path, error);
+      remove_step_folder(other.path);
     }
   }
 }
@@ -148,6 +147,17 @@ Error damaged_checkpoint(const fs::path& file, const std::string& why) {
   return Error("checkpoint", file.string() + " " + why, "");
 }
 
+// The manifest first: without it the rest does not count.
+void remove_step_folder(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return;
+  for (const std::string name : {kCheckpointManifest, kCheckpointState}) {
+    fs::remove(folder / name, error);
+    fs::remove(folder / (name + kPartialSuffix), error);
+  }
+  fs::remove(folder, error);
+}
+
 std::string read_manifest(const fs::path& folder) {
   const fs::path path = folder / kCheckpointManifest;
   std::ifstream file(path, std::ios::binary);
@@ -173,15 +183,14 @@ std::string read_manifest(const fs::path& folder) {
 }
 
 CheckpointFile::Folder::~Folder() {
-  std::error_code error;
-  if (!is_kept) fs::remove_all(path, error);
+  if (!is_kept) remove_step_folder(path);
 }
 
 CheckpointFile::CheckpointFile(const fs::path& checkpoints, int64_t step,
                                std::vector<weights::TensorDescription> tensors)
     : folder_(checkpoints / ("step-" + std::to_string(step))), guard_{folder_} {
   std::error_code error;
-  fs::remove_all(folder_, error);
+  remove_step_folder(folder_);
   fs::create_directories(folder_, error);
   require_room(folder_, tensors);
   state_ = std::make_unique<weights::SafetensorsWriter>(

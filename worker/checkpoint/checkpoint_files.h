@@ -36,6 +36,9 @@ struct StepFolder {
 // step-N folders, newest first, finished or not.
 std::vector<StepFolder> step_folders(const std::filesystem::path& checkpoints);
 
+// Removes the files of a checkpoint, and the folder if nothing else lies in it.
+void remove_step_folder(const std::filesystem::path& folder);
+
 // Returns the text of the manifest, once it and every file that it names have
 // been found whole.
 std::string read_manifest(const std::filesystem::path& folder);

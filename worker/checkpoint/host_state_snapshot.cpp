@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace headroom::checkpoint {
@@ -17,9 +18,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kAlignment = 64;  // of each part in a message
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"

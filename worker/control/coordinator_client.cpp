@@ -14,6 +14,7 @@
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
+#include "proto/connection_fault.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
@@ -59,16 +60,20 @@ Assignment to_assignment(const wire::Assignment& message) {
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
-  GrpcCoordinatorClient(const std::string& address, const std::string& node_id,
-                        const std::string& worker_id,
+  GrpcCoordinatorClient(const std::string& address,
+                        const wire::MemberIdentity& identity,
                         const std::string& advertise_host,
                         milliseconds patience)
       : patience_(patience),
         address_(address),
-        node_id_(valid_utf8(node_id)),
-        worker_id_(valid_utf8(worker_id)),
+        node_id_(valid_utf8(identity.node_id)),
+        worker_id_(valid_utf8(identity.worker_id)),
         advertise_host_(valid_utf8(advertise_host)),
-        stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {
+        stub_(wire::Coordinator::NewStub(
+            wire::make_channel(address, wire::channel_security(),
+                               {.node_id = node_id_,
+                                .worker_id = worker_id_,
+                                .secret = identity.secret}))) {
     watcher_ = std::thread([this] { follow_assignments(); });
     try {
       std::unique_lock lock(mutex_);
@@ -147,6 +152,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     message->set_reason(valid_utf8(event.reason));
     message->set_detail_json(valid_utf8(event.detail_json));
     message->set_warning(event.warning);
+    std::lock_guard lock(report_mutex_);  // counted in the order of sending
+    message->set_report(++num_reports_);
     reports_.add([this, request](grpc::ClientContext& context) {
       wire::ReportEventResponse response;
       return stub_->ReportEvent(&context, request, &response);
@@ -304,11 +311,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (!wire::is_unreachable(status))
         wire::throw_failure(status, "joining " + whom);
       if (silence < limit) return false;
+      const auto fault =
+          wire::connection_fault(address_, wire::channel_security());
       throw CommunicationError(
           "no answer from " + whom + " for " +
           std::to_string(
               std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
-          " s (" + status.error_message() + ")");
+          " s (" + (fault ? fault->what : status.error_message()) + ")");
     } catch (const Error&) {
       failure_ = std::current_exception();
     }
@@ -395,16 +404,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   std::thread watcher_;
   std::thread heartbeats_;
+  std::mutex report_mutex_;
+  int64_t num_reports_ = 0;
   ReportQueue reports_;  // ends first: its calls use what is above
 };
 
 }  // namespace
 
 std::unique_ptr<CoordinatorClient> CoordinatorClient::connect(
-    const std::string& address, const std::string& node_id,
-    const std::string& worker_id, const std::string& advertise_host,
-    std::chrono::milliseconds patience) {
-  return std::make_unique<GrpcCoordinatorClient>(address, node_id, worker_id,
+    const std::string& address, const wire::MemberIdentity& identity,
+    const std::string& advertise_host, std::chrono::milliseconds patience) {
+  return std::make_unique<GrpcCoordinatorClient>(address, identity,
                                                  advertise_host, patience);
 }
 

@@ -20,6 +20,7 @@
 
 #include "parallel/base/key_value_store.h"
 #include "parallel/plan/plan.h"
+#include "proto/member_identity.h"
 #include "proto/run_progress.h"
 
 namespace headroom::control {
@@ -88,8 +89,8 @@ class CoordinatorClient {
   // `address` is HOST:PORT. Connects, checks versions and joins; waits up to
   // 30 s for the coordinator to answer.
   static std::unique_ptr<CoordinatorClient> connect(
-      const std::string& address, const std::string& node_id,
-      const std::string& worker_id, const std::string& advertise_host,
+      const std::string& address, const wire::MemberIdentity& identity,
+      const std::string& advertise_host,
       std::chrono::milliseconds patience = std::chrono::seconds(30));
   virtual ~CoordinatorClient() = default;
 

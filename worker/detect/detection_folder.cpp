@@ -1,11 +1,13 @@
 #include "worker/detect/detection_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <opencv2/imgproc.hpp>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -15,8 +17,39 @@
 #include "worker/data/codecs/image_writer.h"
 
 namespace headroom::detect {
-
 namespace {
+
+// COCO's classes, and the ids between 1 and 90 that none of them has.
+constexpr std::array<std::string_view, 80> kCocoNames = {
+    "person",        "bicycle",      "car",
+    "motorcycle",    "airplane",     "bus",
+    "train",         "truck",        "boat",
+    "traffic light", "fire hydrant", "stop sign",
+    "parking meter", "bench",        "bird",
+    "cat",           "dog",          "horse",
+    "sheep",         "cow",          "elephant",
+    "bear",          "zebra",        "giraffe",
+    "backpack",      "umbrella",     "handbag",
+    "tie",           "suitcase",     "frisbee",
+    "skis",          "snowboard",    "sports ball",
+    "kite",          "baseball bat", "baseball glove",
+    "skateboard",    "surfboard",    "tennis racket",
+    "bottle",        "wine glass",   "cup",
+    "fork",          "knife",        "spoon",
+    "bowl",          "banana",       "apple",
+    "sandwich",      "orange",       "broccoli",
+    "carrot",        "hot dog",      "pizza",
+    "donut",         "cake",         "chair",
+    "couch",         "potted plant", "bed",
+    "dining table",  "toilet",       "tv",
+    "laptop",        "mouse",        "remote",
+    "keyboard",      "cell phone",   "microwave",
+    "oven",          "toaster",      "sink",
+    "refrigerator",  "book",         "clock",
+    "vase",          "scissors",     "teddy bear",
+    "hair drier",    "toothbrush"};
+constexpr std::array<int64_t, 10> kCocoUnused = {12, 26, 29, 30, 45,
+                                                 66, 68, 69, 71, 83};
 
 constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
 
@@ -174,12 +207,17 @@ std::string csv_lines(const ImageDetections& found,
   return text;
 }
 
+std::vector<int64_t> usual_categories(
+    const std::vector<std::string>& class_names) {
+  const bool is_coco = std::ranges::equal(class_names, kCocoNames);
+  std::vector<int64_t> ids;
+  for (int64_t id = is_coco ? 1 : 0; ids.size() < class_names.size(); ++id) {
+    if (!is_coco || !std::ranges::count(kCocoUnused, id)) ids.push_back(id);
+  }
+  return ids;
+}
+
 std::string coco_records(const ImageDetections& found, const CocoIds& ids) {
-  const auto category_of = [&](int32_t c) {
-    const auto place = static_cast<size_t>(c);
-    return place < ids.categories.size() ? ids.categories[place]
-                                         : int64_t{c} + 1;
-  };
   const auto rounded = [](float value) {
     return static_cast<double>(static_cast<int64_t>(value * 1000 + 0.5F)) /
            1000;
@@ -189,7 +227,7 @@ std::string coco_records(const ImageDetections& found, const CocoIds& ids) {
   for (const metrics::Detection& d : found.detections) {
     const nlohmann::ordered_json record = {
         {"image_id", id},
-        {"category_id", category_of(d.class_index)},
+        {"category_id", ids.categories.at(static_cast<size_t>(d.class_index))},
         {"bbox",
          {rounded(d.box.x1), rounded(d.box.y1), rounded(d.box.x2 - d.box.x1),
           rounded(d.box.y2 - d.box.y1)}},
@@ -223,12 +261,23 @@ std::string counts_text(const ImageDetections& found,
   return text.empty() ? "nothing" : text;
 }
 
+namespace {
+
+FolderOptions with_categories(FolderOptions options,
+                              const std::vector<std::string>& class_names) {
+  std::vector<int64_t>& categories = options.coco_ids.categories;
+  if (categories.empty()) categories = usual_categories(class_names);
+  return options;
+}
+
+}  // namespace
+
 DetectionFolder::DetectionFolder(fs::path folder,
                                  std::vector<std::string> class_names,
                                  FolderOptions options)
     : folder_(std::move(folder)),
       class_names_(std::move(class_names)),
-      options_(std::move(options)) {}
+      options_(with_categories(std::move(options), class_names_)) {}
 
 std::string DetectionFolder::name_of(const fs::path& image) {
   const std::string stem = image.stem().string();

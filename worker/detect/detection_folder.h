@@ -48,7 +48,8 @@ void annotate(cv::Mat& pixels,
 //   CSV        image,class,name,confidence,x1,y1,x2,y2 (pixels)
 //   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}]: ids of
 //              annotations where there are some, else image_id is the file's
-//              stem, a number where it is one, and category_id the class + 1
+//              stem, a number where it is one, and category_id as in
+//              usual_categories
 struct ImageDetections {
   std::filesystem::path image;
   int64_t height = 0, width = 0;
@@ -66,11 +67,18 @@ struct CocoIds {
   std::map<std::string, int64_t> images;  // by path
   std::vector<int64_t> categories;        // by class
 };
+// The category ids of classes that no annotations number, as YOLOv5 has them:
+// those of COCO's own files, 1 to 90 with gaps, for COCO's 80 names, else the
+// classes' numbers.
+std::vector<int64_t> usual_categories(
+    const std::vector<std::string>& class_names);
+
 // One image's records as coco_json has them between its brackets:
 // "\n{...},\n{...}".
-std::string coco_records(const ImageDetections& found, const CocoIds& ids = {});
+// REQUIRES: ids.categories has every class.
+std::string coco_records(const ImageDetections& found, const CocoIds& ids);
 std::string coco_json(const std::vector<ImageDetections>& all,
-                      const CocoIds& ids = {});
+                      const CocoIds& ids);
 
 // "2 RBC, 1 WBC"; "nothing".
 std::string counts_text(const ImageDetections& found,
@@ -82,7 +90,7 @@ struct FolderOptions {
   bool confidences_in_text = false;
   bool csv = false;
   bool json = false;
-  CocoIds coco_ids;  // of the JSON
+  CocoIds coco_ids;  // of the JSON; without categories usual_categories
   bool crops = false;
   bool may_exist = false;  // the folder: then it keeps its name
   AnnotateOptions annotate;

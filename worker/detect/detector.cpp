@@ -94,7 +94,8 @@ Detector::Detector(model::LayerGraph& model, DetectorOptions options)
     : model_(model), options_(std::move(options)) {}
 
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
-                                          int64_t width, int64_t stride) {
+                                          int64_t width, int64_t stride,
+                                          Resample resample) {
   augment::LetterboxOptions shape;
   shape.smallest = true;
   shape.stride = stride;
@@ -106,7 +107,7 @@ std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
   }
   const cv::Mat input = augment::letterbox(
       augment::resize_loaded(pixels, augment::placed_picture(geometry).size,
-                             false),
+                             resample == Resample::kBilinear),
       geometry);
   return NetworkImage{network_input_of(input),
                       {source.height, source.width, geometry.ratio_x,
@@ -116,7 +117,7 @@ std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
 std::vector<metrics::Detection> Detector::look_at(const cv::Mat& pixels) {
   const at::NoGradGuard no_grad;
   const auto input = network_image(pixels, options_.height, options_.width,
-                                   model_.max_stride());
+                                   model_.max_stride(), options_.resample);
   if (!input) return {};
   const auto heads = model_.forward(input->images, model::StepContext());
   auto detections =

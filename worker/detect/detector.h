@@ -1,7 +1,7 @@
 // Detector: from a picture to boxes, whole or tile by tile.
 //
-// Whole: the picture is letterboxed to the network's size as in validation
-// (shape kept, padded to the next multiple of the stride). In tiles: each tile
+// Whole: the picture is letterboxed to the network's size (shape kept, padded
+// to the next multiple of the stride). In tiles: each tile
 // is letterboxed so, and the tiles' boxes are merged. The network sees one tile
 // at a time, so its memory does not grow with the picture.
 #pragma once
@@ -60,8 +60,14 @@ struct DetectionTiles {
   double overlap = 0.2;               // of a tile's side
 };
 
+// How a picture that is larger than the network's input is made smaller: by the
+// mean of the pixels that become one, as in validation, or by the four nearest,
+// as in training and in YOLOv5's detect. Larger ones are always bilinear.
+enum class Resample { kArea, kBilinear };
+
 struct DetectorOptions {
-  int64_t height = 640, width = 640;    // of the network's input
+  int64_t height = 640, width = 640;  // of the network's input
+  Resample resample = Resample::kArea;
   metrics::NmsOptions nms;              // max_detections: of the whole picture
   std::optional<DetectionTiles> tiles;  // none: the picture as a whole
 };
@@ -76,7 +82,8 @@ struct NetworkImage {
 // next multiple of `stride`; none where they are so long and narrow that
 // nothing of them would be left.
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
-                                          int64_t width, int64_t stride);
+                                          int64_t width, int64_t stride,
+                                          Resample resample);
 
 class Detector {
  public:

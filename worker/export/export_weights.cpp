@@ -1,8 +1,10 @@
 #include "worker/export/export_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "parallel/base/atomic_file.h"
@@ -28,6 +30,24 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
+// Formats of YOLOv5's export that other programs make of an ONNX file.
+std::string converter_of(const std::string& format) {
+  constexpr std::array<std::array<std::string_view, 2>, 9> kConverters{
+      {{"engine", "trtexec --onnx=FILE.onnx --saveEngine=FILE.engine"},
+       {"openvino", "ovc FILE.onnx"},
+       {"coreml", "coremltools.convert on the .torchscript file"},
+       {"saved_model", "onnx2tf -i FILE.onnx"},
+       {"pb", "onnx2tf -i FILE.onnx"},
+       {"tflite", "onnx2tf -i FILE.onnx"},
+       {"edgetpu", "onnx2tf -i FILE.onnx, then edgetpu_compiler"},
+       {"tfjs", "onnx2tf -i FILE.onnx, then tensorflowjs_converter"},
+       {"paddle", "x2paddle --framework=onnx --model=FILE.onnx"}}};
+  for (const auto& [name, command] : kConverters) {
+    if (name == format) return std::string(command) + " makes it; ";
+  }
+  return "";
+}
+
 void check_export(const ExportRequest& request) {
   if (request.weights.empty()) {
     refuse("there are no weights to export",
@@ -38,7 +58,7 @@ void check_export(const ExportRequest& request) {
     if (format != "onnx" && format != "safetensors" &&
         format != "torchscript") {
       refuse("--include " + format + " is not a format of this version",
-             "use onnx, torchscript or safetensors");
+             converter_of(format) + "use onnx, torchscript or safetensors");
     }
     if (format == "torchscript" && (request.raw || request.nms)) {
       const std::string flag = request.raw ? "--raw" : "--nms";
@@ -190,7 +210,12 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
              "give another name with --output");
     }
     if (format == "onnx") {
-      lines.push_back(write_onnx(request, opened.table, model, metadata, path));
+      auto of_input = metadata;
+      if (!request.dynamic) {
+        layers::describe_input(of_input, {request.height, request.width},
+                               model.max_stride());
+      }
+      lines.push_back(write_onnx(request, opened.table, model, of_input, path));
     } else if (format == "torchscript") {
       lines.push_back(
           write_torchscript(request, opened.table, model, metadata, path));

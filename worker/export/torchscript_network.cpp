@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/histc.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace headroom::exporter {
 namespace {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 namespace headroom::memory {
-
 namespace {
 
 std::string joined(const std::vector<std::string>& parts) {

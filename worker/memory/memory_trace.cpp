@@ -16,7 +16,6 @@
 #include "worker/data/codecs/image_writer.h"
 
 namespace headroom::memory {
-
 namespace {
 
 using Kind = activations::MemoryTimeline::Kind;

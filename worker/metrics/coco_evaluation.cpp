@@ -9,7 +9,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::metrics {
-
 namespace {
 
 constexpr size_t kNumRecalls = 101;

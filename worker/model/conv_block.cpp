@@ -15,7 +15,6 @@
 #include "worker/model/replay_log.h"
 
 namespace headroom::model {
-
 namespace {
 
 using torch::autograd::AutogradContext;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "parallel/base/check.h"
 #include "worker/model/replay_log.h"

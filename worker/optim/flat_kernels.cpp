@@ -1,7 +1,5 @@
 #include "worker/optim/flat_kernels.h"
 
-#include <cmath>
-
 namespace headroom::optim {
 namespace {
 

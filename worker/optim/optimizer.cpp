@@ -9,7 +9,6 @@
 #include "worker/optim/flat_kernels.h"
 
 namespace headroom::optim {
-
 namespace {
 
 constexpr int64_t kMinChunk = 1 << 14;

@@ -15,7 +15,6 @@
 #include "worker/detect/detection_folder.h"
 
 namespace headroom::pictures {
-
 namespace {
 
 // Up to here a file is decoded whole: that takes 12 MiB.

@@ -4,11 +4,13 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "worker/chart/line_chart.h"

@@ -4,13 +4,10 @@
 // With more than 20 classes their curves are gray and only the mean has a name.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <opencv2/core/mat.hpp>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "worker/metrics/average_precision.h"

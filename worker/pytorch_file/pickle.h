@@ -5,7 +5,7 @@
 //   a class or function  is a kGlobal, its name
 //   an object            is an inert kRecord: its class's name, its arguments,
 //                        its state
-//   a call               is one of a fixed list (pickle_calls.h), or refused by
+//   a call               is one of a fixed list (pickle.cpp), or refused by
 //                        name
 // Values may be shared and may contain themselves, as in Python: who walks them
 // has to bound the walk.

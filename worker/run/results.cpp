@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 
 namespace headroom::run {
@@ -22,22 +24,24 @@ constexpr const char* kColumns =
 
 double now() { return static_cast<double>(std::time(nullptr)); }
 
-// The header and the rows of epochs below `first_epoch`.
-std::string kept_rows(const fs::path& csv, int64_t first_epoch) {
+// Leaves the header and the rows of epochs below `first_epoch`. A file that has
+// no others is not touched: its disk may be full.
+void cut_rows(const fs::path& csv, int64_t first_epoch) {
+  std::ifstream file(csv, std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream rows(all);
   std::string kept = std::string(kColumns) + "\n";
-  std::ifstream file(csv);
   std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) {
+  std::getline(rows, line);
+  while (std::getline(rows, line)) {
     if (std::strtoll(line.c_str(), nullptr, 10) >= first_epoch) break;
     kept += line + "\n";
   }
-  return kept;
+  if (kept != all) write_whole_file(csv, kept);
 }
 
-void write_file(const fs::path& path, const std::string& text,
-                std::ios::openmode mode) {
-  std::ofstream file(path, mode);
+void append(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::app);
   file << text;
   file.close();
   if (!file) {
@@ -90,6 +94,27 @@ std::string describe(const EpochRecord& record, int64_t num_epochs) {
   return text;
 }
 
+std::string describe_training(const EpochRecord& record, int64_t num_epochs) {
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "epoch %lld/%lld  box %.3f  obj %.3f  cls %.3f",
+      static_cast<long long>(record.epoch + 1),
+      static_cast<long long>(num_epochs), record.box, record.obj, record.cls);
+  return text;
+}
+
+std::string training_event_json(const EpochRecord& record, int64_t num_epochs) {
+  return Json{{"epoch", record.epoch},
+              {"num_epochs", num_epochs},
+              {"box", record.box},
+              {"obj", record.obj},
+              {"cls", record.cls},
+              {"steps", record.work.steps},
+              {"images", record.work.images},
+              {"seconds", record.work.seconds}}
+      .dump();
+}
+
 std::string to_event_json(const EpochRecord& record) {
   const validation::ValidationResult& v = *record.validation;
   return Json{{"epoch", record.epoch},
@@ -108,7 +133,7 @@ std::string to_event_json(const EpochRecord& record) {
 
 Results::Results(const fs::path& folder, int64_t first_epoch)
     : csv_(folder / "results.csv"), tensorboard_(folder, now()) {
-  write_file(csv_, kept_rows(csv_, first_epoch), std::ios::trunc);
+  cut_rows(csv_, first_epoch);
 }
 
 void Results::write(const EpochRecord& record) {
@@ -134,7 +159,7 @@ void Results::write(const EpochRecord& record) {
     row << ",,,,,,,";  // not validated in this epoch
   }
   row << record.lr[0] << ',' << record.lr[1] << ',' << record.lr[2] << '\n';
-  write_file(csv_, row.str(), std::ios::app);
+  append(csv_, row.str());
   tensorboard_.add(record.epoch, now(), scalars);
 }
 
@@ -167,6 +192,7 @@ std::string to_json(const RunSummary& summary) {
                          {"failed", checkpoints.failed},
                          {"bytes", checkpoints.bytes}};
   json["ended"] = summary.ended;
+  if (!summary.ended.empty()) json["exit_code"] = summary.exit_code;
   return json.dump(2);
 }
 
@@ -180,7 +206,8 @@ RunSummary read_summary(const fs::path& path) {
   summary.retries = json.value("retries", int64_t{0});
   for (const char* key :
        {"best_epoch", "steps", "epochs", "images", "generations", "retries",
-        "wall_seconds", "peak_bytes", "memory", "checkpoints", "ended"}) {
+        "wall_seconds", "peak_bytes", "memory", "checkpoints", "ended",
+        "exit_code"}) {
     json.erase(key);
   }
   if (!json["map50"].is_null()) summary.best_metrics_json = json.dump();

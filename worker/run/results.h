@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,11 +17,19 @@
 
 namespace headroom::run {
 
+// The steps of an epoch that this process took, their images, and how long that
+// was.
+struct EpochWork {
+  int64_t steps = 0, images = 0;
+  double seconds = 0;
+};
+
 struct EpochRecord {
   int64_t epoch = 0;
   int64_t step = 0;                  // committed so far
   double box = 0, obj = 0, cls = 0;  // means over the epoch
-  std::array<double, 3> lr = {};     // per parameter group
+  EpochWork work;
+  std::array<double, 3> lr = {};  // per parameter group
   std::optional<validation::ValidationResult> validation;
   std::vector<memory::PhaseMemory::Rank> validation_memory;  // of each rank
 };
@@ -31,6 +38,10 @@ struct EpochRecord {
 std::string describe(const EpochRecord& record, int64_t num_epochs);
 // The same numbers for programs; what the progress display reads.
 std::string to_event_json(const EpochRecord& record);
+
+// Likewise for training: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
+std::string describe_training(const EpochRecord& record, int64_t num_epochs);
+std::string training_event_json(const EpochRecord& record, int64_t num_epochs);
 
 class Results {
  public:
@@ -63,6 +74,7 @@ struct RunSummary {
   std::vector<DeviceMemoryLine> device_memory;  // per rank; empty on the CPU
   CheckpointCounts checkpoints;
   std::string ended;  // the reason, for people
+  int exit_code = 0;  // once it has ended
 };
 std::string to_json(const RunSummary& summary);
 std::string to_json(const validation::ValidationResult& result);

@@ -7,13 +7,17 @@
 #include <cerrno>
 #include <system_error>
 
+#include "configs/run_files.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/numbered_folder.h"
 #include "parallel/base/units.h"
+#include "worker/checkpoint/checkpoint_files.h"
 
 namespace headroom::run {
 
 namespace fs = std::filesystem;
+using configs::kOlderRun;
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
@@ -30,7 +34,7 @@ void RunDirectory::lock() {
 void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
   std::error_code error;
   const bool existed = fs::exists(root_, error);
-  if (existed && !may_exist) {
+  if (!may_exist && is_begun_run_folder(root_)) {
     throw Error("run",
                 "the run directory " + root_.string() +
                     " was made by another run in the meantime",
@@ -54,6 +58,11 @@ void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
                     format_bytes(needed_bytes),
                 "free some space, or choose another disk with --project DIR");
   }
+  make_sub_folders();
+}
+
+void RunDirectory::make_sub_folders() const {
+  std::error_code error;
   for (const fs::path& folder : {weights(), checkpoints()}) {
     fs::create_directories(folder, error);
     if (error) {
@@ -65,18 +74,41 @@ void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
   }
 }
 
-void RunDirectory::clear() const {
+void RunDirectory::mark_older_run() const {
   std::error_code error;
-  fs::remove(root_ / "steps.jsonl", error);
-  fs::remove(root_ / "results.csv", error);
+  if (fs::exists(root_ / "run.yaml", error) ||
+      !checkpoint::step_folders(checkpoints()).empty()) {
+    write_text(kOlderRun,
+               "An older run, until the new one has committed a step.\n");
+  }
+}
+
+bool RunDirectory::holds_older_run() const {
+  std::error_code error;
+  return fs::exists(root_ / kOlderRun, error);
+}
+
+void RunDirectory::keep_older_run() const {
+  std::error_code error;
+  fs::remove(root_ / kOlderRun, error);
+}
+
+void RunDirectory::remove_older_run() const {
+  std::error_code error;
   // A picture that is there is taken for this run's.
-  for (const char* name : {"labels.jpg", "train_batch0.jpg", "train_batch1.jpg",
+  for (const char* name : {"steps.jsonl", "results.csv", "summary.json",
+                           "labels.jpg", "train_batch0.jpg", "train_batch1.jpg",
                            "train_batch2.jpg", "PR_curve.png"}) {
     fs::remove(root_ / name, error);
   }
-  for (const fs::path& folder : {weights(), checkpoints()}) {
-    fs::remove_all(folder, error);
-    fs::create_directories(folder, error);
+  for (const auto& entry : fs::directory_iterator(weights(), error)) {
+    if (configs::is_weights_of_run(entry.path().filename())) {
+      fs::remove(entry.path(), error);
+    }
+  }
+  for (const checkpoint::StepFolder& folder :
+       checkpoint::step_folders(checkpoints())) {
+    checkpoint::remove_step_folder(folder.path);
   }
 }
 

@@ -24,8 +24,18 @@ class RunDirectory {
   // there, naming both.
   void create(bool may_exist, int64_t needed_bytes);
 
-  // Removes an older run's weights, checkpoints, step log and pictures.
-  void clear() const;
+  // Also where somebody has removed the folder.
+  void make_sub_folders() const;
+
+  // A new run may start in the folder of an older one (--exist-ok), which is
+  // kept whole until the new one has committed a step: a mark says that it is
+  // still there.
+  void mark_older_run() const;   // if there is one
+  bool holds_older_run() const;  // marked
+  void keep_older_run() const;   // removes the mark
+  // Removes the older run's weights, checkpoints, step log and pictures, and
+  // nothing that no run wrote; the mark stays.
+  void remove_older_run() const;
 
   // Writes a small text file under a temporary name and renames it into place.
   void write_text(const std::string& name, const std::string& text) const;

@@ -51,17 +51,26 @@ int64_t newest_due_checkpoint(const configs::RunConfig& config,
 std::optional<std::string> RunEnd::reason() const {
   auto reason =
       reason_to_end(in_.config, in_.steps_in_epoch, in_.state.counters);
-  if (reason && !is_between_epochs()) *reason += "; " + resume_hint();
+  if (reason && !is_between_epochs()) {
+    // The limit that was reached is the run's: it would be again.
+    *reason += "; " + resume_hint() + " --max-steps 0";
+  }
   return reason;
 }
 
-RunOutcome RunEnd::complete(const std::string& reason) {
+void RunEnd::save() {
   in_.checkpoints.write();
+  if (in_.state.counters.recorded_epochs > 0 || committed() == 0) return;
+  in_.recorder.save_unfinished_epoch();
+}
+
+RunOutcome RunEnd::complete(const std::string& reason) {
+  save();
   return end_run(ExitCode::kDone, reason);
 }
 
 RunOutcome RunEnd::interrupt(const std::string& after) {
-  in_.checkpoints.write();
+  save();
   return end_run(ExitCode::kInterrupted,
                  "interrupted after " + after + "; " + resume_hint());
 }
@@ -81,7 +90,7 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
     in_.client.report_event(
         {"non_finite", batch.step, verdict.rank, reason, "", true});
   }
-  in_.checkpoints.write();
+  save();
   return end_run(ExitCode::kResource, reason + "; " + resume_hint());
 }
 
@@ -127,7 +136,7 @@ RunOutcome RunEnd::catch_up(const std::string& reason) {
 }
 
 RunOutcome RunEnd::save_alone() {
-  in_.checkpoints.write();
+  save();
   return end_generation(ExitCode::kResource, "stopped after step " +
                                                  std::to_string(committed()) +
                                                  "; " + resume_hint());
@@ -136,7 +145,8 @@ RunOutcome RunEnd::save_alone() {
 RunOutcome RunEnd::end_generation(ExitCode exit_code,
                                   const std::string& reason) {
   in_.checkpoints.finish();
-  return {static_cast<int>(exit_code), reason, in_.recorder.record_end(reason)};
+  return {static_cast<int>(exit_code), reason,
+          in_.recorder.record_end(exit_code, reason)};
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
@@ -153,6 +163,10 @@ RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
 }
 
 std::string RunEnd::resume_hint() const {
+  if (RunDirectory(in_.assignment.run_directory).holds_older_run()) {
+    return "no step was committed, and the older run in " +
+           in_.assignment.run_directory + " is as it was";
+  }
   return "continue with: headroom train --resume " +
          shell_word(in_.assignment.run_directory);
 }

@@ -92,6 +92,8 @@ class RunEnd {
   RunOutcome save_alone();
 
  private:
+  // A checkpoint, and weights where no epoch has left any.
+  void save();
   RunOutcome leave_for_memory(const step::StepResult& result,
                               const std::string& where);
   RunOutcome end_generation(ExitCode exit_code, const std::string& reason);

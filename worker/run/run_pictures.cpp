@@ -1,7 +1,6 @@
 #include "worker/run/run_pictures.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <exception>
 #include <system_error>
@@ -98,7 +97,7 @@ RunPictures::~RunPictures() {
 }
 
 void RunPictures::begin() {
-  if (subject_.training.dataset == nullptr) return;
+  if (job_ || subject_.training.dataset == nullptr) return;
   job_ = std::make_shared<StartJob>(subject_);
   background_.start(job_);
 }

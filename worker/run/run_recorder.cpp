@@ -128,31 +128,30 @@ void RunRecorder::open(const std::string& newest_line) {
   } catch (const Error& error) {
     // Before the first step there is nothing to resume: the request is wrong.
     const bool is_begun = subject_.assignment.generation > 1;
-    const bool is_wrong = error.exit_code() == ExitCode::kResource && !is_begun;
-    throw Error(error.tag(), error.text(), error.remedy(),
-                is_wrong ? ExitCode::kRequest : error.exit_code());
+    ExitCode exit_code = error.exit_code();
+    if (exit_code == ExitCode::kResource && !is_begun) {
+      exit_code = ExitCode::kRequest;
+    } else if (exit_code == ExitCode::kRequest && is_begun) {
+      exit_code = ExitCode::kResource;
+    }
+    throw Error(error.tag(), error.text(), error.remedy(), exit_code);
   }
 }
 
 void RunRecorder::open_files(const std::string& newest_line) {
   const configs::RunConfig& config = subject_.config;
   const bool resumed = continues_run(config, subject_.assignment);
-  // A resumed run replaces checkpoints that are there already.
-  const int64_t needed = (resumed ? 1 : config.keep_checkpoints + 1) *
-                         checkpoint::checkpoint_bytes(subject_.state);
+  // A resumed run replaces checkpoints that are there already; one that is
+  // under way goes on without room, as it did before.
+  const int64_t checkpoints = subject_.assignment.generation > 1 ? 0
+                              : resumed                          ? 1
+                                        : config.keep_checkpoints + 1;
+  const int64_t needed =
+      checkpoints * checkpoint::checkpoint_bytes(subject_.state);
   directory_.create(config.exist_ok || resumed, needed);
-  // --exist-ok: what an older run left must not be taken for this one's.
-  if (!resumed) directory_.clear();
-  directory_.write_text("run.yaml", configs::to_yaml(config));
-  // Once and for all: the file that it was read from may change.
-  if (!resumed || !layers::recorded_model(directory_.root())) {
-    directory_.write_text(layers::kModelRecord,
-                          layers::model_table_text(subject_.inputs.table));
-  }
-  directory_.write_text("plan.json",
-                        plan::plan_to_json(subject_.assignment.plan));
-  if (resumed) summary_ = read_summary(directory_.root() / "summary.json");
-  seconds_before_ = summary_.wall_seconds;
+  // One that a new run was to replace, and did not.
+  if (!config.resume.empty()) directory_.keep_older_run();
+  if (!resumed) directory_.mark_older_run();
   // An earlier generation has said it.
   if (subject_.assignment.generation == 1) report_data();
   if (subject_.assignment.generation == 1 && !resumed &&
@@ -161,14 +160,60 @@ void RunRecorder::open_files(const std::string& newest_line) {
         {"autoanchor", 0, -1, config.anchors_reason, "", false});
   }
   const int64_t first_step = subject_.state.counters.committed_steps;
+  if (first_step > 0 || !directory_.holds_older_run()) {
+    begin_files(first_step, newest_line);
+  }
+}
+
+void RunRecorder::write_definition(bool writes_model) const {
+  directory_.write_text("run.yaml", configs::to_yaml(subject_.config));
+  // Once and for all: the file that it was read from may change.
+  if (writes_model) {
+    directory_.write_text(layers::kModelRecord,
+                          layers::model_table_text(subject_.inputs.table));
+  }
+  directory_.write_text("plan.json",
+                        plan::plan_to_json(subject_.assignment.plan));
+}
+
+void RunRecorder::make_folder_again() const {
+  if (!step_log_ || std::filesystem::exists(directory_.root() / "run.yaml")) {
+    return;
+  }
+  directory_.make_sub_folders();
+  write_definition(true);
+  client_.report_event(
+      {"run_directory", subject_.state.counters.committed_steps, 0,
+       directory_.root().string() +
+           " was removed meanwhile and is made again, without what it had",
+       "", true});
+}
+
+void RunRecorder::begin_files(int64_t first_step,
+                              const std::string& newest_line) {
+  const bool replaces = directory_.holds_older_run();
+  const bool goes_on =
+      !replaces && continues_run(subject_.config, subject_.assignment);
+  if (replaces) directory_.remove_older_run();
+  // Those of an earlier generation will do.
+  const bool may_wait = subject_.assignment.generation > 1 && !replaces;
+  write_or_say("run.yaml", /*is_end=*/!may_wait, [&] {
+    write_definition(!goes_on || !layers::recorded_model(directory_.root()));
+  });
+  if (data_report_) directory_.write_text("data_report.txt", *data_report_);
+  directory_.keep_older_run();
+  if (goes_on) summary_ = read_summary(directory_.root() / "summary.json");
+  seconds_before_ = summary_.wall_seconds;
   step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
                                         first_step, newest_line);
-  results_ = std::make_unique<Results>(directory_.root(),
-                                       subject_.state.counters.recorded_epochs);
+  write_or_say("results.csv", /*is_end=*/!may_wait, [&] {
+    results_ = std::make_unique<Results>(
+        directory_.root(), subject_.state.counters.recorded_epochs);
+  });
 }
 
 // The first lines for people, all of them in a file.
-void RunRecorder::report_data() const {
+void RunRecorder::report_data() {
   std::string text;
   for (const labels::DataReport& report : subject_.inputs.reports) {
     for (const std::string& line : report.lines(labels::kMaxDataFaults)) {
@@ -188,11 +233,12 @@ void RunRecorder::report_data() const {
     client_.report_event(
         {"data", subject_.state.counters.committed_steps, -1, note, "", false});
   }
-  directory_.write_text("data_report.txt", text);
+  data_report_ = text;
 }
 
 void RunRecorder::record_step(const StepRecord& record) {
   if (!records_) return;
+  if (!step_log_) begin_files(record.step, "");
   const step::StepResult& result = record.result;
   if (!result.verdict.ok()) {
     client_.report_event({"non_finite", record.step, result.verdict.rank,
@@ -236,7 +282,13 @@ void RunRecorder::write_or_say(const std::string& name, bool is_end,
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
   if (records_) {
-    write_or_say("results.csv", is_end, [&] { results_->write(record); });
+    write_or_say("run.yaml", is_end, [&] { make_folder_again(); });
+    write_or_say("results.csv", is_end, [&] {
+      if (!results_) {
+        results_ = std::make_unique<Results>(directory_.root(), record.epoch);
+      }
+      results_->write(record);
+    });
   }
   std::vector<std::string> names = {"last"};
   if (is_best) names.push_back("best");
@@ -249,6 +301,10 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                  [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
+  client_.report_event({"epoch", record.step, 0,
+                        describe_training(record, subject_.config.epochs),
+                        training_event_json(record, subject_.config.epochs),
+                        false});
   if (record.validation) {
     if (is_best) summary_.best_metrics_json = to_json(*record.validation);
     client_.report_event({"validation", record.step, 0,
@@ -261,14 +317,22 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   checkpoint::save_average_weights(
       directory_.weights() / (name + ".safetensors"), subject_.state, mesh_,
-      step::weights_metadata(subject_.inputs, epoch), retry_);
+      step::weights_metadata(subject_.config, subject_.inputs, epoch), retry_);
+}
+
+void RunRecorder::save_unfinished_epoch() const {
+  write_or_say("last.safetensors", /*is_end=*/false,
+               [&] { save_average("last", /*epoch=*/0); });
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {
+  checkpoint::FirstFailure folder_work;  // of rank 0; the rest is collective
+  if (records_) folder_work.run([&] { make_folder_again(); });
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
       directory_.checkpoints(), subject_.state, mesh_,
       plan::plan_to_json(subject_.assignment.plan),
       subject_.config.keep_checkpoints, retry_);
+  folder_work.rethrow();
   if (!records_) return folder;
   checkpoint::CheckpointOutcome outcome{subject_.state.counters.committed_steps,
                                         folder, 0, ""};
@@ -345,7 +409,8 @@ void RunRecorder::record_device_memory(
   if (records_) summary_.device_memory = ranks;
 }
 
-std::string RunRecorder::record_end(const std::string& reason) {
+std::string RunRecorder::record_end(ExitCode exit_code,
+                                    const std::string& reason) {
   if (!records_) return "";
   if (step_log_ && !step_log_->write_waiting()) {
     throw Error("run", "cannot write " + step_log_->path().string(),
@@ -353,7 +418,8 @@ std::string RunRecorder::record_end(const std::string& reason) {
                 ExitCode::kResource);
   }
   report_checkpoints();
-  write_summary(reason);
+  summary_.exit_code = static_cast<int>(exit_code);
+  if (!directory_.holds_older_run()) write_summary(reason);
   return to_json(summary_);
 }
 
@@ -375,11 +441,15 @@ void RunRecorder::take_over(const StepRecord& newest) {
   mesh_ = nullptr;
   if (records_) return;
   records_ = true;
-  summary_ = read_summary(directory_.root() / "summary.json");
-  seconds_before_ = summary_.wall_seconds;
-  if (!newest.result.committed) return;  // nothing was committed here
-  step_log_ =
-      std::make_unique<StepLog>(directory_.root() / "steps.jsonl", newest.step);
+  if (newest.result.committed && directory_.holds_older_run()) {
+    begin_files(newest.step, "");
+  } else {
+    summary_ = read_summary(directory_.root() / "summary.json");
+    seconds_before_ = summary_.wall_seconds;
+    if (!newest.result.committed) return;  // nothing was committed here
+    step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
+                                          newest.step);
+  }
   step_log_->write(to_json_line(newest, subject_.images_in_epoch));
 }
 

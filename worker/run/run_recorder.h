@@ -16,11 +16,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "configs/run_config.h"
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
 #include "parallel/collectives/mesh.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/control/coordinator_client.h"
@@ -93,6 +95,8 @@ class RunRecorder {
   void record_step(const StepRecord& record);
   // `is_best`: the averaged weights are the best so far. `is_end`: of the run.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
+  // last.safetensors of a run that ends inside its first epoch. Collective.
+  void save_unfinished_epoch() const;
   // Returns its folder once it is on disk.
   std::filesystem::path save_checkpoint();
   // The outcome of one that was written beside training.
@@ -103,7 +107,7 @@ class RunRecorder {
   // The newest one replaces those before.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
   // Ends the record of the run; returns summary.json's content.
-  std::string record_end(const std::string& reason);
+  std::string record_end(ExitCode exit_code, const std::string& reason);
 
   // Peers are lost, rank 0 maybe among them, which may not have written the
   // newest committed step. From here this rank records, and has the whole
@@ -112,7 +116,14 @@ class RunRecorder {
 
  private:
   void open_files(const std::string& newest_line);
-  void report_data() const;
+  // Writes what a run has from its first step on; an older run goes.
+  void begin_files(int64_t first_step, const std::string& newest_line);
+  // What a resumption reads.
+  void write_definition(bool writes_model) const;
+  // Where somebody has removed the folder meanwhile: nothing could go on with a
+  // checkpoint alone.
+  void make_folder_again() const;
+  void report_data();
   void save_average(const std::string& name, int64_t epoch) const;
   void write_or_say(const std::string& name, bool is_end,
                     const std::function<void()>& work) const;
@@ -124,8 +135,9 @@ class RunRecorder {
   RunDirectory directory_;
   collectives::Mesh* mesh_;  // null: this rank has the whole state
   bool records_;
-  const memory::MemoryRetry retry_;  // of files
-  std::unique_ptr<StepLog> step_log_;
+  const memory::MemoryRetry retry_;         // of files
+  std::optional<std::string> data_report_;  // once it is known
+  std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
   bool lines_wait_ = false;  // of step_log_, and it was said
   RunSummary summary_;

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 namespace headroom::run {
-
 namespace {
 
 // Median of the newest steps' milliseconds; `durations` has their seconds.

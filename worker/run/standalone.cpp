@@ -9,6 +9,7 @@
 
 #include "configs/layers/model_table.h"
 #include "configs/run_config.h"
+#include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -59,6 +60,7 @@ void check_run_directory(const StandaloneRequest& request,
         "name another --run-directory, or write exist_ok: true into " +
             request.run_yaml.string());
   }
+  configs::require_inputs_kept(config, request.run_directory);
 }
 
 plan::Plan read_plan(const StandaloneRequest& request,

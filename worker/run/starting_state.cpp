@@ -14,7 +14,6 @@
 #include "worker/weights/weights.h"
 
 namespace headroom::run {
-
 namespace {
 
 void load_weights(const StateRequest& request, model::LayerGraph& model) {
@@ -34,11 +33,14 @@ std::optional<StartingPoint> restore_newest(
     step::TrainingState& state) {
   const control::Assignment& assignment = request.assignment;
   const int64_t& committed = state.counters.committed_steps;
-  const std::filesystem::path checkpoints =
-      RunDirectory(assignment.run_directory).checkpoints();
+  const RunDirectory directory(assignment.run_directory);
+  const std::filesystem::path checkpoints = directory.checkpoints();
+  const bool has_own =
+      !request.config.resume.empty() || !directory.holds_older_run();
   const int64_t saved = std::stoll(collectives::broadcast_bytes(
       request.mesh.world,
-      std::to_string(checkpoint::newest_checkpoint(checkpoints)), 0));
+      std::to_string(has_own ? checkpoint::newest_checkpoint(checkpoints) : 0),
+      0));
   if (assignment.generation > 1) {
     if (const auto restored = checkpoint::restore_state(held, state, saved)) {
       if (assignment.rank == 0) {
@@ -83,7 +85,9 @@ step::RunInputs& read_once(CrossGenerationState& carried,
                            const control::Assignment& assignment) {
   if (carried.inputs) return *carried.inputs;
   carried.inputs = std::make_shared<step::RunInputs>(step::read_inputs(config));
-  if (continues_run(config, assignment)) {
+  if (continues_run(config, assignment) &&
+      (!config.resume.empty() ||
+       !RunDirectory(assignment.run_directory).holds_older_run())) {
     const auto recorded = layers::recorded_model(assignment.run_directory);
     if (recorded) {
       layers::require_same_model(*recorded, carried.inputs->table,

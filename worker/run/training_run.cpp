@@ -40,7 +40,6 @@
 #include "worker/validation/validation_figures.h"
 
 namespace headroom::run {
-
 namespace {
 
 std::string lowered_scale_text(const step::StepResult& result) {
@@ -155,6 +154,7 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunEnd> ending;  // the last: all is there
 
   StepRecord newest;          // on every rank: rank 0 may be lost
+  EpochWork epoch_work;       // of the epoch that has begun
   bool stop_agreed = false;   // by the vote of the newest step
   bool leave_agreed = false;  // likewise
   memory::BoxBoundMonitor labels{predict::label_bound(config)};
@@ -197,7 +197,6 @@ RunOutcome TrainingRun::Implementation::run(
   reports->note_memory(
       start_up.compare(predict::estimate_start_up(memory, mesh->here)));
   source = make_source();
-  if (pictures) pictures->begin();
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
   } else if (assignment.generation > 1) {
@@ -403,6 +402,9 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   if (result.verdict.ok()) {
     state->counters.meter.add(result.box, result.obj, result.cls);
   }
+  ++epoch_work.steps;
+  epoch_work.images += batch.global_size;
+  epoch_work.seconds += seconds;
   newest = {batch.step,
             batch.epoch,
             assignment.generation,
@@ -416,6 +418,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
     newest.image_width = batch.image_width;
   }
   recorder->record_step(newest);
+  if (pictures) pictures->begin();
   stop_agreed = result.verdict.stop_requested;
   leave_agreed = result.verdict.leave_requested;
   reports->say_once(batch.faults);
@@ -435,6 +438,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   record.box = counters.meter.box;
   record.obj = counters.meter.obj;
   record.cls = counters.meter.cls;
+  record.work = std::exchange(epoch_work, {});
   record.lr = optim::settings_at(schedule, committed() - 1, record.epoch).lr;
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {

@@ -23,7 +23,6 @@
 #include "worker/weights/weights_file.h"
 
 namespace headroom::run {
-
 namespace {
 
 // Moves what the layers compute with; the anchors stay, which Detect copies as

@@ -12,7 +12,6 @@
 #include "worker/model/replay_log.h"
 
 namespace headroom::step {
-
 namespace {
 
 using LayerCall = std::function<std::vector<at::Tensor>(

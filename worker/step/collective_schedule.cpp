@@ -13,7 +13,6 @@
 #include "worker/model/layer.h"
 
 namespace headroom::step {
-
 namespace {
 
 using torch::autograd::AutogradContext;

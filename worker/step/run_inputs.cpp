@@ -204,10 +204,17 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
   return options;
 }
 
-std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
-                                                    int64_t epoch) {
+std::map<std::string, std::string> weights_metadata(
+    const configs::RunConfig& config, const RunInputs& inputs, int64_t epoch) {
   std::map<std::string, std::string> metadata =
       layers::model_metadata(inputs.model, inputs.table);
+  const int64_t stride =
+      layers::largest_stride(layers::layer_costs(inputs.table));
+  layers::describe_input(
+      metadata,
+      {layers::rounded_image_size(config.image_height, stride),
+       layers::rounded_image_size(config.image_width, stride)},
+      stride);
   metadata["format"] = "headroom-weights";
   metadata["names"] = nlohmann::json(inputs.class_names).dump();
   metadata["epoch"] = std::to_string(epoch);

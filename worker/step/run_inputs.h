@@ -64,8 +64,9 @@ at::ScalarType map_type_of(configs::Precision precision);
 loader::LoaderOptions loader_options(const configs::RunConfig& config,
                                      const model::LayerGraph& model);
 
-// What a weights file says about itself.
-std::map<std::string, std::string> weights_metadata(const RunInputs& inputs,
-                                                    int64_t epoch);
+// What a weights file says about itself: its model, the classes and the input
+// that it was trained with.
+std::map<std::string, std::string> weights_metadata(
+    const configs::RunConfig& config, const RunInputs& inputs, int64_t epoch);
 
 }  // namespace headroom::step

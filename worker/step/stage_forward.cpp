@@ -15,7 +15,6 @@
 #include "worker/step/device_prefetcher.h"
 
 namespace headroom::step {
-
 namespace {
 
 plan::Plan replica_plan(int world_size) {

@@ -6,7 +6,6 @@
 #include "worker/step/parallel_context.h"
 
 namespace headroom::step {
-
 namespace {
 
 // Matches in the level's rows [begin, end).

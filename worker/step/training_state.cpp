@@ -15,7 +15,6 @@
 #include "worker/optim/optimizer.h"
 
 namespace headroom::step {
-
 namespace {
 
 std::vector<data_parallel::FlatBufferEntry> entries(model::LayerGraph& model,

@@ -26,7 +26,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -18,7 +18,6 @@
 #include "worker/kernels/element_math.h"
 
 namespace headroom::tools {
-
 namespace {
 
 using Segments = std::vector<ChannelGraph::Segment>;
@@ -233,8 +232,7 @@ int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
   const int64_t least =
       std::max<int64_t>(1, (channels + kLeastKept - 1) / kLeastKept);
   const int64_t kept = std::max(channels - marked, least);
-  return channels -
-         std::min(channels, (kept + multiple - 1) / multiple * multiple);
+  return channels - std::min(channels, round_up(kept, multiple));
 }
 
 // How many of each unit's channels go.

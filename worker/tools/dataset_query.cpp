@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"

@@ -2,12 +2,12 @@
 // (worker/detect).
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -34,18 +34,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct DetectRequest {
-  std::string weights, cfg, source, output;
-  std::string image_size = "640", tile_size, classes;
-  double overlap = 0.2;
-  int threads = 1;
-  int64_t video_stride = 1;
-  metrics::NmsOptions nms{.confidence_threshold = 0.25,
-                          .iou_threshold = 0.45,
-                          .max_detections = 1000,
-                          .multi_label = false,
-                          .agnostic = false,
-                          .classes = {},
-                          .max_candidates = 30000};
+  std::string weights, cfg, source, output, image_size, tile_size, classes;
+  std::string resample;
+  double overlap = 0;
+  int threads = 0;
+  int64_t video_stride = 0;
+  metrics::NmsOptions nms{.multi_label = false, .classes = {}};
   detect::FolderOptions folder;
 };
 
@@ -69,15 +63,24 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
   return wanted;
 }
 
+detect::Resample resample_of(const std::string& name) {
+  if (name == "area") return detect::Resample::kArea;
+  if (name == "bilinear") return detect::Resample::kBilinear;
+  throw Error("command line", "--resample " + name + " is not known",
+              "give area or bilinear");
+}
+
 detect::DetectorOptions detector_options(const DetectRequest& request,
                                          const model::LayerGraph& model) {
   detect::DetectorOptions options;
   options.nms = request.nms;
   options.nms.classes = read_classes(request.classes, model.num_classes());
-  const PixelSize input = read_image_size("--img", request.image_size);
+  const PixelSize input =
+      network_size(request.image_size, request.weights, true);
   const int64_t stride = model.max_stride();
-  options.height = layers::round_up_to_stride(input.height, stride);
-  options.width = layers::round_up_to_stride(input.width, stride);
+  options.height = round_up(input.height, stride);
+  options.width = round_up(input.width, stride);
+  options.resample = resample_of(request.resample);
   if (!request.tile_size.empty()) {
     const PixelSize tile = read_image_size("--tile", request.tile_size);
     options.tiles = detect::DetectionTiles{
@@ -87,7 +90,7 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
 }
 
 void leave_out(const std::string& what) {
-  std::fprintf(stderr, "left out: %s\n", what.c_str());
+  std::fprintf(stderr, "left out: %s\n", printable(what).c_str());
 }
 
 // Results that keep their folder's name would be written over them.
@@ -170,7 +173,7 @@ void DetectRun::provide_videos(const DetectRequest& request) {
 void DetectRun::say(const std::string& which,
                     const detect::ImageDetections& found, double seconds) {
   std::printf(
-      "%s: %lld x %lld, %s, %.0f ms\n", which.c_str(),
+      "%s: %lld x %lld, %s, %.0f ms\n", printable(which).c_str(),
       static_cast<long long>(found.height), static_cast<long long>(found.width),
       detect::counts_text(found, weights_.class_names).c_str(), seconds * 1e3);
   std::fflush(stdout);
@@ -213,8 +216,8 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
     leave_out(file.string() + ": " +
               (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
   } else if (!outcome.fault.empty()) {
-    std::fprintf(stderr, "%s is damaged: %s\n", file.c_str(),
-                 outcome.fault.c_str());
+    std::fprintf(stderr, "%s is damaged: %s\n",
+                 printable(file.string()).c_str(), outcome.fault.c_str());
   }
 }
 
@@ -250,37 +253,32 @@ int DetectRun::run(const DetectRequest& request) {
 int detect_command(int argc, char** argv) {
   DetectRequest request;
   bool no_pictures = false, no_labels = false, no_confidences = false;
-  CLI::App app("Boxes in images and videos, by a file of weights", "detect");
-  app.add_option("--weights", request.weights)->required();
-  app.add_option("--source", request.source)->required();
-  app.add_option("--output", request.output)->required();
-  app.add_flag("--exist-ok", request.folder.may_exist);
-  app.add_option("--cfg", request.cfg);
-  app.add_option("--img,--imgsz,--img-size", request.image_size);
-  app.add_option("--tile", request.tile_size);
-  app.add_option("--tile-overlap", request.overlap)->check(within(0.0, 0.9));
-  app.add_option("--conf-thres", request.nms.confidence_threshold)
-      ->check(within(0.0, 1.0));
-  app.add_option("--iou-thres", request.nms.iou_threshold)
-      ->check(within(0.0, 1.0));
-  app.add_option("--max-det", request.nms.max_detections)
-      ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--classes", request.classes);
-  app.add_flag("--agnostic-nms", request.nms.agnostic);
-  app.add_flag("--save-txt", request.folder.text);
-  app.add_flag("--save-conf", request.folder.confidences_in_text);
-  app.add_flag("--save-csv", request.folder.csv);
-  app.add_flag("--save-json", request.folder.json);
-  app.add_flag("--save-crop", request.folder.crops);
-  app.add_flag("--nosave", no_pictures);
-  app.add_flag("--hide-labels", no_labels);
-  app.add_flag("--hide-conf", no_confidences);
-  app.add_option("--line-thickness", request.folder.annotate.line_width)
-      ->check(CLI::Range(1, 100));
-  app.add_option("--vid-stride", request.video_stride)
-      ->check(CLI::Range(1, 10'000));
-  app.add_option("--threads", request.threads)->check(CLI::Range(1, 1024));
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--weights", &request.weights},
+                   {"--source", &request.source},
+                   {"--output", &request.output},
+                   {"--exist-ok", &request.folder.may_exist},
+                   {"--cfg", &request.cfg},
+                   {"--img", &request.image_size},
+                   {"--resample", &request.resample},
+                   {"--tile", &request.tile_size},
+                   {"--tile-overlap", &request.overlap},
+                   {"--conf-thres", &request.nms.confidence_threshold},
+                   {"--iou-thres", &request.nms.iou_threshold},
+                   {"--max-det", &request.nms.max_detections},
+                   {"--classes", &request.classes},
+                   {"--agnostic-nms", &request.nms.agnostic},
+                   {"--save-txt", &request.folder.text},
+                   {"--save-conf", &request.folder.confidences_in_text},
+                   {"--save-csv", &request.folder.csv},
+                   {"--save-json", &request.folder.json},
+                   {"--save-crop", &request.folder.crops},
+                   {"--nosave", &no_pictures},
+                   {"--hide-labels", &no_labels},
+                   {"--hide-conf", &no_confidences},
+                   {"--line-thickness", &request.folder.annotate.line_width},
+                   {"--vid-stride", &request.video_stride},
+                   {"--threads", &request.threads}},
+                  argc, argv);
   request.folder.pictures = !no_pictures;
   request.folder.annotate.labels = !no_labels;
   request.folder.annotate.confidences = !no_confidences;

@@ -1,7 +1,6 @@
 // headroom export: weights as ONNX, TorchScript or safetensors (worker/export).
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -42,8 +41,8 @@ exporter::CalibrationImages calibration_images(
       const codecs::ImageResult image =
           codecs::decode_image(split->path(i * all / used), limits);
       if (!image.ok()) continue;
-      const auto input =
-          detect::network_image(image.pixels, height, width, stride);
+      const auto input = detect::network_image(image.pixels, height, width,
+                                               stride, detect::Resample::kArea);
       if (input) hand_over(input->images);
     }
   };
@@ -70,37 +69,29 @@ void score_both(model::LayerGraph& model,
 
 int export_command(int argc, char** argv) {
   exporter::ExportRequest request;
-  std::string image_size = "640", include = "onnx", data;
-  int64_t num_images = 128;
+  std::string image_size, include, data;
+  int64_t num_images = 0;
   int threads = 0;
   bool no_val = false;
-  CLI::App app("Weights as ONNX, TorchScript or safetensors", "export");
-  app.add_option("--weights", request.weights)->required();
-  app.add_option("--include", include);
-  app.add_option("--cfg", request.cfg);
-  app.add_option("--output", request.output);
-  app.add_option("--img,--imgsz,--img-size", image_size);
-  app.add_option("--batch,--batch-size", request.batch)
-      ->check(CLI::Range(1, 65536));
-  app.add_flag("--dynamic", request.dynamic);
-  app.add_flag("--half", request.half);
-  app.add_flag("--int8", request.int8);
-  app.add_option("--data", data);
-  app.add_option("--calibration-images", num_images)
-      ->check(CLI::Range(1, 1000000));
-  app.add_flag("--noval", no_val);
-  app.add_option("--threads", threads)->check(CLI::Range(1, 1024));
-  app.add_flag("--raw", request.raw);
-  app.add_flag("--nms", request.nms);
-  app.add_option("--conf-thres", request.confidence_threshold)
-      ->check(within(0.0, 1.0));
-  app.add_option("--iou-thres", request.iou_threshold)->check(within(0.0, 1.0));
-  app.add_option("--topk-per-class", request.most_per_class)
-      ->check(CLI::Range(1, 100000));
-  parse_arguments(app, argc, argv);
-  const PixelSize size = read_image_size("--img", image_size);
-  request.height = size.height;
-  request.width = size.width;
+  parse_arguments({{"--weights", &request.weights},
+                   {"--include", &include},
+                   {"--cfg", &request.cfg},
+                   {"--output", &request.output},
+                   {"--img", &image_size},
+                   {"--batch", &request.batch},
+                   {"--dynamic", &request.dynamic},
+                   {"--half", &request.half},
+                   {"--int8", &request.int8},
+                   {"--data", &data},
+                   {"--calibration-images", &num_images},
+                   {"--noval", &no_val},
+                   {"--threads", &threads},
+                   {"--raw", &request.raw},
+                   {"--nms", &request.nms},
+                   {"--conf-thres", &request.confidence_threshold},
+                   {"--iou-thres", &request.iou_threshold},
+                   {"--topk-per-class", &request.most_per_class}},
+                  argc, argv);
   std::istringstream formats(include);
   for (std::string format; formats >> format;) {
     request.include.push_back(format);
@@ -110,6 +101,10 @@ int export_command(int argc, char** argv) {
                 "leave them out, or give --int8");
   }
   exporter::check_export(request);  // before the data set is read
+  const bool fixes_size = request.int8 || !request.dynamic;
+  const PixelSize size = network_size(image_size, request.weights, fixes_size);
+  request.height = size.height;
+  request.width = size.width;
   if (threads > 0) at::set_num_threads(threads);
   if (request.int8 && !data.empty()) {
     const validation::ImagesToScore images = {

@@ -2,7 +2,6 @@
 // (worker/tools/channel_pruning.h).
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -26,9 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PruneRequest {
-  std::string weights, cfg, output, data, image_size = "640";
-  double share = 0.3;
-  int64_t batch = 16;
+  std::string weights, cfg, data, image_size;
+  fs::path output;
+  double share = 0;
+  int64_t batch = 0;
 };
 
 void print_layers(const PrunedModel& pruned) {
@@ -74,8 +74,7 @@ void write_table(const fs::path& path, const layers::ModelTable& table) {
 }
 
 int prune(const PruneRequest& request) {
-  const fs::path output =
-      request.output.empty() ? "pruned.safetensors" : fs::path(request.output);
+  const fs::path& output = request.output;
   std::error_code ignored;
   if (fs::equivalent(output, request.weights, ignored)) {
     throw Error("prune", output.string() + " is the file of weights itself",
@@ -89,7 +88,8 @@ int prune(const PruneRequest& request) {
   fs::path table_file = output;
   table_file.replace_extension(".yaml");
   check_table_file(table_file);
-  const PixelSize size = read_image_size("--img", request.image_size);
+  const PixelSize size =
+      network_size(request.image_size, request.weights, !request.data.empty());
   const weights::OpenedWeights opened =
       weights::open_weights(request.weights, request.cfg);
   PrunedModel pruned =
@@ -97,9 +97,8 @@ int prune(const PruneRequest& request) {
   pruned.table.name = output.stem().string();
   auto metadata = layers::model_metadata(pruned.table.name, pruned.table);
   metadata["format"] = "headroom-weights";
-  if (const auto names = opened.metadata.find("names");
-      names != opened.metadata.end()) {
-    metadata["names"] = names->second;
+  for (const auto& [key, value] : opened.metadata) {
+    if (key != "model" && key != "table") metadata[key] = value;
   }
   weights::save_weights(output, pruned.model->state(), metadata);
   write_table(table_file, pruned.table);
@@ -124,17 +123,15 @@ int prune(const PruneRequest& request) {
 int prune_command(int argc, char** argv) {
   PruneRequest request;
   int threads = 0;
-  CLI::App app("A network without its least channels", "prune");
-  app.add_option("--weights", request.weights)->required();
-  app.add_option("--cfg", request.cfg);
-  app.add_option("--share", request.share)->check(within(0.001, 0.999));
-  app.add_option("--output", request.output);
-  app.add_option("--data", request.data);
-  app.add_option("--img,--imgsz,--img-size", request.image_size);
-  app.add_option("--batch,--batch-size", request.batch)
-      ->check(CLI::Range(1, 65536));
-  app.add_option("--threads", threads)->check(CLI::Range(1, 1024));
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--weights", &request.weights},
+                   {"--cfg", &request.cfg},
+                   {"--share", &request.share},
+                   {"--output", &request.output},
+                   {"--data", &request.data},
+                   {"--img", &request.image_size},
+                   {"--batch", &request.batch},
+                   {"--threads", &threads}},
+                  argc, argv);
   if (threads > 0) at::set_num_threads(threads);
   return prune(request);
 }

@@ -1,5 +1,4 @@
 // headroom val --detections FILE --ground-truth FILE
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
@@ -12,12 +11,10 @@ namespace headroom::tools {
 int score_command(int argc, char** argv) {
   std::string detections, ground_truth;
   bool json = false;
-  CLI::App app("Scores a COCO result file against COCO annotations", "val");
-  app.add_option("--detections", detections, "COCO results")->required();
-  app.add_option("--ground-truth", ground_truth, "COCO annotations")
-      ->required();
-  app.add_flag("--json", json, "one JSON document");
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--detections", &detections},
+                   {"--ground-truth", &ground_truth},
+                   {"--json", &json}},
+                  argc, argv);
   const validation::DetectionScores scores =
       validation::score_detections(detections, ground_truth);
   if (json) {

@@ -1,5 +1,4 @@
 // headroom tile --data X --output DIR: large images as a data set of tiles.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -7,6 +6,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
 #include "worker/tools/tool_command.h"
@@ -14,28 +14,22 @@
 namespace headroom::tools {
 
 int tile_command(int argc, char** argv) {
-  std::string data, size = "640";
+  std::string data, size;
   bool json = false;
   tiles::TilingRequest request;
   request.index.num_threads =
       std::max<int64_t>(1, std::thread::hardware_concurrency());
   request.stopped = stop_signals::requested;
-  CLI::App app("Cuts large images and their labels into tiles", "tile");
-  app.add_option("--data", data, "data.yaml or VOC folder")->required();
-  app.add_option("--output", request.output, "new folder")->required();
-  app.add_option("--size", size, "of a tile, in pixels");
-  app.add_option("--overlap", request.tiles.overlap, "of a tile's side")
-      ->check(within(0.0, 0.9));
-  app.add_option("--min-visible", request.tiles.min_visible, "of a box's area")
-      ->check(within(0.0, 1.0));
-  app.add_option("--empty-share", request.tiles.empty_share,
-                 "of the tiles without a box")
-      ->check(within(0.0, 1.0));
-  app.add_option("--workers", request.index.num_threads, "threads")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--single-cls", request.index.single_cls, "one class");
-  app.add_flag("--json", json, "one JSON document");
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--data", &data},
+                   {"--output", &request.output},
+                   {"--size", &size},
+                   {"--overlap", &request.tiles.overlap},
+                   {"--min-visible", &request.tiles.min_visible},
+                   {"--empty-share", &request.tiles.empty_share},
+                   {"--workers", &request.index.num_threads},
+                   {"--single-cls", &request.index.single_cls},
+                   {"--json", &json}},
+                  argc, argv);
   const PixelSize side = read_image_size("--size", size);
   constexpr int64_t kMaxSide = 65500;  // libjpeg writes no longer ones
   if (std::max(side.height, side.width) > kMaxSide) {
@@ -53,7 +47,7 @@ int tile_command(int argc, char** argv) {
   if (json) {
     std::puts(tiles::tiling_json(splits, request.output).c_str());
   } else {
-    std::fputs(tiles::tiling_text(splits).c_str(), stdout);
+    std::fputs(printable(tiles::tiling_text(splits)).c_str(), stdout);
     std::printf("data: %s\n", (request.output / "data.yaml").c_str());
   }
   if (!config.test_split_error.empty()) {

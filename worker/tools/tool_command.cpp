@@ -1,12 +1,64 @@
 #include "worker/tools/tool_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <set>
 #include <sstream>
+#include <type_traits>
 
+#include "configs/command_flags.h"
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::tools {
+namespace {
+
+// CLI::Range lets NaN through.
+CLI::Validator within(double least, double most) {
+  return {[least, most](std::string& text) -> std::string {
+            double value = 0;
+            const bool is_number = CLI::detail::lexical_cast(text, value);
+            if (is_number && value >= least && value <= most) return "";
+            std::ostringstream says;
+            says << text << " is not from " << least << " to " << most;
+            return says.str();
+          },
+          "NUMBER"};
+}
+
+auto find_flag(const std::vector<configs::CommandFlag>& flags,
+               std::string_view spelling) {
+  return std::ranges::find_if(flags, [&](const configs::CommandFlag& flag) {
+    return flag.spellings.front() == spelling;
+  });
+}
+
+void add_flag(CLI::App& app, const configs::CommandFlag& flag, bool* target) {
+  app.add_flag(flag.spellings.front(), *target);
+}
+
+template <typename Value>
+void add_flag(CLI::App& app, const configs::CommandFlag& flag, Value* target) {
+  CLI::Option* const option =
+      app.add_option(CLI::detail::join(flag.spellings), *target);
+  option->required(flag.is_required);
+  if (!flag.default_value.empty()) {
+    HEADROOM_CHECK(CLI::detail::lexical_cast(flag.default_value, *target),
+                   flag.spellings.front() + " " + flag.default_value);
+  }
+  if (flag.high == flag.kUnbounded) return;
+  if constexpr (std::is_integral_v<Value>) {
+    option->check(CLI::Range(static_cast<Value>(flag.low),
+                             static_cast<Value>(flag.high)));
+  } else {
+    option->check(within(flag.low, flag.high));
+  }
+}
+
+}  // namespace
 
 const ToolCommand* find_tool_command(std::string_view name) {
   static constexpr std::array<ToolCommand, 6> all{{{"detect", detect_command},
@@ -21,25 +73,46 @@ const ToolCommand* find_tool_command(std::string_view name) {
   return nullptr;
 }
 
-CLI::Validator within(double least, double most) {
-  return {[least, most](std::string& text) -> std::string {
-            double value = 0;
-            const bool is_number = CLI::detail::lexical_cast(text, value);
-            if (is_number && value >= least && value <= most) return "";
-            std::ostringstream says;
-            says << text << " is not from " << least << " to " << most;
-            return says.str();
-          },
-          "NUMBER"};
+std::string binding_error(const std::string& command,
+                          const std::vector<FlagBinding>& bindings) {
+  std::set<std::string_view> bound;
+  const std::vector<configs::CommandFlag> flags = configs::tool_flags(command);
+  for (const FlagBinding& binding : bindings) {
+    const std::string what = command + " " + std::string(binding.flag);
+    const auto flag = find_flag(flags, binding.flag);
+    if (flag == flags.end()) return what + " is not in the table";
+    if (!bound.insert(binding.flag).second) return what + " is bound twice";
+    const bool is_switch = std::holds_alternative<bool*>(binding.target);
+    if (is_switch != flag->value_name.empty()) {
+      return what + (is_switch ? " has a value" : " has no value");
+    }
+  }
+  for (const configs::CommandFlag& flag : flags) {
+    if (!bound.contains(flag.spellings.front())) {
+      return command + " " + flag.spellings.front() + " is not bound";
+    }
+  }
+  return "";
 }
 
-void parse_arguments(CLI::App& app, int argc, char** argv) {
+void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
+                     char** argv) {
+  const std::string command = argv[0];
+  const std::string mistake = binding_error(command, bindings);
+  HEADROOM_CHECK(mistake.empty(), mistake);
+  CLI::App app("", command);
   app.set_help_flag();  // headroom answers --help itself
+  const std::vector<configs::CommandFlag> flags = configs::tool_flags(command);
+  for (const FlagBinding& binding : bindings) {
+    const configs::CommandFlag& flag = *find_flag(flags, binding.flag);
+    std::visit([&](auto* target) { add_flag(app, flag, target); },
+               binding.target);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     throw Error("command line", error.what(),
-                "headroom " + app.get_name() + " --help shows how to write it");
+                "headroom " + command + " --help shows how to write it");
   }
 }
 
@@ -59,6 +132,19 @@ PixelSize read_image_size(const std::string& flag, const std::string& text) {
                 "give pixels, for example " + flag + " 640");
   }
   return size;
+}
+
+PixelSize network_size(const std::string& image_size,
+                       const std::string& weights, bool counts) {
+  if (!image_size.empty()) return read_image_size("--img", image_size);
+  const auto size =
+      layers::trained_size(weights::read_weights_metadata(weights));
+  if (!size) return {640, 640};
+  if (counts) {
+    std::fprintf(stderr, "%s\n",
+                 layers::trained_size_note(*size, weights).c_str());
+  }
+  return {size->height, size->width};
 }
 
 }  // namespace headroom::tools

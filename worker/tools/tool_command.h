@@ -7,10 +7,12 @@
 // are thrown, for main to print.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 namespace headroom::tools {
 
@@ -29,12 +31,24 @@ int score_command(int argc, char** argv);  // val --detections
 int tile_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
 
-// A validator for a number from `least` to `most`; CLI::Range lets NaN through.
-CLI::Validator within(double least, double most);
+// Where the value of a flag of configs/command_flags.h goes.
+struct FlagBinding {
+  std::string_view flag;  // its first spelling
+  std::variant<bool*, int*, int64_t*, double*, std::string*,
+               std::filesystem::path*>
+      target;
+};
 
-// Parses the arguments that headroom passes on; the name of `app` is the
-// command's. Throws Error (exit 2) of one line for missing or wrong arguments.
-void parse_arguments(CLI::App& app, int argc, char** argv);
+// Why `bindings` are not the flags of the tool `command`, each once and with a
+// target of its kind; "" when they are.
+std::string binding_error(const std::string& command,
+                          const std::vector<FlagBinding>& bindings);
+
+// Parses the arguments that headroom passes on; argv[0] is the command. A flag
+// that is not given has the table's default, or else leaves its target alone.
+// Throws Error (exit 2) of one line for missing or wrong arguments.
+void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
+                     char** argv);
 
 struct PixelSize {
   int64_t height = 0, width = 0;
@@ -43,5 +57,11 @@ struct PixelSize {
 // Reads "640" or "480 640" on a command line. Throws Error (exit 2) that shows
 // how to write it.
 PixelSize read_image_size(const std::string& flag, const std::string& text);
+
+// The network's input: what --img says; without it the size that the file of
+// weights was trained with, which a line on standard error says where `counts`;
+// else 640.
+PixelSize network_size(const std::string& image_size,
+                       const std::string& weights, bool counts);
 
 }  // namespace headroom::tools

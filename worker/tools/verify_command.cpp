@@ -1,13 +1,15 @@
 // headroom verify --data X [--strict] [--fix-to DIR] [--json]
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
 
@@ -23,8 +25,29 @@ struct VerifyRequest {
   labels::IndexOptions index;
 };
 
+// The copy would be read as images of the data set.
+void require_outside_images(const std::filesystem::path& copy,
+                            const configs::DataConfig& config) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path target = fs::weakly_canonical(fs::absolute(copy), ignored);
+  for (const auto* split : {&config.train, &config.val, &config.test}) {
+    for (const fs::path& images : *split) {
+      if (!fs::is_directory(images, ignored)) continue;
+      const fs::path inside =
+          target.lexically_relative(fs::weakly_canonical(images, ignored));
+      if (inside.empty() || *inside.begin() == "..") continue;
+      throw Error("verify",
+                  "--fix-to " + copy.string() + " lies in " + images.string() +
+                      ", whose images the data set reads",
+                  "name a folder outside it");
+    }
+  }
+}
+
 int verify(const VerifyRequest& request) {
   const configs::DataConfig config = configs::load_data_config(request.data);
+  if (!request.fix_to.empty()) require_outside_images(request.fix_to, config);
   labels::IndexOptions index = request.index;
   index.keep_outlines = !request.fix_to.empty();
   const auto splits = labels::verify_data(config, index);
@@ -47,7 +70,9 @@ int verify(const VerifyRequest& request) {
   if (request.json) {
     std::puts(labels::verification_json(splits).c_str());
   } else {
-    std::fputs(labels::verification_text(splits, request.all).c_str(), stdout);
+    std::fputs(
+        printable(labels::verification_text(splits, request.all)).c_str(),
+        stdout);
   }
   if (!config.test_split_error.empty()) {
     std::fprintf(stderr, "test was not verified: %s\n",
@@ -77,16 +102,14 @@ int verify_command(int argc, char** argv) {
   VerifyRequest request;
   request.index.num_threads =
       std::max<int64_t>(1, std::thread::hardware_concurrency());
-  CLI::App app("Names everything that is wrong with a data set", "verify");
-  app.add_option("--data", request.data, "data.yaml or VOC folder")->required();
-  app.add_option("--fix-to", request.fix_to, "folder of the corrected copy");
-  app.add_option("--workers", request.index.num_threads, "threads")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--strict", request.strict, "exit 4 if there is a fault");
-  app.add_flag("--single-cls", request.index.single_cls, "one class");
-  app.add_flag("--all", request.all, "a line for every image");
-  app.add_flag("--json", request.json, "one JSON document");
-  parse_arguments(app, argc, argv);
+  parse_arguments({{"--data", &request.data},
+                   {"--fix-to", &request.fix_to},
+                   {"--workers", &request.index.num_threads},
+                   {"--strict", &request.strict},
+                   {"--single-cls", &request.index.single_cls},
+                   {"--all", &request.all},
+                   {"--json", &request.json}},
+                  argc, argv);
   return verify(request);
 }
 

@@ -3,7 +3,6 @@
 // Errors: as validate().
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

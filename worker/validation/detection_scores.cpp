@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/detect/detection_folder.h"
 
@@ -269,12 +270,18 @@ std::string scores_text(const DetectionScores& scores) {
     const metrics::ClassPrecision* one = find_class(yolo, c);
     if (one == nullptr) continue;
     const auto& coco = scores.coco.classes[c];
-    text += row(
-        "%-20.20s %7lld | %6.3f %6.3f %6.3f %8.3f | %6.3f %6.3f %6.3f %6.3f "
-        "%6.3f\n",
-        scores.class_names[c].c_str(), static_cast<long long>(one->labels),
-        one->precision, one->recall, one->ap50(), one->mean_ap(), coco[0].ap,
-        coco[0].ap50, coco[1].ap, coco[2].ap, coco[3].ap);
+    std::string name = valid_utf8(scores.class_names[c]);
+    while (display_width(name) > 20) {
+      while ((name.back() & 0xC0) == 0x80) name.pop_back();
+      name.pop_back();
+    }
+    text += padded(name, 20);
+    text +=
+        row(" %7lld | %6.3f %6.3f %6.3f %8.3f | %6.3f %6.3f %6.3f %6.3f "
+            "%6.3f\n",
+            static_cast<long long>(one->labels), one->precision, one->recall,
+            one->ap50(), one->mean_ap(), coco[0].ap, coco[0].ap50, coco[1].ap,
+            coco[2].ap, coco[3].ap);
   }
   text += row("\n%-20s %7s | %6s %6s %6s %6s\n", "Size (COCO)", "objects", "AP",
               "AP50", "AP75", "AR100");

@@ -99,10 +99,8 @@ predict::HostMemory host_memory_of(
 std::string describe(const predict::HostMemory& memory) {
   const configs::LoaderBudget& training = memory.training;
   return "the loader may take " + format_bytes(training.total_bytes()) +
-         " of the host's memory (" + std::to_string(training.num_threads) +
-         (training.num_threads == 1 ? " thread, " : " threads, ") +
-         std::to_string(training.queue_depth) +
-         (training.queue_depth == 1 ? " batch, " : " batches, ") +
+         " of the host's memory (" + counted(training.num_threads, "thread") +
+         ", " + counted(training.queue_depth, "batch") + ", " +
          format_bytes(training.cache_bytes) +
          " of remembered images), the validation's " +
          format_bytes(memory.validation.total_bytes()) +

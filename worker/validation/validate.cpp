@@ -16,7 +16,6 @@
 #include "worker/step/run_inputs.h"
 
 namespace headroom::validation {
-
 namespace {
 
 // The whole batch's, whose loss terms are means over it.

@@ -5,6 +5,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
 
@@ -33,6 +34,7 @@ void check_parameters(const std::filesystem::path& path,
 std::vector<std::string> names_of(
     const std::map<std::string, std::string>& metadata, int64_t classes) {
   std::vector<std::string> names = class_names_of(metadata);
+  for (std::string& name : names) name = printable(name);
   if (static_cast<int64_t>(names.size()) == classes) return names;
   names.clear();
   for (int64_t i = 0; i < classes; ++i) {
@@ -64,9 +66,9 @@ OpenedWeights open_weights(const std::filesystem::path& path,
   load_weights(path, file, *opened.model, {});
   opened.class_names = names_of(file.metadata, classes);
   opened.metadata = layers::model_metadata(opened.table.name, opened.table);
-  if (const auto names = file.metadata.find("names");
-      names != file.metadata.end()) {
-    opened.metadata["names"] = names->second;
+  for (const char* key : {"names", "imgsz", "stride", "range"}) {
+    const auto said = file.metadata.find(key);
+    if (said != file.metadata.end()) opened.metadata[key] = said->second;
   }
   return opened;
 }

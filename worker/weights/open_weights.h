@@ -23,7 +23,8 @@ struct OpenedWeights {
   std::unique_ptr<model::LayerGraph> model;  // CPU
   std::vector<std::string> class_names;      // "class3" where none is known
   std::map<std::string, std::string>
-      metadata;  // "model", its "table", "names" if it has any
+      metadata;  // "model", its "table"; "names", "imgsz", "stride" and
+                 // "range" where the file has them
 };
 
 // `cfg`: the model; "": what the file says.

@@ -18,7 +18,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::weights {
-
 namespace {
 
 constexpr std::size_t kMaxDimensions = 64;

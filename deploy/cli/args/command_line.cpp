@@ -7,9 +7,9 @@
 #include <charconv>
 
 #include "configs/absent_flags.h"
+#include "configs/command_flags.h"
 #include "configs/yaml/scalar.h"
 #include "deploy/cli/args/help_text.h"
-#include "deploy/cli/args/launch_flags.h"
 #include "parallel/base/check.h"
 
 namespace headroom::cli {
@@ -19,17 +19,17 @@ namespace {
 struct Entry {
   CLI::Option* option = nullptr;
   const configs::Flag* run_flag = nullptr;
-  const LaunchFlag* launch_flag = nullptr;
+  const configs::CommandFlag* command_flag = nullptr;
   std::string absent_spelling;
   bool repeatable = true;  // each use has exactly one value, or none
 };
 
 // What a flag of `command` may be called besides those of configs/flags.h.
-std::vector<std::string> launch_spellings(const std::string& command) {
+std::vector<std::string> command_spellings(const std::string& command) {
   std::vector<std::string> spellings = {"--help"};
-  for (const LaunchFlag& flag : launch_flags()) {
+  for (const configs::CommandFlag& flag : configs::command_flags()) {
     if (belongs_to(flag, command) && !flag.description.empty()) {
-      spellings.push_back(flag.spelling);
+      spellings.push_back(flag.spellings.front());
     }
   }
   return spellings;
@@ -74,23 +74,26 @@ Entry add_run_flag(CLI::App& app, const configs::Flag& flag) {
 
 std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
   std::vector<Entry> entries;
-  for (const LaunchFlag& flag : launch_flags()) {
+  for (const configs::CommandFlag& flag : configs::command_flags()) {
     if (!belongs_to(flag, command)) continue;
-    Entry entry;
-    entry.launch_flag = &flag;
-    entry.option = flag.value_name.empty()
-                       ? app.add_flag(flag.spelling)
-                       : add_words(app, flag.spelling, 1, flag.most_values);
-    entry.repeatable = flag.most_values == 1;
-    entries.push_back(entry);
-  }
-  if (!find_command(command)->takes_run_flags) return entries;
-  for (const configs::Flag& flag : configs::flags()) {
-    if (is_run_flag_of(flag, command)) {
-      entries.push_back(add_run_flag(app, flag));
+    for (const std::string& spelling : flag.spellings) {
+      Entry entry;
+      entry.command_flag = &flag;
+      entry.option = flag.value_name.empty()
+                         ? app.add_flag(spelling)
+                         : add_words(app, spelling, 1, flag.most_values);
+      entry.repeatable = flag.most_values == 1;
+      entries.push_back(entry);
     }
   }
-  for (const configs::AbsentFlag& flag : configs::absent_flags()) {
+  if (find_command(command)->takes_run_flags) {
+    for (const configs::Flag& flag : configs::flags()) {
+      if (is_run_flag_of(flag, command)) {
+        entries.push_back(add_run_flag(app, flag));
+      }
+    }
+  }
+  for (const configs::AbsentFlag& flag : configs::absent_flags(command)) {
     Entry entry;
     entry.absent_spelling = flag.spelling;
     entry.option = flag.max_values == 0
@@ -114,16 +117,16 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
     // Knows the flags of other versions and programs too; it does not return,
     // for what it would only remark upon was no unknown word to begin with.
     configs::answer_unknown_flag(command == "coordinator" ? "train" : command,
-                                 spelling, launch_spellings(command));
+                                 spelling, command_spellings(command));
   }
   throw Error("command line", "unknown flag " + spelling,
-              yaml::suggestion(spelling, launch_spellings(command),
+              yaml::suggestion(spelling, command_spellings(command),
                                help + " lists them"));
 }
 
 std::string value_name_of(const Entry& entry) {
   if (entry.run_flag != nullptr) return entry.run_flag->value_name;
-  return entry.launch_flag != nullptr ? entry.launch_flag->value_name : "";
+  return entry.command_flag != nullptr ? entry.command_flag->value_name : "";
 }
 
 [[noreturn]] void refuse_value(const std::string& command, const Entry& entry,
@@ -157,8 +160,8 @@ void check_values(const std::string& command, const Entry& entry,
   };
   const bool is_list = entry.run_flag != nullptr && !entry.repeatable;
   const size_t most =
-      entry.launch_flag != nullptr
-          ? static_cast<size_t>(entry.launch_flag->most_values)
+      entry.command_flag != nullptr
+          ? static_cast<size_t>(entry.command_flag->most_values)
       : is_list && entry.run_flag->values == configs::Flag::Values::kOneOrTwo
           ? 2
           : 1;
@@ -179,10 +182,10 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
     return;
   }
   check_values(line.command, entry, values);
-  if (entry.launch_flag != nullptr) {
-    std::string& text = line.launch_flags[entry.launch_flag->spelling];
+  if (entry.command_flag != nullptr) {
+    std::string& text = line.command_flags[entry.option->get_name()];
     text.clear();
-    if (entry.launch_flag->value_name.empty()) return;
+    if (entry.command_flag->value_name.empty()) return;
     for (const std::string& value : values) {
       text += (text.empty() ? "" : " ") + value;
     }
@@ -273,19 +276,20 @@ bool is_run_flag_of(const configs::Flag& flag, const std::string& command) {
   return command == "val" ? flag.in_val : flag.in_train;  // plan: as train
 }
 
-std::string CommandLine::value_of(const std::string& launch_flag,
+std::string CommandLine::value_of(const std::string& command_flag,
                                   const std::string& otherwise) const {
-  auto found = launch_flags.find(launch_flag);
-  return found == launch_flags.end() ? otherwise : found->second;
+  auto found = command_flags.find(command_flag);
+  return found == command_flags.end() ? otherwise : found->second;
 }
 
-int CommandLine::count_of(const std::string& launch_flag, int otherwise) const {
-  const std::string text = value_of(launch_flag, std::to_string(otherwise));
+int CommandLine::count_of(const std::string& command_flag,
+                          int otherwise) const {
+  const std::string text = value_of(command_flag, std::to_string(otherwise));
   int count = 0;
   auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < 1) {
-    throw Error("command line", launch_flag + " " + text + " is no count",
+    throw Error("command line", command_flag + " " + text + " is no count",
                 "give a whole number of at least 1");
   }
   return count;
@@ -306,7 +310,8 @@ CommandLine parse_command_line(const std::vector<std::string>& words) {
   if (line.version || is_help(first) || first == "help") return line;
   if (find_command(first) == nullptr) refuse_command(first);
   line.command = first;
-  if (!line.help) parse_flags(line, {words.begin() + 1, words.end()});
+  line.words = {words.begin() + 1, words.end()};
+  if (!line.help) parse_flags(line, line.words);
   return line;
 }
 

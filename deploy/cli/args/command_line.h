@@ -2,7 +2,7 @@
 //
 //   headroom COMMAND [flags]
 //
-// Which flags there are follows from configs/flags.h and launch_flags.h; this
+// Which flags there are follows from configs/flags.h and command_flags.h; this
 // file only sorts the words.
 #pragma once
 
@@ -16,20 +16,22 @@ namespace headroom::cli {
 
 struct CommandLine {
   std::string command;  // "" when there is none: --help or --version
+  std::vector<std::string> words;  // after the command, as they were typed
   bool help = false;
   bool version = false;
-  std::vector<configs::FlagUse> run_flags;          // in the order given
-  std::map<std::string, std::string> launch_flags;  // a switch has the value ""
-  std::vector<std::string> notes;                   // lines to say
-  std::string run_directory;  // status RUN_DIR; "" where none is named
+  std::vector<configs::FlagUse> run_flags;  // in the order given
+  // Flags that set no knob, and their values; a switch has "".
+  std::map<std::string, std::string> command_flags;
+  std::vector<std::string> notes;  // lines to say
+  std::string run_directory;       // status RUN_DIR; "" where none is named
 
-  bool has(const std::string& launch_flag) const {
-    return launch_flags.contains(launch_flag);
+  bool has(const std::string& command_flag) const {
+    return command_flags.contains(command_flag);
   }
-  std::string value_of(const std::string& launch_flag,
+  std::string value_of(const std::string& command_flag,
                        const std::string& otherwise) const;
   // Throws Error (exit 2) unless the value is a whole number >= 1.
-  int count_of(const std::string& launch_flag, int otherwise) const;
+  int count_of(const std::string& command_flag, int otherwise) const;
 };
 
 // Does this flag of configs/flags.h belong to `command`?

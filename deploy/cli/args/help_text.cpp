@@ -3,10 +3,10 @@
 #include <map>
 #include <sstream>
 
+#include "configs/command_flags.h"
 #include "configs/flags.h"
 #include "configs/knobs.h"
 #include "deploy/cli/args/command_line.h"
-#include "deploy/cli/args/launch_flags.h"
 #include "proto/version.h"
 
 namespace headroom::cli {
@@ -124,8 +124,8 @@ const std::vector<CommandSummary>& command_summaries() {
       {"status",
        "what a run is doing: processes, plan, progress, last events",
        false,
-       {"headroom status --coordinator 127.0.0.1:29500",
-        "headroom status --coordinator 127.0.0.1:29500 --watch",
+       {"headroom status --coordinator 127.0.0.1:29500 --watch",
+        "headroom status runs/train/exp",
         "headroom status runs/train/exp --ledger"}},
   };
   return all;
@@ -203,13 +203,13 @@ std::string run_flags_help(const std::string& command) {
   return text;
 }
 
-std::string launch_flags_help(const std::string& command) {
+std::string command_flags_help(const std::string& command) {
   std::string text = "\nProcesses and output\n";
-  for (const LaunchFlag& flag : launch_flags()) {
+  for (const configs::CommandFlag& flag : configs::command_flags()) {
     if (!belongs_to(flag, command) || flag.description.empty()) continue;
-    text += entry(
-        flag.spelling + (flag.value_name.empty() ? "" : " " + flag.value_name),
-        flag.description);
+    text += entry(flag.spellings.front() +
+                      (flag.value_name.empty() ? "" : " " + flag.value_name),
+                  flag.description);
   }
   return text + entry("--help, -h", "This text.");
 }
@@ -245,7 +245,7 @@ std::string command_help(const std::string& command) {
   }
   if (!summary.lesson.empty()) text += "\n" + summary.lesson + "\n";
   if (summary.takes_run_flags) text += run_flags_help(command);
-  return text + launch_flags_help(command) + kExitCodes;
+  return text + command_flags_help(command) + kExitCodes;
 }
 
 }  // namespace headroom::cli

@@ -2,10 +2,8 @@
 //
 // As in YOLOv5: runs/train/exp, then exp2, exp3, …; --exist-ok uses exp again.
 // The name is chosen once, by whoever starts the coordinator; the folder is
-// made by rank 0 once all checks have passed, so that a refused run leaves
-// nothing behind.
-//
-// Threads: functions of their arguments and the file system.
+// taken by who supervises the run (process/run_folder.h), which removes it
+// again where the run is refused.
 #pragma once
 
 #include <filesystem>

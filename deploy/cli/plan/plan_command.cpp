@@ -15,6 +15,7 @@
 #include "deploy/cli/plan/plan_sweep.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
+#include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/plan.h"
@@ -111,11 +112,16 @@ int plan_command(const CommandLine& given) {
                 : assumptions_text(request.config) + sweep_text(cells));
     return 0;
   }
-  PlanReport report =
-      make_plan_report(request.config, world_size, line.has("--show"));
+  request.remedies.command_with = [&](const planner::Remedy& remedy) {
+    return command_with(given, remedy);
+  };
+  if (machines) bound_remedies(request.remedies, *machines, request.config);
+  PlanReport report = make_plan_report(request.config, world_size,
+                                       line.has("--show"), request.remedies);
   if (machines) {
-    report.segments = segments_of(request.config, report.layers, report.plan,
-                                  machines->gpu_memory_bytes);
+    report.segments = segments_of(
+        request.config, report.layers, report.plan, machines->gpu_memory_bytes,
+        machines->cards.empty() ? &request.remedies : nullptr);
   }
   if (has_judged_anchors(request.config)) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "deploy/cli/plan/plan_segments.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
@@ -138,6 +140,35 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
     line.run_flags.push_back({"--threads", {"1"}});
   }
   return line;
+}
+
+void bound_remedies(planner::RemedyScope& remedies,
+                    const PlanMachines& machines,
+                    const configs::RunConfig& config) {
+  remedies.processes_flag.clear();
+  remedies.limit_flag.clear();
+  if (const auto& instance = machines.instance) {
+    remedies.processes_flag = "--cluster";
+    remedies.processes_prefix = instance->name + ":";
+    remedies.processes_each = static_cast<int>(instance->gpus);
+  } else if (machines.cards.empty()) {
+    remedies.processes_flag = "--processes";
+    remedies.limit_flag = "--gpu-memory";
+    remedies.limit_of = [](int64_t mebibytes) {
+      return predict::tensor_budget(mebibytes << 20);
+    };
+  }
+  remedies.admits = [gpu = machines.gpu_memory_bytes,
+                     budget = machines.budget_bytes,
+                     layers = planner::model_layers(config)](
+                        const configs::RunConfig& changed,
+                        const plan::Plan& plan) {
+    // A larger limit is that of a larger GPU.
+    const int64_t larger = (changed.memory_limit + predict::kGpuReserveBytes) /
+                           (100 - predict::kGpuSlackPercent) * 100;
+    return segments_fit(changed, layers, plan,
+                        changed.memory_limit > budget ? larger : gpu);
+  };
 }
 
 std::string machines_text(const PlanMachines& machines) {

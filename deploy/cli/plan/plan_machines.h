@@ -4,8 +4,6 @@
 // A plan for them is one for as many processes as there are GPUs, whose tensors
 // stay within what a GPU has left beside its context and workspaces, and beside
 // what others use of it already.
-//
-// Threads: pure functions, but for what NVML says.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +12,10 @@
 #include <vector>
 
 #include "configs/cluster_catalogue.h"
+#include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
 #include "parallel/nvml/nvml.h"
+#include "parallel/planner/remedies.h"
 
 namespace headroom::cli {
 
@@ -40,6 +40,12 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
 // The request with the number of processes and the memory limit that follow
 // from the machines. Throws Error (exit 2) where another flag contradicts them.
 CommandLine with_machines(CommandLine line, const PlanMachines& machines);
+
+// What a remedy may change of a request for machines: their number, or the
+// memory of their GPUs where these are not named.
+void bound_remedies(planner::RemedyScope& remedies,
+                    const PlanMachines& machines,
+                    const configs::RunConfig& config);
 
 // Lines that say what the machines are and what is not known of them.
 std::string machines_text(const PlanMachines& machines);

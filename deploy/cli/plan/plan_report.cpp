@@ -343,13 +343,15 @@ Json range_json(const plan::SampleRange& range) {
 }  // namespace
 
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
-                            bool with_schedule) {
+                            bool with_schedule,
+                            const planner::RemedyScope& remedies) {
   PlanReport report;
   report.config = config;
   report.model =
       std::filesystem::path(planner::model_of_run(config)).stem().string();
   report.layers = planner::model_layers(config);
-  report.plan = planner::plan_or_throw(config, world_size, report.layers);
+  report.plan =
+      planner::plan_or_throw(config, world_size, report.layers, remedies);
   report.stages = planner::stage_shares(report.plan, report.layers);
   report.memory = predict::estimate_memory(
       predict::memory_request(config, report.plan, report.layers));
@@ -406,9 +408,8 @@ std::string plan_report_text(const PlanReport& report) {
       ", " + std::to_string(num_classes(report)) + " classes, " +
       image_size_text(config, report.layers) + " pixels" + scales_text(report) +
       "\n" + assumptions_text(config) + "layout       " +
-      plan::to_string(plan.layout) + ": " + std::to_string(world_size) +
-      (world_size == 1 ? " process, " : " processes, ") +
-      plan::to_string(plan.backend) + "\n" + "zero         " +
+      plan::to_string(plan.layout) + ": " + counted(world_size, "process") +
+      ", " + plan::to_string(plan.backend) + "\n" + "zero         " +
       std::to_string(plan.zero_stage) + "\n" + "activations  " +
       plan::activations_text(plan.activation_policies) + "\n" +
       "optimizer    " + config.optimizer + "\n" + groups_note(report) + "\n";

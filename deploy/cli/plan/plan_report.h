@@ -44,7 +44,8 @@ struct PlanReport {
 // Everything follows from the request. Throws Error (exit 2 or 3) when train
 // would refuse it.
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
-                            bool with_schedule);
+                            bool with_schedule,
+                            const planner::RemedyScope& remedies = {});
 
 // What is assumed of data that is not there: the classes, the boxes.
 std::string assumptions_text(const configs::RunConfig& config);

@@ -4,14 +4,19 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/planner/planner.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 
-PlanSegments segments_of(const configs::RunConfig& config,
-                         const std::vector<layers::LayerCost>& layers,
-                         const plan::Plan& plan, int64_t gpu_memory_bytes) {
+namespace {
+
+// Those of the fullest stage, or of the first that does not fit.
+PlanSegments fullest_segments(const configs::RunConfig& config,
+                              const std::vector<layers::LayerCost>& layers,
+                              const plan::Plan& plan,
+                              int64_t gpu_memory_bytes) {
   const predict::MemoryRequest request =
       predict::memory_request(config, plan, layers);
   PlanSegments fullest;
@@ -21,22 +26,44 @@ PlanSegments segments_of(const configs::RunConfig& config,
     rank.pipeline_stage = stage;
     const predict::SegmentEstimate estimate =
         predict::estimate_segments(request, rank, fullest.room_bytes);
-    if (!estimate.fits) {
-      throw Error(
-          "plan",
-          "the tensors of stage " + std::to_string(stage) + " fit, but the " +
-              "segments that the caching allocator cuts them from do not: " +
-              exact_bytes(fullest.room_bytes) + " are there for them",
-          "leave more of the card to it with --memory-limit below " +
-              std::to_string(config.memory_limit),
-          ExitCode::kNoPlan);
+    if (estimate.fits &&
+        estimate.segment_bytes <= fullest.estimate.segment_bytes) {
+      continue;
     }
-    if (estimate.segment_bytes > fullest.estimate.segment_bytes) {
-      fullest.stage = stage;
-      fullest.estimate = estimate;
-    }
+    fullest.stage = stage;
+    fullest.estimate = estimate;
+    if (!estimate.fits) break;
   }
   return fullest;
+}
+
+}  // namespace
+
+PlanSegments segments_of(const configs::RunConfig& config,
+                         const std::vector<layers::LayerCost>& layers,
+                         const plan::Plan& plan, int64_t gpu_memory_bytes,
+                         const planner::RemedyScope* remedies) {
+  const PlanSegments fullest =
+      fullest_segments(config, layers, plan, gpu_memory_bytes);
+  if (fullest.estimate.fits) return fullest;
+  throw Error(
+      "plan",
+      "the tensors of stage " + std::to_string(fullest.stage) +
+          " fit, but the " +
+          "segments that the caching allocator cuts them from do not: " +
+          exact_bytes(fullest.room_bytes) + " are there for them",
+      remedies != nullptr
+          ? planner::remedy_of(config, plan.layout.world_size(), layers,
+                               *remedies)
+          : "leave more of the card to it with --memory-limit below " +
+                std::to_string(config.memory_limit),
+      ExitCode::kNoPlan);
+}
+
+bool segments_fit(const configs::RunConfig& config,
+                  const std::vector<layers::LayerCost>& layers,
+                  const plan::Plan& plan, int64_t gpu_memory_bytes) {
+  return fullest_segments(config, layers, plan, gpu_memory_bytes).estimate.fits;
 }
 
 std::string segments_text(const PlanSegments& segments) {

@@ -9,6 +9,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/remedies.h"
 #include "parallel/predict/memory_model.h"
 
 namespace headroom::cli {
@@ -20,10 +21,16 @@ struct PlanSegments {
 };
 
 // The segments of a plan that was made for GPUs with so much memory. Throws
-// Error (exit 3) if its segments do not fit.
+// Error (exit 3) if its segments do not fit; `remedies` are those of a plan for
+// GPUs that are not here.
 PlanSegments segments_of(const configs::RunConfig& config,
                          const std::vector<layers::LayerCost>& layers,
-                         const plan::Plan& plan, int64_t gpu_memory_bytes);
+                         const plan::Plan& plan, int64_t gpu_memory_bytes,
+                         const planner::RemedyScope* remedies = nullptr);
+
+bool segments_fit(const configs::RunConfig& config,
+                  const std::vector<layers::LayerCost>& layers,
+                  const plan::Plan& plan, int64_t gpu_memory_bytes);
 
 std::string segments_text(const PlanSegments& segments);
 

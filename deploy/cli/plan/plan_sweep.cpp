@@ -123,7 +123,7 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
       trial.image_height = trial.image_width = size;
       trial.global_batch_size = batch;
       const planner::PlanDecision decision = planner::choose_plan(
-          trial, world_size, layers, planner::PlanAnswer::kWithoutProposals);
+          trial, world_size, layers, planner::PlanAnswer::kWithoutRemedy);
       SweepCell cell;
       cell.image_size = size;
       cell.batch = batch;

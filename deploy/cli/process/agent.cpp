@@ -14,8 +14,10 @@
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
+#include "proto/member_identity.h"
 
 namespace headroom::cli {
 namespace {
@@ -36,6 +38,7 @@ class Agent {
     }
     const coordinator::RegisteredRun run =
         client_->register_node(registration(), options_.registration_timeout);
+    const interrupts::Watch watch_interrupts;
     // Of several agents on a machine under a launcher each has a rank.
     log_ = std::make_unique<LineLog>(
         run.run_directory, "workers-" + host_name() + "-" +
@@ -96,7 +99,9 @@ class Agent {
                         options_.first_local_rank + static_cast<int>(k),
                         std::max(options_.local_workers, options_.processes),
                         static_cast<int>(threads_));
-    child.extra_environment = {{"OMP_NUM_THREADS", std::to_string(threads_)}};
+    child.extra_environment = {
+        {"OMP_NUM_THREADS", std::to_string(threads_)},
+        {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     child.on_line = [this, process = child.name](const std::string& line) {
       log_->add(process, line);
       if (is_shown_at_once(line)) options_.print(line);
@@ -251,6 +256,7 @@ std::vector<std::string> SecurityFiles::flags() const {
   if (!token_file.empty()) {
     words.insert(words.end(), {"--token-file", token_file});
   }
+  if (insecure_network) words.emplace_back("--insecure-network");
   return words;
 }
 

@@ -23,12 +23,14 @@ struct RunExit {
   bool decided_here = false;  // not by the coordinator, so nobody else says it
 };
 
-// --certs and --token-file as they were given, for processes that are started.
+// --certs, --token-file and --insecure-network as they were given, for
+// processes that are started.
 struct SecurityFiles {
   std::string certs;
   std::string token_file;
+  bool insecure_network = false;
 
-  // "--certs DIR --token-file FILE", as far as there is one.
+  // "--certs DIR --token-file FILE", as far as they were given.
   std::vector<std::string> flags() const;
 };
 

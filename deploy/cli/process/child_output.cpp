@@ -13,7 +13,6 @@
 #include "parallel/base/check.h"
 
 namespace headroom::cli {
-
 namespace {
 constexpr size_t kLongestLine = 8192;
 }

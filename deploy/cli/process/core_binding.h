@@ -9,8 +9,6 @@
 // mpirun binds each process of a small job to one core by default, and with it
 // all that it starts: workers would share one core of many. A binding that
 // nobody asked for is undone.
-//
-// Threads: pure but for the functions that name the system.
 #pragma once
 
 #include <filesystem>

@@ -51,6 +51,7 @@ struct DataReader {
 
 nlohmann::json ask(const DataReader& reader) {
   constexpr auto kTick = std::chrono::milliseconds(50);
+  const interrupts::Watch watch;
   std::mutex mutex;
   std::string answer;
   ChildOptions options;

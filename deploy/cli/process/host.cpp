@@ -12,8 +12,8 @@
 #include <memory>
 #include <thread>
 
-#include "coordinator/service/listen_address.h"
 #include "parallel/base/check.h"
+#include "proto/channel_security.h"
 
 namespace headroom::cli {
 namespace {
@@ -55,7 +55,7 @@ std::string host_address() {
   const AddressList named = resolve(host_name(), nullptr, AF_INET);
   for (const addrinfo* a = named.get(); a != nullptr; a = a->ai_next) {
     const std::string text = text_of(a->ai_addr, a->ai_addrlen);
-    if (!coordinator::is_loopback(text)) return text;
+    if (!wire::is_loopback(text)) return text;
   }
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) == 0) {

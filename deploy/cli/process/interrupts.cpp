@@ -1,5 +1,7 @@
 #include "deploy/cli/process/interrupts.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
 #include <cstdint>
@@ -8,20 +10,42 @@
 namespace headroom::interrupts {
 namespace {
 
-constexpr int64_t kOneRequestMs = 300;
+constexpr int64_t kOneRequestMs = 50;
+constexpr int64_t kPatienceWithoutParentMs = 15'000;
 
 std::atomic<int> received{0};
+std::atomic<int> watches{0};
+std::atomic<pid_t> parent{0};  // 0: nobody cares
+std::atomic<int64_t> parent_lost_ms{0};
 std::atomic<int64_t> counted_ms{-kOneRequestMs};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
-// Async-signal-safe: the clock and atomics only.
-void receive(int) {
+int64_t clock_ms() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  const int64_t now_ms = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Async-signal-safe calls and atomics only.
+void receive(int signal) {
+  if (watches == 0) {
+    std::signal(signal, SIG_DFL);
+    raise(signal);  // delivered when this returns
+    return;
+  }
+  const int64_t now_ms = clock_ms();
   int64_t counted = counted_ms.load();
   if (now_ms - counted < kOneRequestMs) return;
   if (counted_ms.compare_exchange_strong(counted, now_ms)) ++received;
+}
+
+// First a gentle one, then one to end at once.
+int requests_of_lost_parent() {
+  if (parent == 0 || getppid() == parent) return 0;
+  const int64_t now_ms = clock_ms();
+  int64_t never = 0;
+  parent_lost_ms.compare_exchange_strong(never, now_ms);
+  return now_ms - parent_lost_ms < kPatienceWithoutParentMs ? 1 : 2;
 }
 
 }  // namespace
@@ -36,8 +60,14 @@ void install() {
     sigaction(signal, &action, nullptr);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that cannot grow is an error
 }
 
-int count() { return received.load(); }
+void watch_parent() { parent = getppid(); }
+
+int count() { return received + requests_of_lost_parent(); }
+
+Watch::Watch() { ++watches; }
+Watch::~Watch() { --watches; }
 
 }  // namespace headroom::interrupts

@@ -1,16 +1,29 @@
 // Interrupts: how often somebody asked this process to stop.
 //
-// SIGINT, SIGTERM and SIGHUP only count; the program's loop asks for the count.
-// Signals within 300 ms are one request: timeout(1) and some launchers send
-// theirs to the process and to its group. A signal that was ignored at start-up
-// (nohup) stays ignored.
+// SIGINT, SIGTERM and SIGHUP end the process at once, but for the times when
+// something has to be brought to an end: while a Watch lives they only count,
+// and who made it asks for the count. Signals within 50 ms are one request:
+// timeout(1) and some launchers send theirs to the process and to its group. A
+// signal that was ignored at start-up (nohup) stays ignored.
 //
-// Threads: install() once, from main; count() from any thread.
+// Threads: install() once, from main; the rest from any thread.
 #pragma once
 
 namespace headroom::interrupts {
 
 void install();
 int count();
+
+// From here on the loss of the parent, a launcher that was killed, is a request
+// too, and after 15 s a second one.
+void watch_parent();
+
+class Watch {
+ public:
+  Watch();
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+};
 
 }  // namespace headroom::interrupts

@@ -6,8 +6,8 @@
 //    "level": "warning", "message": "[gen 2 rank 1/2] 2 images were skipped"}
 //
 // A line that is none of our log's (a library's, a crash's) has the level
-// "output". The run's folder is made by the run itself: until it is there lines
-// are kept in memory, a bounded number of them. Where it never is (a machine
+// "output". Until the run has begun to write to its folder lines are
+// kept in memory, a bounded number of them. Where it never is (a machine
 // that does not share it) nothing is written.
 //
 // Threads: any thread may add.
@@ -31,8 +31,8 @@ struct LineLogLimits {
 
 class LineLog {
  public:
-  // `run_directory` may not be there yet. `name` is taken by one process at a
-  // time: another one's file is NAME-2.jsonl.
+  // The run may not have begun to write to `run_directory`. `name` is taken by
+  // one process at a time: another one's file is NAME-2.jsonl.
   LineLog(std::filesystem::path run_directory, std::string name,
           const LineLogLimits& limits = {});
   ~LineLog();
@@ -56,29 +56,6 @@ class LineLog {
   int64_t written_bytes_ = 0;
   int lock_ = -1;
   bool gave_up_ = false;
-};
-
-// A folder of this process alone for its coordinator's log, which
-// has no use once the run is over.
-//
-// Held by a lock that the kernel releases with the process. Those of
-// processes that were killed are removed by the next one that makes its own.
-//
-// Errors: Error (exit 2) if no folder can be made.
-class LogFolder {
- public:
-  // Below `parent`: the folder for temporary files.
-  explicit LogFolder(const std::filesystem::path& parent);
-  ~LogFolder();  // removes it
-  LogFolder(const LogFolder&) = delete;
-  LogFolder& operator=(const LogFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::string log_file() const { return (path_ / "coordinator.log").string(); }
-
- private:
-  std::filesystem::path path_;
-  int lock_ = -1;
 };
 
 }  // namespace headroom::cli

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -14,6 +16,8 @@
 
 namespace headroom::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr size_t kLongestAddress = 300;
 
@@ -37,29 +41,65 @@ int opened(const std::filesystem::path& folder) {
   return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-void remove_left_behind(const std::filesystem::path& parent, unsigned user_id) {
+// Of a folder that this program made, which says so.
+fs::path marker_of(const fs::path& folder) {
+  return folder / ".headroom-rendezvous";
+}
+
+bool is_marked(const fs::path& folder) {
+  struct stat found {};
+  return lstat(marker_of(folder).c_str(), &found) == 0 &&
+         S_ISREG(found.st_mode);
+}
+
+// Only what this program writes into such a folder; the folder if it is empty
+// then.
+void remove_folder(const fs::path& folder) {
   std::error_code ignored;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(parent, ignored)) {
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("headroom-") &&
+        name.find(".address") != std::string::npos) {
+      fs::remove(entry.path(), ignored);
+    }
+  }
+  fs::remove(marker_of(folder), ignored);
+  fs::remove(folder, ignored);
+}
+
+void remove_left_behind(const fs::path& parent, unsigned user_id) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
     const std::string name = entry.path().filename().string();
     struct stat found {};
     if (!name.starts_with(private_prefix(user_id)) ||
-        lstat(entry.path().c_str(), &found) != 0 || found.st_uid != user_id) {
+        lstat(entry.path().c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
+        found.st_uid != user_id || !is_marked(entry.path())) {
       continue;
     }
     const FolderHold hold(opened(entry.path()));
-    if (hold.lock(LOCK_EX | LOCK_NB)) {
-      std::filesystem::remove_all(entry.path(), ignored);
-    }
+    if (hold.lock(LOCK_EX | LOCK_NB)) remove_folder(entry.path());
+  }
+}
+
+// Marked before it has its name, which nobody else may have.
+void make_marked(const RendezvousFolder& folder) {
+  std::string made = folder.path.string() + ".XXXXXX";
+  if (mkdtemp(made.data()) == nullptr) {
+    refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
+  }
+  std::ofstream(marker_of(made)) << "Processes of one job meet here.\n";
+  if (!is_marked(made) ||
+      renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, folder.path.c_str(),
+                RENAME_NOREPLACE) != 0) {
+    remove_folder(made);  // another process of the job was faster
   }
 }
 
 // Makes a private folder unless it is there, and looks whose it is.
 void make_private(const RendezvousFolder& folder, unsigned user_id) {
-  if (mkdir(folder.path.c_str(), 0700) != 0 && errno != EEXIST) {
-    refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
-  }
   struct stat found {};
+  if (lstat(folder.path.c_str(), &found) != 0) make_marked(folder);
   if (lstat(folder.path.c_str(), &found) != 0) return;  // removed just now
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
   if (found.st_uid != user_id) {
@@ -68,6 +108,9 @@ void make_private(const RendezvousFolder& folder, unsigned user_id) {
   }
   if ((found.st_mode & 077) != 0) {
     refuse_folder(folder, "is open to other users");
+  }
+  if (!is_marked(folder.path) && lstat(folder.path.c_str(), &found) == 0) {
+    refuse_folder(folder, "was not made by headroom");
   }
 }
 
@@ -173,7 +216,7 @@ void withdraw_address(const RendezvousFolder& folder,
                       const std::string& job_id) noexcept {
   std::error_code ignored;
   std::filesystem::remove(file_of(folder, job_id), ignored);
-  if (folder.is_private) std::filesystem::remove(folder.path, ignored);
+  if (folder.is_private) remove_folder(folder.path);
 }
 
 }  // namespace headroom::cli

@@ -8,11 +8,10 @@
 // that a reader finds all of it or nothing. Job names never come again
 // (launcher_environment.h), so a file left behind by another job is not read.
 //
-// Each process of a job holds a private folder by a lock that the kernel lets
-// go of with it; one that nobody holds is of a job that was killed, and the
-// next job removes it.
-//
-// Threads: functions of their arguments and the file system.
+// A private folder holds a file that says that this program made it, and each
+// process of the job holds the folder by a lock that the kernel releases with
+// the process. One with that file that nobody holds is of a job that was
+// killed, and the next job removes it. Everything else is left alone.
 #pragma once
 
 #include <filesystem>

@@ -9,6 +9,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "worker/data/sampling/sampler.h"
 
 namespace headroom::cli {
@@ -39,10 +40,6 @@ std::optional<Entry> parse_entry(const std::string& line) {
   } catch (const Json::exception&) {
     return std::nullopt;
   }
-}
-
-std::string counted(int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 // "3, 7, 9 and 40 more"

@@ -1,7 +1,9 @@
 #include "deploy/cli/show/progress_line.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/units.h"
@@ -42,34 +44,97 @@ std::string cut(std::string line, size_t width) {
   return line + "…";
 }
 
+std::string losses_text(double box, double obj, double cls) {
+  return "  box " + with_decimals(box, 3) + " obj " + with_decimals(obj, 3) +
+         " cls " + with_decimals(cls, 3) + "  ";
+}
+
+// What a rank's steps are predicted to need: rank 0 says it of its newest one,
+// the plan of all.
+int64_t predicted_bytes(const coordinator::RunStatus& status, int rank) {
+  if (rank == 0) return status.progress.predicted_peak_bytes;
+  const auto index = static_cast<size_t>(rank);
+  return status.plan && index < status.plan->predicted_phase_bytes.size()
+             ? status.plan->predicted_phase_bytes[index].training
+             : 0;
+}
+
+std::string memory_text(const coordinator::RunStatus& status) {
+  int worst = 0, ranks = 0;
+  int64_t bytes = status.progress.measured_peak_bytes;
+  for (const coordinator::MemberStatus& member : status.members) {
+    if (member.rank < 0 || member.state == "gone") continue;
+    ++ranks;
+    if (member.measured_peak_bytes <= bytes) continue;
+    worst = member.rank;
+    bytes = member.measured_peak_bytes;
+  }
+  return (ranks > 1 ? "rank " + std::to_string(worst) + ": " : "") +
+         size_or_dash(bytes) +
+         (status.memory_limit > 0 ? " of " + format_bytes(status.memory_limit)
+                                  : "") +
+         " (predicted " + size_or_dash(predicted_bytes(status, worst)) + ")";
+}
+
+std::string eta_text(std::optional<double> seconds) {
+  return seconds ? "  ETA " + whole_seconds(*seconds) : "";
+}
+
+bool has_numbers(const nlohmann::json& detail,
+                 std::initializer_list<const char*> keys) {
+  return detail.is_object() &&
+         std::all_of(keys.begin(), keys.end(), [&](const char* key) {
+           return detail.contains(key) && detail[key].is_number();
+         });
+}
+
 }  // namespace
 
-std::string progress_line(const wire::RunProgress& progress,
+std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds, size_t width) {
+  const wire::RunProgress& progress = status.progress;
   if (progress.num_epochs == 0) return "starting";
   std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
                      std::to_string(progress.step_in_epoch) + "/" +
                      std::to_string(progress.steps_per_epoch);
   if (progress.phase == "validate") line += "  validating";
   if (progress.phase == "checkpoint") line += "  saving";
-  line += "  box " + with_decimals(progress.box, 3) + " obj " +
-          with_decimals(progress.obj, 3) + " cls " +
-          with_decimals(progress.cls, 3) + "  " +
+  line += losses_text(progress.box, progress.obj, progress.cls) +
           with_decimals(progress.images_per_second, 1) + " img/s  " +
-          size_or_dash(progress.measured_peak_bytes) + " (predicted " +
-          size_or_dash(progress.predicted_peak_bytes) + ")";
-  if (eta_seconds) line += "  ETA " + whole_seconds(*eta_seconds);
+          memory_text(status) + eta_text(eta_seconds);
   return cut(line, width);
+}
+
+std::string epoch_line(const wire::EventRecord& event,
+                       const coordinator::RunStatus& status,
+                       std::optional<double> eta_seconds) {
+  const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
+  if (!has_numbers(detail, {"epoch", "num_epochs", "box", "obj", "cls", "steps",
+                            "images", "seconds"})) {
+    return event.reason;
+  }
+  const auto number = [&](const char* key) {
+    return detail[key].get<double>();
+  };
+  const auto count = [&](const char* key) {
+    return detail[key].get<int64_t>();
+  };
+  std::string line = epoch_of(count("epoch"), count("num_epochs")) +
+                     losses_text(number("box"), number("obj"), number("cls"));
+  // None where an earlier process took the steps.
+  if (count("images") > 0) {
+    line += counted(count("steps"), "step") + ", " +
+            counted(count("images"), "image") + " in " +
+            with_decimals(number("seconds"), 1) + "s  ";
+  }
+  return line + memory_text(status) + eta_text(eta_seconds);
 }
 
 std::string validation_line(const wire::EventRecord& event,
                             int64_t num_epochs) {
   const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
-  for (const char* key : {"epoch", "precision", "recall", "map50", "map"}) {
-    if (!detail.is_object() || !detail.contains(key) ||
-        !detail[key].is_number()) {
-      return event.reason;
-    }
+  if (!has_numbers(detail, {"epoch", "precision", "recall", "map50", "map"})) {
+    return event.reason;
   }
   auto number = [&](const char* key) {
     return with_decimals(detail[key].get<double>(), 3);

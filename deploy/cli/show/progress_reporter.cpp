@@ -5,8 +5,8 @@
 namespace headroom::cli {
 namespace {
 
-constexpr auto kShortestPause = std::chrono::seconds(10);
-constexpr auto kLongestPause = std::chrono::seconds(60);
+// Between lines within an epoch.
+constexpr auto kPause = std::chrono::seconds(60);
 
 double seconds_between(coordinator::TimePoint from, coordinator::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -27,32 +27,40 @@ std::optional<double> EtaEstimate::update(const wire::RunProgress& progress,
          static_cast<double>(progress.num_steps - progress.step);
 }
 
-bool ProgressReporter::is_time_for_a_line(coordinator::TimePoint now,
-                                          bool epoch_ended) const {
-  if (!last_line_) return true;
-  return now - *last_line_ >= (epoch_ended ? kShortestPause : kLongestPause);
+// In a log, lines follow one another as what they tell of did: an epoch's own
+// come before any of the next epoch. A resumed run begins with an epoch whose
+// predecessor is not told.
+bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,
+                                          coordinator::TimePoint now) const {
+  const bool is_next =
+      progress.step <= told_steps_ + progress.steps_per_epoch ||
+      (told_steps_ == 0 && first_step_ > progress.steps_per_epoch &&
+       now - *first_step_time_ >= kPause);
+  return is_next && (!last_line_ || now - *last_line_ >= kPause);
 }
 
 ProgressReporter::Output ProgressReporter::update(
-    const wire::RunProgress& progress, size_t width,
+    const coordinator::RunStatus& status, size_t width,
     coordinator::TimePoint now) {
-  last_ = progress;
-  const std::optional<double> eta = eta_.update(progress, now);
+  last_ = status;
+  const wire::RunProgress& progress = status.progress;
+  eta_seconds_ = eta_.update(progress, now);
   Output output;
   if (on_terminal_) {
-    output.live = progress_line(progress, eta, width);
+    output.live = progress_line(status, eta_seconds_, width);
     return output;
   }
   if (progress.step == 0) return output;
-  const bool epoch_ended = progress.step_in_epoch == progress.steps_per_epoch &&
-                           progress.epoch != last_printed_epoch_;
-  const bool run_ended = epoch_ended && progress.step == progress.num_steps;
-  if (run_ended || is_time_for_a_line(now, epoch_ended)) {
-    wire::RunProgress told = progress;
-    told.phase = "train";  // what goes on besides is no news a minute later
-    output.lines.push_back(progress_line(told, eta, 0));
+  if (!first_step_time_) {
+    first_step_time_ = now;
+    first_step_ = progress.step;
+  }
+  if (is_time_for_a_line(progress, now)) {
+    coordinator::RunStatus told = status;
+    told.progress.phase =
+        "train";  // what goes on besides is no news a minute later
+    output.lines.push_back(progress_line(told, eta_seconds_, 0));
     last_line_ = now;
-    if (epoch_ended) last_printed_epoch_ = progress.epoch;
   }
   return output;
 }
@@ -80,15 +88,20 @@ ProgressReporter::Output ProgressReporter::warning(
 
 ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
                                                  coordinator::TimePoint now) {
-  if (event.event != "validation") return warning(event);
   Output output;
-  // In a log an epoch has its two lines or none.
-  const bool last = last_.num_steps > 0 && event.step >= last_.num_steps;
-  const bool epoch_was_told = last_printed_epoch_ == last_.epoch;
-  if (on_terminal_ || last || epoch_was_told || is_time_for_a_line(now, true)) {
-    output.lines.push_back(validation_line(event, last_.num_epochs));
-    last_line_ = now;
+  if (event.event == "weights" && !event.warning) {  // what was transferred
+    output.lines.push_back(event.reason);
+    return output;
   }
+  if (event.event == "epoch") {
+    output.lines.push_back(epoch_line(event, last_, eta_seconds_));
+    told_steps_ = event.step;
+  } else if (event.event == "validation") {
+    output.lines.push_back(validation_line(event, last_.progress.num_epochs));
+  } else {
+    return warning(event);
+  }
+  last_line_ = now;
   return output;
 }
 

@@ -1,8 +1,9 @@
 // ProgressReporter: what of a run's progress to print, and when.
 //
-// On a terminal there is one live line, rewritten in place, and one line that
-// stays after each validation. Elsewhere (a log file) only lines that stay: an
-// epoch's progress and validation, at most every 10 s, at least every minute.
+// Each epoch has its lines, of training and of validation, in order. Besides, a
+// terminal has one live line, rewritten in place; elsewhere (a log file) an
+// epoch that takes long has a line a minute. What was transferred from weights
+// is a line.
 // Warnings are printed as they come, but for a fault: when it ends the run, its
 // words are the run's last line, and are not said twice.
 //
@@ -40,21 +41,24 @@ class ProgressReporter {
   explicit ProgressReporter(bool on_terminal) : on_terminal_(on_terminal) {}
 
   // `width` of the terminal in characters; 0: unknown.
-  Output update(const wire::RunProgress& progress, size_t width,
+  Output update(const coordinator::RunStatus& status, size_t width,
                 coordinator::TimePoint now);
   Output event(const wire::EventRecord& event, coordinator::TimePoint now);
 
  private:
-  bool is_time_for_a_line(coordinator::TimePoint now, bool epoch_ended) const;
+  bool is_time_for_a_line(const wire::RunProgress& progress,
+                          coordinator::TimePoint now) const;
 
   Output warning(const wire::EventRecord& event);
 
   bool on_terminal_;
   std::vector<wire::EventRecord> faults_;  // not said yet
   EtaEstimate eta_;
-  wire::RunProgress last_;
-  int64_t last_printed_epoch_ = -1;
-  std::optional<coordinator::TimePoint> last_line_;
+  coordinator::RunStatus last_;
+  std::optional<double> eta_seconds_;
+  int64_t told_steps_ = 0;  // up to the end of the newest epoch with its line
+  int64_t first_step_ = 0;  // the first that was seen
+  std::optional<coordinator::TimePoint> first_step_time_, last_line_;
 };
 
 }  // namespace headroom::cli

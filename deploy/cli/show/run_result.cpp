@@ -1,9 +1,15 @@
 #include "deploy/cli/show/run_result.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "configs/run_files.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -31,8 +37,7 @@ std::string metric(const Json& summary, const char* key, const char* name) {
 }
 
 std::string row(const std::string& name, const Json& result) {
-  std::string text = "          " + name +
-                     std::string(name.size() < 16 ? 16 - name.size() : 0, ' ');
+  std::string text = "          " + padded(name, 16);
   text += metric(result, "precision", "P") + metric(result, "recall", "R") +
           metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
   // Of headroom val: COCO's definition, by size; -1 is no such object.
@@ -56,9 +61,7 @@ std::string size_table(const Json& summary) {
   }
   for (const auto& [name, figures] : summary["per_size"].items()) {
     if (!figures.is_object()) continue;
-    const std::string title = "COCO, " + name;
-    text += "          " + title +
-            std::string(title.size() < 16 ? 16 - title.size() : 0, ' ') +
+    text += "          " + padded("COCO, " + name, 16) +
             metric(figures, "AP", "AP") + metric(figures, "AP50", "AP50") +
             metric(figures, "AP75", "AP75") +
             metric(figures, "AR100", "AR100") + "  of " +
@@ -80,6 +83,21 @@ std::string class_table(const Json& summary) {
   return text;
 }
 
+// The size that weights are judged at, where it is none that val would take
+// for weights that do not say it.
+std::string size_flag(const configs::RunConfig& config) {
+  const configs::RunConfig usual;
+  if (config.image_height == usual.image_height &&
+      config.image_width == usual.image_width) {
+    return "";
+  }
+  const std::string height = std::to_string(config.image_height);
+  return " --img " + height +
+         (config.image_width == config.image_height
+              ? ""
+              : " " + std::to_string(config.image_width));
+}
+
 }  // namespace
 
 std::string result_text(const configs::RunConfig& config,
@@ -98,7 +116,8 @@ std::string result_text(const configs::RunConfig& config,
     text +=
         "judge:    headroom val " +
         (config.data.empty() ? "" : "--data " + shell_word(config.data) + " ") +
-        "--weights " + shell_word(best) + "\n";
+        "--weights " + shell_word(best) + size_flag(config) +
+        (config.single_cls ? " --single-cls" : "") + "\n";
   }
   return text;
 }
@@ -113,12 +132,32 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
   return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
+std::optional<WrittenEnd> written_end(
+    const std::string& run_directory,
+    std::filesystem::file_time_type not_before) {
+  const std::filesystem::path file =
+      std::filesystem::path(run_directory) / "summary.json";
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error || time < not_before) return std::nullopt;
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const Json summary = summary_of(text);
+  const std::string reason = summary.value("ended", "");
+  if (reason.empty() || !summary.contains("exit_code")) return std::nullopt;
+  return WrittenEnd{summary["exit_code"].get<int>(), reason, text};
+}
+
 namespace {
 
 // An unfinished checkpoint has no manifest: it is written last.
 bool has_finished_checkpoint(const std::string& run_directory) {
   namespace fs = std::filesystem;
   std::error_code error;
+  // Its checkpoints are another run's.
+  if (fs::exists(fs::path(run_directory) / configs::kOlderRun, error)) {
+    return false;
+  }
   fs::directory_iterator entry(fs::path(run_directory) / "checkpoints", error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
@@ -138,6 +177,89 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
     return "";
   }
   return "go on with: headroom train --resume " + shell_word(run_directory);
+}
+
+namespace {
+
+// The last whole line of a file of JSON lines; empty where there is none. Only
+// the file's end is read.
+Json last_record(const std::string& file) {
+  constexpr std::streamoff kTail = 4 << 20;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return Json::object();
+  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
+  Json last = Json::object();
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    Json record = Json::parse(line, nullptr, false);
+    if (record.is_object()) last = std::move(record);
+  }
+  return last;
+}
+
+struct FolderState {
+  configs::RunConfig config;
+  Json end;   // the run_over event; empty where none is written
+  Json step;  // the last line of steps.jsonl
+  std::string summary_json;
+};
+
+FolderState read_folder(const std::string& run_directory) {
+  const std::string file = run_directory + "/run.yaml";
+  if (!std::filesystem::exists(file)) {
+    throw Error("status", run_directory + " has no run.yaml",
+                "name a run directory, for example runs/train/exp");
+  }
+  FolderState state;
+  state.config =
+      configs::parse_run_config(yaml::read_config_file(file, "status"), file);
+  state.end = last_record(run_directory + "/events.jsonl");
+  if (state.end.value("event", "") != wire::kRunOverEvent) {
+    state.end = Json::object();
+  }
+  state.step = last_record(run_directory + "/steps.jsonl");
+  std::ifstream summary(run_directory + "/summary.json");
+  state.summary_json = {std::istreambuf_iterator<char>(summary), {}};
+  return state;
+}
+
+std::string state_of(const FolderState& state) {
+  return state.end.value("state", "not ended");
+}
+
+}  // namespace
+
+std::string folder_summary(const std::string& run_directory) {
+  const FolderState folder = read_folder(run_directory);
+  coordinator::RunStatus status;
+  status.run_directory = run_directory;
+  status.reason = folder.end.value(
+      "reason", "none is written: the run goes on, or was killed");
+  status.result_json = folder.summary_json;
+  std::string text = "state:    " + state_of(folder);
+  if (!folder.end.empty()) text += " at " + folder.end.value("time", "?");
+  text += "\nprogress: " +
+          counted(folder.step.value("step", int64_t{-1}) + 1, "step") +
+          ", epoch " +
+          std::to_string(folder.step.value("epoch", int64_t{-1}) + 1) + "/" +
+          std::to_string(folder.config.epochs) + "\n" +
+          result_text(folder.config, status);
+  const int exit_code =
+      folder.end.value("exit_code", static_cast<int>(ExitCode::kInterrupted));
+  const std::string hint = resume_hint({exit_code, ""}, run_directory);
+  return text + hint + (hint.empty() ? "" : "\n");
+}
+
+std::string folder_summary_json(const std::string& run_directory) {
+  const FolderState folder = read_folder(run_directory);
+  Json document = {{"run_directory", run_directory},
+                   {"state", state_of(folder)},
+                   {"reason", folder.end.value("reason", "")},
+                   {"steps", folder.step.value("step", int64_t{-1}) + 1},
+                   {"epoch", folder.step.value("epoch", int64_t{-1}) + 1},
+                   {"num_epochs", folder.config.epochs},
+                   {"result", summary_of(folder.summary_json)}};
+  if (!folder.end.empty()) document["exit_code"] = folder.end["exit_code"];
+  return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace headroom::cli

@@ -2,10 +2,10 @@
 //
 // summary.json's content travels as text in RunStatus::result_json; what of it
 // is there is shown.
-//
-// Threads: pure functions, but for a look whether there are checkpoints.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "configs/run_config.h"
@@ -25,5 +25,23 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
 // How to go on with a run that stopped early; "" when it saved nothing or its
 // reason says so already.
 std::string resume_hint(const RunExit& end, const std::string& run_directory);
+
+// What the files of a run directory say of its run, for people or as one JSON
+// document: how far it came, how it ended, its results. Throws Error (exit 2)
+// if the folder is none of a run.
+std::string folder_summary(const std::string& run_directory);
+std::string folder_summary_json(const std::string& run_directory);
+
+// A run's end as it wrote it into its folder itself.
+struct WrittenEnd {
+  int exit_code = 0;
+  std::string reason;
+  std::string summary_json;
+};
+
+// Nothing if its folder has none that was written at `not_before` or later.
+std::optional<WrittenEnd> written_end(
+    const std::string& run_directory,
+    std::filesystem::file_time_type not_before);
 
 }  // namespace headroom::cli

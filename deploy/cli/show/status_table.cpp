@@ -1,6 +1,5 @@
 #include "deploy/cli/show/status_table.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "deploy/cli/show/progress_line.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
@@ -15,10 +15,6 @@ namespace headroom::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
 
 std::string seconds_text(double seconds) {
   char text[32];
@@ -92,7 +88,7 @@ std::string status_table(const coordinator::RunStatus& status) {
   }
   text += "progress   step " + std::to_string(status.progress.step) + "/" +
           std::to_string(status.progress.num_steps) + "  " +
-          progress_line(status.progress, std::nullopt, 0) + "\n\n";
+          progress_line(status, std::nullopt, 0) + "\n\n";
   std::vector<std::vector<std::string>> rows = {
       {"rank", "state", "heartbeat", "peak", "host", "worker"}};
   for (const coordinator::MemberStatus& member : status.members) {

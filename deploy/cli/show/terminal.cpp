@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace headroom::cli {
+#include "parallel/base/utf8.h"
 
+namespace headroom::cli {
 namespace {
 
 constexpr const char* kClearLine = "\r\033[K";
@@ -33,7 +34,8 @@ size_t Terminal::width() const {
   return size.ws_col > 1 ? size.ws_col - 1u : 0;
 }
 
-void Terminal::print(const std::string& line) {
+void Terminal::print(const std::string& given) {
+  const std::string line = printable(given);
   std::lock_guard lock(mutex_);
   if (live_.empty()) {
     write_all(line + "\n");
@@ -70,14 +72,14 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
+      widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
   std::string text;
   for (const auto& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
-      line += "  " + row[i] + std::string(widths[i] - row[i].size(), ' ');
+      line += "  " + padded(row[i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

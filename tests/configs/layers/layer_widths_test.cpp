@@ -88,5 +88,24 @@ TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
             "example --cfg yolov5n");
 }
 
+TEST(ModelMetadata, TheInputIsReadBackOrUnknown) {
+  std::map<std::string, std::string> metadata;
+  EXPECT_FALSE(trained_size(metadata));
+  describe_input(metadata, {224, 320}, 32);
+  EXPECT_EQ(
+      metadata,
+      (std::map<std::string, std::string>{
+          {"imgsz", "[224, 320]"}, {"stride", "32"}, {"range", "[0, 1]"}}));
+  const std::optional<TrainedSize> size = trained_size(metadata);
+  ASSERT_TRUE(size);
+  EXPECT_EQ(size->height, 224);
+  EXPECT_EQ(size->width, 320);
+  for (const char* damaged :
+       {"", "224", "[224]", "[224, 0]", "[-1, 32]", "[224, 65537]",
+        "[99999999999999999999, 32]", "[a, b]", "[224, 320"}) {
+    EXPECT_FALSE(trained_size({{"imgsz", damaged}})) << damaged;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::layers

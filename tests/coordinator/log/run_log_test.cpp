@@ -61,6 +61,22 @@ TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
   EXPECT_EQ(log->found()->keys.at("k"), "new");
 }
 
+TEST(RunLog, ATornEndIsSaidInWords) {
+  const fs::path file = fresh_log();
+  {
+    const auto log = RunLog::open(file);
+    EXPECT_EQ(log->torn_end(), "");
+    log->save(snapshot_of(1));
+    log->add(key_of(1, "k", "v"));
+  }
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const auto log = RunLog::open(file);
+  EXPECT_EQ(log->torn_end(),
+            "29 bytes behind record 1 of the log, which were not written to "
+            "their end, were dropped");
+  EXPECT_TRUE(log->found()->keys.empty());
+}
+
 TEST(RunLog, AnEqualSnapshotIsNotWrittenAgain) {
   const fs::path file = fresh_log();
   const auto log = RunLog::open(file);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "parallel/base/check.h"
 #include "tests/coordinator/run/scripted_run.h"
 
@@ -14,22 +16,24 @@ using std::chrono::seconds;
 constexpr milliseconds kGrace = seconds(10);
 
 // The run as a coordinator that is started again sees it.
-ScriptedRun successor_of(ScriptedRun& run, int workers) {
-  ScriptedRun next(workers);
+std::unique_ptr<ScriptedRun> successor_of(ScriptedRun& run, int workers) {
+  auto successor = std::make_unique<ScriptedRun>(workers);
+  ScriptedRun& next = *successor;
   const std::string bytes = RunStateSnapshot::of(run.state).SerializeAsString();
   wire::RunStateSnapshot image;
   EXPECT_TRUE(image.ParseFromString(bytes));
   RunStateSnapshot::restore(next.state, image, next.now, kGrace);
   EXPECT_EQ(RunStateSnapshot::of(next.state).SerializeAsString(), bytes);
   EXPECT_EQ(next.orders(), "");
-  return next;
+  return successor;
 }
 
 TEST(RunStateSnapshot, OfARunThatHasNotBegun) {
   ScriptedRun run(2);
   run.register_node();
   run.join(0);
-  ScriptedRun next = successor_of(run, 2);
+  const auto successor = successor_of(run, 2);
+  ScriptedRun& next = *successor;
   EXPECT_EQ(next.state.phase(), RunPhase::kWaiting);
   next.join(1);
   EXPECT_EQ(next.orders(), "w0:run w1:run");
@@ -39,7 +43,8 @@ TEST(RunStateSnapshot, OfARunningRun) {
   ScriptedRun run(2);
   run.start();
   run.state.drain(run.now, "enough");
-  ScriptedRun next = successor_of(run, 2);
+  const auto successor = successor_of(run, 2);
+  ScriptedRun& next = *successor;
   EXPECT_EQ(next.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(next.state.generation().number, 1u);
   EXPECT_EQ(next.state.generation().members, run.state.generation().members);
@@ -55,7 +60,8 @@ TEST(RunStateSnapshot, OfARunningRun) {
 TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
   ScriptedRun run(2);
   run.start();
-  ScriptedRun next = successor_of(run, 2);
+  const auto successor = successor_of(run, 2);
+  ScriptedRun& next = *successor;
   next.pass(9000, {0, 1}, false);
   EXPECT_EQ(next.state.phase(), RunPhase::kRunning);
   next.pass(1000);
@@ -67,7 +73,8 @@ TEST(RunStateSnapshot, OfARunThatIsOver) {
   ScriptedRun run(1);
   run.start();
   run.state.finish(run.now, "w0", 0, "all done", R"({"map": 1})", 12);
-  ScriptedRun next = successor_of(run, 1);
+  const auto successor = successor_of(run, 1);
+  ScriptedRun& next = *successor;
   EXPECT_TRUE(next.state.over());
   EXPECT_EQ(next.state.reason(), "all done");
   EXPECT_EQ(next.state.status(next.now).result_json, R"({"map": 1})");

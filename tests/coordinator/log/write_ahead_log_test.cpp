@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
 
 #include "parallel/base/check.h"
@@ -13,6 +14,7 @@ namespace headroom::coordinator {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -38,6 +40,18 @@ class WriteAheadLogTest : public ::testing::Test {
     const auto log = WriteAheadLog::open(file(), &ignored);
     for (const std::string& payload : payloads) log->append(payload);
     log->sync();
+  }
+  // As where the newest records were appended, and not synced yet.
+  void forget_syncs() const { fs::resize_file(file().string() + ".lock", 0); }
+  // "one", "two", ... as they lie in the file.
+  static std::string record(const std::string& whole, int index) {
+    size_t at = WriteAheadLog::kHeaderBytes;
+    for (int i = 0;; ++i) {
+      const size_t size =
+          WriteAheadLog::kFrameBytes + static_cast<uint8_t>(whole[at]);
+      if (i == index) return whole.substr(at, size);
+      at += size;
+    }
   }
   std::string bytes() const {
     std::ifstream in(file(), std::ios::binary);
@@ -85,8 +99,10 @@ TEST_F(WriteAheadLogTest, ASecondUserIsRefusedByName) {
 TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
   write({"first", "the second record"});
   const std::string whole = bytes();
-  const size_t second = WriteAheadLog::kHeaderBytes + 8 + 5;
+  const size_t second =
+      WriteAheadLog::kHeaderBytes + WriteAheadLog::kFrameBytes + 5;
   for (size_t length = second; length < whole.size(); ++length) {
+    forget_syncs();
     set_bytes(whole.substr(0, length));
     std::vector<std::string> found;
     {
@@ -99,6 +115,7 @@ TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
   }
   // A torn header belongs to a log that never held anything.
   for (size_t length = 0; length < WriteAheadLog::kHeaderBytes; ++length) {
+    forget_syncs();
     set_bytes(whole.substr(0, length));
     EXPECT_THAT(records(), IsEmpty()) << length;
   }
@@ -115,20 +132,77 @@ TEST_F(WriteAheadLogTest, ADamagedMiddleIsRefusedWithItsOffset) {
   write({"first", "second", "third"});
   const std::string whole = bytes();
   const size_t first = WriteAheadLog::kHeaderBytes;
-  const size_t second = first + 8 + 5;
-  const size_t third = second + 8 + 6;
+  const size_t second = first + WriteAheadLog::kFrameBytes + 5;
+  const size_t third = second + WriteAheadLog::kFrameBytes + 6;
   std::mt19937 random(1);
   for (size_t at = first; at < third; ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random() % 8)));
     set_bytes(damaged);
     const size_t begin = at < second ? first : second;
-    EXPECT_THAT(refusal(),
-                HasSubstr("is damaged at byte " + std::to_string(begin) +
-                          ", and whole records follow at byte "))
+    const std::string number = at < second ? "1" : "2";
+    EXPECT_THAT(
+        refusal(),
+        AnyOf(HasSubstr("is damaged at byte " + std::to_string(begin) +
+                        ", in record " + number + ", and record "),
+              HasSubstr("where record " + number + " belongs there is ")))
         << at;
     EXPECT_EQ(bytes(), damaged) << "a refused log is left as it is";
   }
+}
+
+// Each record checks by itself; what lies before and behind it does not fit.
+TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
+  write({"one", "two", "three", "four"});
+  const std::string whole = bytes();
+  const std::string head = whole.substr(0, WriteAheadLog::kHeaderBytes);
+  const auto arranged = [&](const std::vector<int>& order) {
+    std::string text = head;
+    for (const int index : order) text += record(whole, index);
+    return text;
+  };
+  const std::map<std::string, std::vector<int>> damages = {
+      {"where record 1 belongs there is record 2", {1, 2, 3}},
+      {"where record 2 belongs there is record 3", {0, 2, 3}},
+      {"where record 3 belongs there is record 2", {0, 1, 1, 2, 3}},
+      {"where record 2 belongs there is record 4", {0, 3, 2, 1}},
+      {"where record 5 belongs there is record 1", {0, 1, 2, 3, 0}}};
+  for (const auto& [words, order] : damages) {
+    set_bytes(arranged(order));
+    EXPECT_THAT(refusal(), HasSubstr("has a broken chain: " + words));
+    EXPECT_THAT(refusal(), HasSubstr("restore it from a copy, or name another "
+                                     "file and resume the run"));
+  }
+  set_bytes(arranged({0, 1, 2, 3}));
+  EXPECT_THAT(records(), ElementsAre("one", "two", "three", "four"));
+}
+
+// Of the same number, whole, and of another log.
+TEST_F(WriteAheadLogTest, ARecordOfAnotherLogBreaksTheChain) {
+  write({"one", "two", "three"});
+  const std::string ours = bytes();
+  fs::remove(file());
+  forget_syncs();
+  write({"ONE", "TWO", "THREE"});
+  const std::string mixed = ours.substr(0, WriteAheadLog::kHeaderBytes) +
+                            record(ours, 0) + record(bytes(), 1) +
+                            record(ours, 2);
+  set_bytes(mixed);
+  EXPECT_THAT(refusal(), HasSubstr("where record 2 belongs there is another of "
+                                   "that number"));
+}
+
+TEST_F(WriteAheadLogTest, ALogThatWasCutAtARecordIsRefused) {
+  write({"one", "two", "three"});
+  const std::string whole = bytes();
+  set_bytes(whole.substr(0, whole.size() - record(whole, 2).size()));
+  EXPECT_THAT(refusal(), HasSubstr("was cut: it ends with record 2, and record "
+                                   "3 was written"));
+  set_bytes("");
+  EXPECT_THAT(refusal(), HasSubstr("it ends with record 0, and record 3"));
+  fs::remove(file().string() + ".lock");
+  set_bytes(whole.substr(0, whole.size() - record(whole, 2).size()));
+  EXPECT_THAT(records(), ElementsAre("one", "two")) << "as it was asked for";
 }
 
 TEST_F(WriteAheadLogTest, AnotherVersionAndAnotherFileAreRefused) {
@@ -137,7 +211,7 @@ TEST_F(WriteAheadLogTest, AnotherVersionAndAnotherFileAreRefused) {
   other[8] = 7;
   set_bytes(other);
   EXPECT_THAT(refusal(), HasSubstr("is of version 7, this program reads "
-                                   "version 1"));
+                                   "version 2"));
   set_bytes("step,loss\n1,2\n");
   EXPECT_THAT(refusal(), HasSubstr("is no log of a coordinator"));
   set_bytes("step");

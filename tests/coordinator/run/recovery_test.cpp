@@ -33,7 +33,7 @@ TEST(Recovery, AKilledWorkerIsStartedAgainAndTheLayoutStays) {
   run.start();
   run.state.committed(12, std::nullopt);
   run.state.worker_disconnected(run.now, "w1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   const RestartDecision decision =
       run.state.worker_exited(run.now, "w1", 137, "loading\n");
   EXPECT_TRUE(decision.restart);
@@ -67,7 +67,7 @@ TEST(Recovery, TheNewestCommittedStepIsTheTruth) {
   ScriptedRun run(3);
   run.start();
   run.complain(0, 7);
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   run.state.worker_exited(run.now, "w1", 139, "");
   run.complain(2, 8);
   run.succeed(1);
@@ -183,7 +183,7 @@ TEST(Recovery, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
   ScriptedRun run(2);
   run.start();
   run.pass(2100, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
             std::vector<std::string>{"w1"});
   run.complain(0, 3);
@@ -201,7 +201,7 @@ TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   progress.quiet_ms = 10'300;
   run.state.worker_heartbeat(run.now, "w1", progress);
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
             std::vector<std::string>{"w1"});
   run.complain(0, 7);
@@ -223,7 +223,7 @@ TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
   run.state.worker_heartbeat(run.now, "w1", progress);
   EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
             std::vector<std::string>{"w1"});
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   run.state.worker_exited(run.now, "w1", 137, "");
   run.succeed(0);
   run.succeed(1);
@@ -376,7 +376,7 @@ TEST(Recovery, AllAreLostAndTheRunGoesOnWithTheirSuccessors) {
   run.state.committed(6, std::nullopt);
   run.state.worker_exited(run.now, "w0", 137, "");
   run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   run.succeed(0);
   run.succeed(1);
   EXPECT_EQ(run.orders(), "w0.1:run w1.1:run");
@@ -392,7 +392,7 @@ TEST(Recovery, ALossWhileTheNextGenerationConnectsIsAnother) {
   run.succeed(1);
   run.orders();
   run.state.worker_exited(run.now, "w2", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   run.complain(0, 3);
   run.complain(1, 0);
   run.succeed(2);

@@ -24,9 +24,9 @@ Leaving leaving(int64_t steps, int64_t asked, int64_t room = 0) {
 }
 
 // Two workers of a run whose layers are known, running.
-class Reform : public ::testing::Test {
+class Regroup : public ::testing::Test {
  protected:
-  Reform() {
+  Regroup() {
     run.start();
     run.state.committed(3, std::nullopt);
   }
@@ -47,10 +47,10 @@ class Reform : public ::testing::Test {
   ScriptedRun run{options(), config()};
 };
 
-TEST_F(Reform, OnceAllHaveLeftTheNextGenerationStarts) {
+TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
   const plan::Plan before = run.state.generation().plan;
   EXPECT_EQ(leave(1, leaving(3, 4096)), std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   EXPECT_EQ(run.state.reason(), "1 of 2 workers have left generation 1");
   EXPECT_EQ(run.orders(), "");
   EXPECT_EQ(leave(0, leaving(3, 1)), std::nullopt);
@@ -78,7 +78,7 @@ TEST_F(Reform, OnceAllHaveLeftTheNextGenerationStarts) {
   EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
 }
 
-TEST_F(Reform, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
+TEST_F(Regroup, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
   Leaving first = leaving(3, 4096, 1 << 20);
   first.result_json = "{\"steps\":3}";
   leave(0, first);
@@ -94,10 +94,10 @@ TEST_F(Reform, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
   EXPECT_EQ(run.events(), "run_over");
 }
 
-TEST_F(Reform, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
+TEST_F(Regroup, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
   leave(0, leaving(3, 1));
   run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   EXPECT_EQ(run.orders(), "");
   run.succeed(1);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run");
@@ -105,7 +105,7 @@ TEST_F(Reform, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
             (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
 }
 
-TEST_F(Reform, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
+TEST_F(Regroup, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
   run.state.worker_exited(run.now, "w1", 137, "");
   leave(0, leaving(3, 1));
   run.pass(5000, {1});
@@ -115,27 +115,27 @@ TEST_F(Reform, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
             "/runs/exp/checkpoints/step-3");
 }
 
-TEST_F(Reform, ADrainMeanwhileEndsItWith130) {
+TEST_F(Regroup, ADrainMeanwhileEndsItWith130) {
   leave(0, leaving(3, 1));
   run.state.drain(run.now, "Ctrl-C");
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   leave(1, leaving(3, 1));
   EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
   EXPECT_EQ(run.state.exit_code(), 130);
   EXPECT_THAT(run.state.reason(), HasSubstr("--resume /runs/exp"));
 }
 
-TEST_F(Reform, WhoSpeaksButNeverLeavesIsLost) {
+TEST_F(Regroup, WhoSpeaksButNeverLeavesIsLost) {
   leave(0, leaving(3, 1));
   run.pass(129 * 1000);
-  EXPECT_EQ(run.state.phase(), RunPhase::kReforming);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
   run.pass(1200);
   EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
             std::vector<std::string>{"w1"});
   EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
 }
 
-TEST_F(Reform, OnlyMembersLeave) {
+TEST_F(Regroup, OnlyMembersLeave) {
   EXPECT_EQ(run.state.generation_left(run.now, "z", leaving(3, 1)),
             "worker z is no member of generation 1");
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
@@ -155,16 +155,32 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
   const planner::MemoryShortage shortage = shortage_of(regrouping, members);
   EXPECT_EQ(shortage.asked_bytes, 101);
   EXPECT_EQ(shortage.room_bytes, 998);
-  EXPECT_TRUE(still_to_leave(regrouping, members).empty());
-  regrouping.left.erase("w1");
-  ASSERT_EQ(still_to_leave(regrouping, members).size(), 1u);
-  EXPECT_EQ(still_to_leave(regrouping, members)[0].worker_id, "w1");
 }
 
-ReformingView view(int ready, int busy, int coming, int elapsed_ms) {
-  ReformingView view;
+TEST(Regrouping, WhoLivesAndHasNotLeftIsWaitedFor) {
+  Membership membership(3, std::chrono::seconds(2));
+  Node node;
+  node.node_id = "n";
+  node.worker_ids = {"w0", "w1", "w2"};
+  std::vector<RankedMember> members;
+  membership.register_node(TimePoint(), node);
+  for (const std::string& worker : node.worker_ids) {
+    membership.join(TimePoint(), worker, "n");
+    members.emplace_back().worker_id = worker;
+  }
+  membership.leave("w2");
+  Regrouping regrouping;
+  regrouping.left["w0"] = leaving(3, 1);
+  const auto waited_for = still_to_leave(regrouping, members, membership);
+  ASSERT_EQ(waited_for.size(), 1u);
+  EXPECT_EQ(waited_for[0].worker_id, "w1");
+  regrouping.left["w1"] = leaving(3, 1);
+  EXPECT_TRUE(still_to_leave(regrouping, members, membership).empty());
+}
+
+RegroupingView view(int ready, int coming, int elapsed_ms) {
+  RegroupingView view;
   view.ready = ready;
-  view.busy = busy;
   view.coming = coming;
   view.wanted = 4;
   view.min_processes = 2;
@@ -172,38 +188,36 @@ ReformingView view(int ready, int busy, int coming, int elapsed_ms) {
   return view;
 }
 
-TEST(DecideReforming, WaitsForStartsForFiveSecondsAndForTheLeastForMinutes) {
-  using Kind = ReformingDecision::Kind;
+TEST(DecideRegrouping, WaitsForStartsForFiveSecondsAndForTheLeastForMinutes) {
+  using Kind = RegroupingDecision::Kind;
   struct Case {
-    ReformingView view;
+    RegroupingView view;
     Kind kind;
     std::string reason;
   };
   for (const Case& expected : {
-           Case{view(3, 1, 0, 9000), Kind::kWait,
-                "1 have not let go of their generation"},
-           Case{view(4, 0, 0, 0), Kind::kForm, "4 of 4 workers are there"},
-           Case{view(5, 0, 1, 0), Kind::kForm, "5 of 4 workers are there"},
-           Case{view(3, 0, 1, 4999), Kind::kWait,
+           Case{view(4, 0, 0), Kind::kForm, "4 of 4 workers are there"},
+           Case{view(5, 1, 0), Kind::kForm, "5 of 4 workers are there"},
+           Case{view(3, 1, 4999), Kind::kWait,
                 "3 of 4 workers are there, 1 are coming"},
-           Case{view(3, 0, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
-           Case{view(3, 0, 0, 0), Kind::kForm, "3 of 4 workers are there"},
-           Case{view(1, 0, 0, 599999), Kind::kWait,
+           Case{view(3, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(3, 0, 0), Kind::kForm, "3 of 4 workers are there"},
+           Case{view(1, 0, 599999), Kind::kWait,
                 "1 of 4 workers are there, --min-processes 2 are needed"},
-           Case{view(1, 0, 0, 600000), Kind::kGiveUp,
+           Case{view(1, 0, 600000), Kind::kGiveUp,
                 "1 of 4 workers are there, --min-processes 2 are needed"},
-           Case{view(0, 0, 0, 9000), Kind::kWait,
+           Case{view(0, 0, 9000), Kind::kWait,
                 "0 of 4 workers are there, --min-processes 2 are needed"},
        }) {
-    const ReformingDecision decision = decide_reforming(expected.view, {});
+    const RegroupingDecision decision = decide_regrouping(expected.view, {});
     EXPECT_EQ(decision.kind, expected.kind) << expected.reason;
     EXPECT_EQ(decision.reason, expected.reason);
   }
-  ReformingView nobody = view(0, 0, 0, 30000);
+  RegroupingView nobody = view(0, 0, 30000);
   nobody.has_agent = false;
-  EXPECT_EQ(decide_reforming(nobody, {}).reason, "nobody is left");
+  EXPECT_EQ(decide_regrouping(nobody, {}).reason, "nobody is left");
   nobody.elapsed = std::chrono::milliseconds(29999);
-  EXPECT_EQ(decide_reforming(nobody, {}).kind, Kind::kWait);
+  EXPECT_EQ(decide_regrouping(nobody, {}).kind, Kind::kWait);
 }
 
 }  // namespace

@@ -105,10 +105,15 @@ TEST(DecideEnding, WhileOneSavesNothingElseHappens) {
   const EndingDecision decision = decide(60000, ending);
   EXPECT_EQ(decision.kind, Kind::kWait);
   EXPECT_EQ(decision.reason, "worker w0 saves the state");
-  EXPECT_FALSE(saver_overdue(at(130999), ending, EndingOptions()));
-  EXPECT_TRUE(saver_overdue(at(131000), ending, EndingOptions()));
-  ending.saved_step = 12;
-  EXPECT_FALSE(saver_overdue(at(131000), ending, EndingOptions()));
+  EXPECT_FALSE(give_up_saver(at(130999), ending, EndingOptions()));
+  RunEnding saved = ending;
+  saved.saved_step = 12;
+  EXPECT_FALSE(give_up_saver(at(131000), saved, EndingOptions()));
+  const auto given_up = give_up_saver(at(131000), ending, EndingOptions());
+  ASSERT_TRUE(given_up);
+  EXPECT_EQ(given_up->worker_id, "w0");
+  EXPECT_FALSE(ending.survivors[0].can_save);
+  EXPECT_EQ(ending.saver, "");
 }
 
 TEST(DecideEnding, TheAgentsWordIsWaitedForButNotLong) {
@@ -217,12 +222,6 @@ TEST(DescribeEnding, WithNobodyLostTheComplaintIsQuoted) {
             "the workers lost each other though none has ended: "
             "[communication] reset by peer; the state after 4 steps is saved, "
             "continue with: headroom train --resume /runs/exp");
-}
-
-TEST(CountSteps, OneIsOne) {
-  EXPECT_EQ(count_steps(0), "0 steps");
-  EXPECT_EQ(count_steps(1), "1 step");
-  EXPECT_EQ(count_steps(2), "2 steps");
 }
 
 TEST(DescribeExit, NamesSignalsAndCodes) {

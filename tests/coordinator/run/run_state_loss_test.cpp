@@ -106,6 +106,19 @@ TEST(Loss, APauseOfTheCoordinatorLosesNobody) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
 }
 
+// Each of its ticks comes 0.9 s late, and no heartbeat is read in time.
+TEST(Loss, ACoordinatorThatComesLateLosesNobody) {
+  FailStopRun run(2);
+  run.start();
+  for (int i = 0; i < 4; ++i) {
+    run.now += std::chrono::milliseconds(900);
+    run.state.tick(run.now);
+  }
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.pass(2100, {0});
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+}
+
 TEST(Loss, ASilentAgentAloneIsAWarning) {
   FailStopRun run(2);
   run.start();

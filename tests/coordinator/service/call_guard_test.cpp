@@ -15,17 +15,18 @@ const std::string kPeer = "ipv4:10.0.0.2:41234";
 TEST(CallGuard, KnowsItsToken) {
   CallGuard guard(kToken);
   const TimePoint now;
-  EXPECT_EQ(guard.admit(now, kPeer, kToken, true), std::nullopt);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, "", true), std::nullopt);
   for (const std::string wrong :
        {"", "0123456789abcdeg", "0123456789abcde", "0123456789abcdef0"}) {
-    EXPECT_EQ(guard.admit(now, kPeer, wrong, true), RefusalKind::kWrongToken)
+    EXPECT_EQ(guard.admit(now, kPeer, wrong, "", true),
+              RefusalKind::kWrongToken)
         << wrong;
   }
 }
 
 TEST(CallGuard, WithoutATokenEverybodyComesIn) {
   CallGuard guard("");
-  EXPECT_EQ(guard.admit(TimePoint(), kPeer, "", false), std::nullopt);
+  EXPECT_EQ(guard.admit(TimePoint(), kPeer, "", "", false), std::nullopt);
 }
 
 TEST(CallGuard, AFloodOfOneHostIsRefusedAndNobodyElseIs) {
@@ -34,38 +35,49 @@ TEST(CallGuard, AFloodOfOneHostIsRefusedAndNobodyElseIs) {
   int admitted = 0;
   for (int i = 0; i < 20000; ++i) {
     const std::string peer = "ipv4:10.0.0.2:" + std::to_string(1000 + i);
-    admitted +=
-        guard.admit(now, peer, "", false) == std::nullopt ? 1 : 0;
+    admitted += guard.admit(now, peer, "", "", false) == std::nullopt ? 1 : 0;
   }
   EXPECT_EQ(admitted, static_cast<int>(CallGuard::kCallsPerSecond));
-  EXPECT_EQ(guard.admit(now, "ipv4:10.0.0.3:1", "", false),
-            std::nullopt);
-  EXPECT_EQ(guard.admit(now + milliseconds(10), kPeer, "", false),
+  EXPECT_EQ(guard.admit(now, "ipv4:10.0.0.3:1", "", "", false), std::nullopt);
+  EXPECT_EQ(guard.admit(now + milliseconds(10), kPeer, "", "", false),
             std::nullopt);
 }
 
-TEST(CallGuard, GuessesOfTheTokenAreFew) {
+TEST(CallGuard, WhoDoesNotKnowTheTokenUsesUpNobodysBudget) {
   CallGuard guard(kToken);
   const TimePoint now;
-  int looked_at = 0;
-  for (int i = 0; i < 5000; ++i) {
-    looked_at += guard.admit(now, kPeer, "guess-" + std::to_string(i), true) ==
-                         RefusalKind::kWrongToken
-                     ? 1
-                     : 0;
+  for (int i = 0; i < 20000; ++i) {
+    EXPECT_EQ(guard.admit(now, kPeer, "guess-" + std::to_string(i), "", true),
+              RefusalKind::kWrongToken);
   }
-  EXPECT_EQ(looked_at, static_cast<int>(CallGuard::kJoinsAtOnce));
-  EXPECT_EQ(guard.admit(now, kPeer, kToken, true), RefusalKind::kTooManyJoins);
-  EXPECT_EQ(guard.admit(now, kPeer, kToken, false), std::nullopt);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, "", true), std::nullopt);
+}
+
+TEST(CallGuard, AMemberHasABudgetOfItsOwn) {
+  CallGuard guard(kToken);
+  const TimePoint now;
+  int admitted = 0;
+  for (int i = 0; i < 5000; ++i) {
+    if (!guard.admit(now, kPeer, kToken, "", true)) ++admitted;
+  }
+  EXPECT_EQ(admitted, static_cast<int>(CallGuard::kJoinsAtOnce));
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, "", true),
+            RefusalKind::kTooManyJoins);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, "node-1", true), std::nullopt);
+  for (int i = 0; i < 20000; ++i)
+    guard.admit(now, kPeer, kToken, "node-2", false);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, "node-2", false),
+            RefusalKind::kTooManyCalls);
+  EXPECT_EQ(guard.admit(now, kPeer, kToken, "node-1", false), std::nullopt);
 }
 
 TEST(CallGuard, RemembersBoundedlyManyHosts) {
   CallGuard guard("");
   const TimePoint now;
   for (int i = 0; i < 100000; ++i) {
-    guard.admit(now, "ipv4:" + std::to_string(i) + ":1", "", false);
+    guard.admit(now, "ipv4:" + std::to_string(i) + ":1", "", "", false);
   }
-  EXPECT_EQ(guard.admit(now, kPeer, "", false), std::nullopt);
+  EXPECT_EQ(guard.admit(now, kPeer, "", "", false), std::nullopt);
 }
 
 TEST(CallGuard, CountsRefusalsAndLogsOneASecond) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <fstream>
@@ -123,6 +124,25 @@ TEST(ChannelSecurity, AMissingFileAndAShortTokenAreNamed) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("holds no token"));
   }
+}
+
+TEST(Certificates, AreTheirOwnersWhateverTheUmaskSays) {
+  const fs::path folder =
+      fs::path(HEADROOM_BUILD_DIR) / "tests/certificates/umask";
+  fs::remove_all(folder);
+  const mode_t before = ::umask(0);
+  make_certificates(folder / "new", {});
+  fs::create_directories(folder / "open");
+  EXPECT_THROW(make_certificates(folder / "open", {}), Error);
+  ::umask(before);
+  const auto mode = [&](const char* name) {
+    return static_cast<unsigned>(
+        fs::status(folder / "new" / name).permissions());
+  };
+  EXPECT_EQ(mode(""), 0700u);
+  EXPECT_EQ(mode("ca.key"), 0600u);
+  EXPECT_EQ(mode("token"), 0600u);
+  EXPECT_EQ(mode("server.pem"), 0644u);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/service/cuttable_wire.h"
 #include "tests/coordinator/service/local_run.h"
 
@@ -35,8 +37,8 @@ TEST(CoordinatorClient, WaitsForACoordinatorThatComesLater) {
   options.listen = address;
   const auto server = Server::start(options);
   registers.join();
-  const auto worker =
-      control::CoordinatorClient::connect(address, "n", "w0", "127.0.0.1");
+  const auto worker = control::CoordinatorClient::connect(
+      address, {"n", "w0", agent->secret_of("w0")}, "127.0.0.1");
   EXPECT_EQ(worker->next_assignment().run_directory, "/runs/later");
 }
 
@@ -45,7 +47,28 @@ TEST(CoordinatorClient, ARegistrationGivesUpAfterItsTimeout) {
   EXPECT_THAT([&] { agent->register_node({}, milliseconds(300)); },
               ThrowsMessage<CommunicationError>(
                   HasSubstr("registering with the coordinator at "
-                            "127.0.0.1:1: no answer")));
+                            "127.0.0.1:1: no coordinator answers at "
+                            "127.0.0.1:1: Connection refused")));
+}
+
+// Somebody of the same host has used up what its newcomers may say at once.
+TEST(CoordinatorClient, ABusyCoordinatorIsAskedAgain) {
+  const auto server = Server::start(LocalRun::options(1, "/runs/exp"));
+  const auto stub =
+      wire::Coordinator::NewStub(wire::make_channel(server->address()));
+  int refused = 0;
+  while (refused < 200) {
+    const wire::RegisterRequest request;
+    wire::RegisterResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = stub->Register(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) ++refused;
+  }
+  NodeRegistration node;
+  node.node_id = "n";
+  node.worker_ids = {"w0"};
+  const auto agent = ControlClient::connect(server->address());
+  EXPECT_EQ(agent->register_node(node).run_directory, "/runs/exp");
 }
 
 TEST(CoordinatorClient, NobodyToAskIsACommunicationErrorAtOnce) {
@@ -62,8 +85,8 @@ TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsWords) {
   LocalRun run(1);
   EXPECT_THAT(
       [&] {
-        control::CoordinatorClient::connect(run.server->address(), "n",
-                                            "stranger", "127.0.0.1");
+        control::CoordinatorClient::connect(
+            run.server->address(), run.identity("stranger"), "127.0.0.1");
       },
       ThrowsMessage<Error>("[coordinator] joining the coordinator at " +
                            run.server->address() +
@@ -164,8 +187,8 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
 TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
   LocalRun run(2);
   CuttableWire wire(run.server->address());
-  const auto w0 = control::CoordinatorClient::connect(wire.address(), "n", "w0",
-                                                      "127.0.0.1", seconds(3));
+  const auto w0 = control::CoordinatorClient::connect(
+      wire.address(), run.identity("w0"), "127.0.0.1", seconds(3));
   const auto begin = std::chrono::steady_clock::now();
   wire.cut();
   EXPECT_THAT(
@@ -180,8 +203,8 @@ TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
 TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
   LocalRun run(2);
   CuttableWire wire(run.server->address());
-  const auto w0 = control::CoordinatorClient::connect(wire.address(), "n", "w0",
-                                                      "127.0.0.1");
+  const auto w0 = control::CoordinatorClient::connect(
+      wire.address(), run.identity("w0"), "127.0.0.1");
   wire.cut();
   EXPECT_TRUE(eventually([&] { return run.state() != "waiting"; }));
   wire.mend();

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 #include <random>
 #include <vector>
 
+#include "coordinator/service/front_door.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/service/local_run.h"
 #include "tests/coordinator/service/raw_connection.h"
 
@@ -46,6 +50,97 @@ TEST(HostileNetwork, AHundredIdleConnectionsLeaveItWorking) {
     ASSERT_TRUE(idle.back()->connected());
   }
   expect_a_run(run);
+}
+
+// Frames that ask for an answer, which nobody reads.
+TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
+  LocalRun run(1);
+  const RawConnection flood(run.server->address());
+  ASSERT_TRUE(flood.connected());
+  flood.send_bytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+  std::string frames;
+  while (frames.size() < (1 << 20)) frames += settings;
+  size_t sent = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!flood.is_closed_by_peer() && std::chrono::steady_clock::now() < end) {
+    flood.send_bytes(frames);
+    sent += frames.size();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now(), end);
+  EXPECT_LT(sent, size_t{256} << 20);
+  EXPECT_TRUE(
+      eventually([&] { return run.server->refused_calls()["flood"] >= 1; }));
+  expect_a_run(run);
+}
+
+TEST(HostileNetwork, FewConnectionsOfStrangersAreHeldAndMembersStay) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  const auto w1 = run.worker(1);
+  EXPECT_EQ(w0->next_assignment().action, control::Action::kRun);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  std::deque<RawConnection> strangers;
+  int opened = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    const RawConnection& stranger =
+        strangers.emplace_back(run.server->address());
+    if (stranger.connected()) ++opened;
+    stranger.send_bytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    if (strangers.size() > 300) strangers.pop_front();
+  }
+  EXPECT_GT(opened, 1500);
+  EXPECT_EQ(run.server->status().generation, 1u);
+  EXPECT_EQ(run.state(), "running") << "nobody was lost";
+  const auto refused = run.server->refused_calls();
+  EXPECT_GT(refused.at("too many new connections"), 100);
+}
+
+TEST(HostileNetwork, AFewFollowersOfAConnectionAreServed) {
+  LocalRun run(1);
+  const auto stub =
+      wire::Coordinator::NewStub(wire::make_channel(run.server->address()));
+  std::deque<grpc::ClientContext> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<wire::Event>>> readers;
+  for (int i = 0; i < 20; ++i) {
+    readers.push_back(stub->StreamEvents(&contexts.emplace_back(),
+                                         wire::StreamEventsRequest()));
+  }
+  EXPECT_TRUE(
+      eventually([&] { return run.server->refused_calls()["no room"] == 12; }));
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  for (const auto& reader : readers) reader->Finish();
+  expect_a_run(run);
+}
+
+// What lies unread, or on its way to a call, is a sign of life.
+TEST(Connections, BytesThatNoCallHasFollowedYetAreHeard) {
+  ListenAddress address = parse_listen_address("127.0.0.1:0");
+  const SystemClock clock;
+  Connections connections({});
+  std::atomic<int> served = -1;
+  FrontDoor door(address, connections, clock, {});
+  door.open([&](int, int descriptor) { served = descriptor; },
+            [](const std::string&) {});
+  const RawConnection peer(address.to_string());
+  ASSERT_TRUE(eventually([&] { return served >= 0; }));
+  const std::string name = "ipv4:127.0.0.1:" + std::to_string(peer.port());
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  connections.note_call(clock.now(), name, Standing::kMember);
+  connections.note_heartbeat(name, "w0");
+  EXPECT_EQ(connections.unread_since(clock.now(), "w0"), std::nullopt);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const TimePoint before = clock.now();
+  peer.send_bytes("heartbeat");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto heard = connections.unread_since(clock.now(), "w0");
+  ASSERT_TRUE(heard);
+  EXPECT_LT(std::chrono::abs(*heard - before), std::chrono::milliseconds(50));
+  connections.note_call(clock.now(), name, Standing::kMember);
+  connections.note_heartbeat(name, "w0");
+  EXPECT_EQ(connections.unread_since(clock.now(), "w0"), std::nullopt);
+  EXPECT_EQ(connections.count(Standing::kMember), 1u);
+  ::close(served);
 }
 
 TEST(HostileNetwork, ManyWaitingLookupsHoldNoThread) {

@@ -49,7 +49,10 @@ class LocalRun {
 
   std::unique_ptr<control::CoordinatorClient> worker(int k) const {
     return control::CoordinatorClient::connect(
-        server->address(), "n", "w" + std::to_string(k), "127.0.0.1");
+        server->address(), identity("w" + std::to_string(k)), "127.0.0.1");
+  }
+  wire::MemberIdentity identity(const std::string& worker_id) const {
+    return {"n", worker_id, agent->secret_of(worker_id)};
   }
 
   std::string state() const { return server->status().state; }

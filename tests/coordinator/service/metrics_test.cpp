@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <deque>
+
 #include "parallel/base/check.h"
 #include "tests/coordinator/service/raw_connection.h"
 
@@ -61,6 +64,23 @@ TEST(Metrics, AreServedOverHttp) {
   const std::string answer = connection.receive_all();
   EXPECT_THAT(answer, HasSubstr("200 OK"));
   EXPECT_THAT(answer, HasSubstr("headroom_steps 14"));
+}
+
+TEST(Metrics, ConnectionsThatSayNothingDelayNobodyForLong) {
+  const MetricsEndpoint endpoint(
+      "127.0.0.1:0",
+      {running, [] { return std::map<std::string, int64_t>(); }});
+  const std::string address = "127.0.0.1:" + std::to_string(endpoint.port());
+  std::deque<RawConnection> silent;
+  for (int i = 0; i < 40; ++i) {
+    silent.emplace_back(address).send_bytes("GET /metr");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const RawConnection connection(address);
+  connection.send_bytes(
+      "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(connection.receive_all(), HasSubstr("200 OK"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
 }
 
 TEST(Metrics, APortInUseIsRefused) {

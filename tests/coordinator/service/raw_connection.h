@@ -26,6 +26,12 @@ class RawConnection {
   RawConnection(const RawConnection&) = delete;
   ~RawConnection() { close(handle_); }
 
+  int port() const {
+    sockaddr_in name{};
+    socklen_t size = sizeof(name);
+    getsockname(handle_, reinterpret_cast<sockaddr*>(&name), &size);
+    return ntohs(name.sin_port);
+  }
   bool connected() const { return connected_; }
   void send_bytes(const std::string& bytes) const {
     // The server may hang up at any byte: that is no failure of the test.

@@ -12,6 +12,7 @@
 #include "coordinator/service/server.h"
 #include "parallel/base/check.h"
 #include "proto/channel.h"
+#include "proto/connection_fault.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
 #include "tests/coordinator/service/local_run.h"
@@ -50,8 +51,8 @@ class SecureNetwork : public ::testing::Test {
     node.hostname = "h";
     node.worker_ids = {"w0"};
     agent_->register_node(node);
-    worker_ = control::CoordinatorClient::connect(server_->address(), "n", "w0",
-                                                  "127.0.0.1");
+    worker_ = control::CoordinatorClient::connect(
+        server_->address(), {"n", "w0", agent_->secret_of("w0")}, "127.0.0.1");
     assignment_ = worker_->next_assignment();
     ASSERT_EQ(assignment_.action, control::Action::kRun);
   }
@@ -115,6 +116,27 @@ TEST_F(SecureNetwork, AWrongTokenIsRefused) {
   EXPECT_EQ(server_->refused_calls().at("wrong join token"), 2);
 }
 
+// From the address of an agent, which then registers a successor.
+TEST_F(SecureNetwork, GuessesOfTheTokenAreNobodysLoss) {
+  wire::ChannelSecurity wrong = security_;
+  wrong.token = std::string(64, 'a');
+  const auto stub =
+      wire::Coordinator::NewStub(wire::make_channel(server_->address(), wrong));
+  wire::RegisterRequest request;
+  wire::RegisterResponse response;
+  for (int i = 0; i < 3000; ++i) {
+    grpc::ClientContext context;
+    ASSERT_EQ(stub->Register(&context, request, &response).error_code(),
+              grpc::StatusCode::UNAUTHENTICATED)
+        << i;
+  }
+  NodeRegistration node;
+  node.node_id = "n";
+  node.hostname = "h";
+  node.worker_ids = {"w0"};
+  EXPECT_NO_THROW(agent_->register_successors(node));
+}
+
 TEST_F(SecureNetwork, NobodyComesInWithoutACertificate) {
   wire::ChannelSecurity none = security_;
   none.certificate.clear();
@@ -137,6 +159,39 @@ TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
   deceived.ca = foreign.ca;
   EXPECT_TRUE(eventually([&] { return refused("foreign certificate") >= 1; }));
   EXPECT_EQ(registers_as(deceived).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// gRPC says of all of these that nobody answered.
+TEST_F(SecureNetwork, WhyThereIsNoConnectionIsSaidInWords) {
+  const auto fault = [&](const wire::ChannelSecurity& security) {
+    const auto found = wire::connection_fault(server_->address(), security);
+    return found ? found->what : "";
+  };
+  const std::string whom = "the coordinator at " + server_->address();
+  EXPECT_EQ(fault(security_), "");
+  wire::ChannelSecurity other = client_of(fresh_certificates("other"));
+  EXPECT_THAT(fault(other),
+              HasSubstr(whom + " shows a certificate that is not accepted "
+                               "here: "));
+  other.ca = security_.ca;
+  EXPECT_THAT(fault(other),
+              HasSubstr(whom + " refuses the certificate of this side: "));
+  EXPECT_THAT(fault({}), HasSubstr(whom + " hangs up on connections without"));
+  const auto plain = Server::start(LocalRun::options(1, "/runs/plain"));
+  const auto found = wire::connection_fault(plain->address(), security_);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->what, HasSubstr(" speaks no TLS"));
+  wire::set_channel_security(client_of(ours_.parent_path() / "other"));
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    ControlClient::connect(server_->address())->register_node({});
+    ADD_FAILURE() << "a foreign coordinator is believed";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is not accepted here"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10))
+      << "it will not be accepted later";
+  wire::set_channel_security(security_);
 }
 
 // What was said in another generation, or in another run, is said in vain.
@@ -204,8 +259,10 @@ TEST_F(SecureNetwork, AThousandIdleConnectionsAreShownOut) {
   bool closed = false;
   for (int i = 0; i < 6 && !closed; ++i) closed = eventually(all_closed);
   EXPECT_TRUE(closed);
-  EXPECT_TRUE(
-      eventually([&] { return refused("silent connection") >= kConnections; }));
+  EXPECT_TRUE(eventually([&] {
+    return refused("silent connection") + refused("too many connections") >=
+           kConnections;
+  }));
 }
 
 TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
@@ -222,7 +279,46 @@ TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
       [&] { return refused("no TLS") + refused("broken handshake") >= 100; }));
 }
 
-TEST(OpenNetwork, BeyondLoopbackCertificatesAreEnough) {
+TEST(OpenNetwork, OnlyThisMachineIsLoopback) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.8.9.10", "::1"}) {
+    EXPECT_TRUE(wire::is_loopback(host)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "128.0.0.1", "node",
+                           "127.0.0.1.example.org", ""}) {
+    EXPECT_FALSE(wire::is_loopback(host)) << host;
+  }
+}
+
+TEST(OpenNetwork, BeyondLoopbackTlsAndATokenAreNeededOrAFlag) {
+  wire::ChannelSecurity security;
+  const auto refusal = [&](const std::string& address) -> std::string {
+    try {
+      wire::require_protected(address, security, false);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("127.0.0.1:29500"), "");
+  EXPECT_EQ(refusal("[::1]:29500"), "");
+  EXPECT_THAT(refusal("10.0.0.5:29500"),
+              HasSubstr("[network] 10.0.0.5:29500 is beyond loopback, where "
+                        "control traffic must have TLS and a join token, and "
+                        "there is neither: give --certs DIR"));
+  EXPECT_NO_THROW(wire::require_protected("node:1", security, true));
+  security.token = std::string(64, 'a');
+  EXPECT_THAT(refusal("10.0.0.5:29500"), HasSubstr("no certificates"));
+  security = read_channel_security(fresh_certificates("rule"), "",
+                                   wire::ChannelSide::kClient);
+  EXPECT_EQ(refusal("10.0.0.5:29500"), "");
+  security.token.clear();
+  EXPECT_THAT(refusal("10.0.0.5:29500"),
+              HasSubstr("there is no token: put one into the folder of --certs "
+                        "as 'token', or give --token-file FILE"));
+}
+
+TEST(OpenNetwork, BeyondLoopbackCertificatesAndATokenAreEnough) {
   const fs::path folder = fresh_certificates("beyond");
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   options.listen = "0.0.0.0:0";

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -28,8 +30,10 @@ using testing::ThrowsMessage;
 // A client below the two of the project, to say what they never would.
 class RawClient {
  public:
-  explicit RawClient(const std::string& address)
-      : stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {}
+  explicit RawClient(const std::string& address,
+                     const wire::MemberIdentity& identity = {})
+      : stub_(wire::Coordinator::NewStub(
+            wire::make_channel(address, {}, identity))) {}
   template <typename Method, typename Request, typename Response>
   grpc::Status call(Method method, const Request& request, Response* response) {
     grpc::ClientContext context;
@@ -141,6 +145,118 @@ TEST(Server, EveryStampedCallOfAnotherRunIsAborted) {
   EXPECT_EQ(run.state(), "running");
 }
 
+// The first member's words in the name of the second, or of nobody.
+TEST(Server, AWorkerSpeaksForItselfAlone) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  const auto w1 = run.worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  wire::Stamp stamp;
+  stamp.set_generation(1);
+  stamp.set_run_digest(run.registered.run_digest);
+  for (const wire::MemberIdentity& who :
+       {wire::MemberIdentity(), run.identity("w0"),
+        wire::MemberIdentity{"n", "w1", std::string(64, 'a')}}) {
+    RawClient raw(run.server->address(), who);
+    const auto expect_denied = [&](auto method, auto request, auto response) {
+      const grpc::Status status = raw.call(method, request, &response);
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED)
+          << request.GetTypeName() << ": " << status.error_message();
+    };
+    wire::ReportFailureRequest failure;
+    *failure.mutable_stamp() = stamp;
+    failure.set_worker_id("w1");
+    failure.set_exit_code(4);
+    expect_denied(&Stub::ReportFailure, failure, wire::ReportFailureResponse());
+    wire::LeaveGenerationRequest leave;
+    *leave.mutable_stamp() = stamp;
+    leave.set_worker_id("w1");
+    expect_denied(&Stub::LeaveGeneration, leave,
+                  wire::LeaveGenerationResponse());
+    wire::FinishRequest finish;
+    *finish.mutable_stamp() = stamp;
+    finish.set_worker_id("w1");
+    expect_denied(&Stub::Finish, finish, wire::FinishResponse());
+    wire::ReportExitRequest exit;
+    *exit.mutable_stamp() = stamp;
+    exit.set_node_id("n");
+    exit.set_worker_id("w1");
+    expect_denied(&Stub::ReportExit, exit, wire::ReportExitResponse());
+    wire::HeartbeatRequest heartbeat;
+    *heartbeat.mutable_stamp() = stamp;
+    heartbeat.set_worker_id("w1");
+    expect_denied(&Stub::Heartbeat, heartbeat, wire::HeartbeatResponse());
+    wire::DrainRequest drain;
+    drain.set_node_id("n");
+    expect_denied(&Stub::Drain, drain, wire::DrainResponse());
+    wire::RegisterRequest successors;
+    successors.set_version(wire::kVersion);
+    successors.set_node_id("n");
+    successors.add_worker_ids("w0");
+    successors.add_worker_ids("mine");
+    expect_denied(&Stub::Register, successors, wire::RegisterResponse());
+  }
+  RawClient nobody(run.server->address());
+  wire::PublishRequest key;
+  *key.mutable_stamp() = stamp;
+  key.set_key("ranks/0");
+  wire::PublishResponse published;
+  EXPECT_FALSE(nobody.call(&Stub::Publish, key, &published).ok());
+  RawClient second(run.server->address(), run.identity("w1"));
+  wire::CommitRequest commit;
+  *commit.mutable_stamp() = stamp;
+  commit.set_step(1'000'000);
+  wire::CommitResponse committed;
+  EXPECT_EQ(second.call(&Stub::Commit, commit, &committed).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED)
+      << "it is not rank 0";
+  EXPECT_EQ(run.state(), "running");
+  EXPECT_EQ(run.server->status().progress.step, 0);
+}
+
+// Once a generation has begun, its members speak of it.
+TEST(Server, AMemberThatNamesNoGenerationOrRunIsRefused) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address(), run.identity("w0"));
+  wire::ReportFailureRequest failure;
+  failure.set_worker_id("w0");
+  failure.set_exit_code(4);
+  wire::ReportFailureResponse response;
+  EXPECT_EQ(raw.call(&Stub::ReportFailure, failure, &response).error_code(),
+            grpc::StatusCode::ABORTED)
+      << "without a stamp";
+  failure.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  EXPECT_EQ(raw.call(&Stub::ReportFailure, failure, &response).error_code(),
+            grpc::StatusCode::ABORTED)
+      << "of generation 0";
+  EXPECT_EQ(run.state(), "running");
+}
+
+// A call is repeated when its answer was lost.
+TEST(Server, AReportThatIsRepeatedIsOneEvent) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address(), run.identity("w0"));
+  wire::ReportEventRequest request;
+  request.mutable_stamp()->set_generation(1);
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.mutable_event()->set_event("note");
+  wire::ReportEventResponse response;
+  for (const int64_t report : {1, 1, 2, 1, 2}) {
+    request.mutable_event()->set_report(report);
+    EXPECT_TRUE(raw.call(&Stub::ReportEvent, request, &response).ok());
+  }
+  int64_t notes = 0;
+  for (const wire::EventRecord& event : run.server->status().events) {
+    notes += event.event == "note";
+  }
+  EXPECT_EQ(notes, 2);
+}
+
 TEST(Server, AnotherVersionIsRefusedWithBoth) {
   LocalRun run(1);
   RawClient raw(run.server->address());
@@ -193,6 +309,43 @@ TEST(Server, APortInUseIsOneLine) {
                                    "address, or port 0 for any free port"));
 }
 
+TEST(Server, WithoutDescriptorsTheSystemsWordsAreSaid) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(0);
+  close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next);
+  setrlimit(RLIMIT_NOFILE, &few);
+  std::string words;
+  try {
+    Server::start(LocalRun::options(1, ""));
+  } catch (const Error& error) {
+    words = error.what();
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(words, HasSubstr("cannot listen on 127.0.0.1:0: Too many open "
+                               "files"));
+}
+
+TEST(Server, WordsOfMembersAreShortAndCommandNoTerminal) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  control::RunEvent event;
+  event.event = "validation" + std::string(1000, 'x');
+  event.reason = "\x1b[2J" + std::string(100'000, 'y');
+  w0->report_event(event);
+  ASSERT_TRUE(eventually([&] {
+    const auto events = run.server->status().events;
+    return !events.empty() && events.back().event.starts_with("validation");
+  }));
+  const wire::EventRecord kept = run.server->status().events.back();
+  EXPECT_EQ(kept.event.size(), 64u);
+  EXPECT_EQ(kept.reason.size(), 4000u);
+  EXPECT_THAT(kept.reason, StartsWith("\\x1b[2Jyyy"));
+}
+
 TEST(Server, BeyondLoopbackNeedsTheFlag) {
   ServerOptions options = LocalRun::options(1, "");
   options.listen = "0.0.0.0:0";
@@ -240,7 +393,7 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
   node.worker_ids = {"w0", "w1.1"};
   run.agent->register_successors(node);
   const auto successor = control::CoordinatorClient::connect(
-      run.server->address(), "n", "w1.1", "127.0.0.1");
+      run.server->address(), run.identity("w1.1"), "127.0.0.1");
   const control::Assignment next = w0->next_assignment();
   EXPECT_EQ(next.action, control::Action::kRun);
   EXPECT_EQ(next.generation, assignment.generation + 1);
@@ -252,7 +405,7 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
 
 TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
   LocalRun run(1);
-  RawClient raw(run.server->address());
+  RawClient raw(run.server->address(), run.identity("w0"));
   wire::WatchRequest worker;  // joins, and never has a heartbeat
   worker.set_version(wire::kVersion);
   worker.set_node_id("n");
@@ -407,7 +560,7 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
     w0->next_assignment();
     EXPECT_TRUE(eventually([&] { return run.state() == "running"; }));
     EXPECT_FALSE(std::filesystem::exists(directory));
-    std::filesystem::create_directory(directory);
+    std::filesystem::create_directories(directory / "weights");
     w0->finish(0, "", "{}", 4);
   }
   std::ifstream file(directory / "events.jsonl");

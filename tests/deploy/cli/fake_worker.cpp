@@ -2,12 +2,13 @@
 // coordinator as the real one does and then behaves as FAKE_WORKER says.
 //
 //   ""        3 epochs of 4 steps, two validations, a warning, results
-//   slow      commits steps until it is asked to stop, then ends with 130
-//   die       ends before it joins, with last words
-//   refuse    reports that the data is bad
-//   crash     rank 1 is killed in mid-run, with last words; rank 0 saves
-//   late      as "", but needs 7 s to leave, and says so in the file "left"
-//   stubborn  joins, then ignores every request to end
+//   slow      commits a step, goes on until it is asked to stop, then ends with
+//   130 die       ends before it joins, with last words refuse    reports that
+//   the data is bad crash     rank 1 is killed in mid-run, with last words;
+//   rank 0 saves late      as "", but needs 7 s to leave, and says so in the
+//   file "left" stubborn  commits a step, then ignores every request to end
+//   hesitate  the first of all never joins; the others as ""
+//   idle      the same without a step
 #include <unistd.h>
 
 #include <chrono>
@@ -47,8 +48,13 @@ void train(CoordinatorClient& client, const Assignment& assignment) {
   for (int64_t step = 1; step <= 12; ++step) {
     pause();
     client.set_progress(progress_after(step));
-    if (assignment.rank == 0)
-      client.commit(step - 1, 0.5, progress_after(step));
+    if (assignment.rank != 0) continue;
+    client.commit(step - 1, 0.5, progress_after(step));
+    if (step % 4 == 0) {
+      client.report_event({"epoch", step, 0,
+                           "trained epoch " + std::to_string(step / 4), "",
+                           false});
+    }
   }
   if (assignment.rank != 0) return;
   client.report_event({"data", 12, -1, "2 images were skipped", "", true});
@@ -62,6 +68,7 @@ void train(CoordinatorClient& client, const Assignment& assignment) {
 void train_until_stopped(CoordinatorClient& client,
                          const Assignment& assignment) {
   int64_t step = 0;
+  if (assignment.rank == 0) client.commit(0, 0.5, progress_after(1));
   while (!client.stop_requested()) {
     pause();
     step = step % 11 + 1;
@@ -98,7 +105,10 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
       raise(SIGKILL);
     } else if (behaviour == "crash") {
       client.report_failure({5, "[communication] rank 1 is gone", true, 2});
+    } else if (behaviour == "idle") {
+      for (;;) ::pause();
     } else if (behaviour == "stubborn") {
+      if (assignment.rank == 0) client.commit(0, 0.5, progress_after(1));
       for (;;) ::pause();
     } else {
       train(client, assignment);
@@ -131,13 +141,19 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "12:00:00 info starting\nno more strength\n");
     return 7;
   }
+  if (behaviour == "hesitate" && !std::ifstream("hesitated")) {
+    std::ofstream("hesitated") << "once";
+    for (;;) ::pause();
+  }
   std::map<std::string, std::string> flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
   headroom::wire::set_channel_security(headroom::wire::read_channel_security(
       flags["--certs"], flags["--token-file"],
       headroom::wire::ChannelSide::kClient));
-  const auto client = CoordinatorClient::connect(
-      flags["--coordinator"], flags["--node-id"], flags["--worker-id"],
-      flags["--advertise-host"]);
+  const auto client =
+      CoordinatorClient::connect(flags["--coordinator"],
+                                 {flags["--node-id"], flags["--worker-id"],
+                                  std::getenv(headroom::wire::kSecretVariable)},
+                                 flags["--advertise-host"]);
   return behave(*client, behaviour);
 }

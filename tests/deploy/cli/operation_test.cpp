@@ -73,20 +73,51 @@ class Leftovers : public Operation {
   const std::set<std::string> shared_memory_ = names_in("/dev/shm");
 };
 
-TEST_F(Leftovers, AnEndLeavesNoneAndTheNextStartRemovesThoseOfTheKilled) {
+TEST_F(Leftovers, ThereAreNoneAndFoldersOfTheUsersStay) {
+  for (const char* name :
+       {"headroom-log-mine00", "headroom-new-mine00", "headroom-0-mine"}) {
+    fs::create_directories(temporary_ / name);
+    std::ofstream(temporary_ / name / "notes.txt") << "mine";
+  }
+  const std::set<std::string> mine = names_in(temporary_);
   EXPECT_EQ(run_program(train(), folder_).exit_code, 0);
-  EXPECT_TRUE(names_in(temporary_).empty());
+  EXPECT_EQ(names_in(temporary_), mine);
   setenv("FAKE_WORKER", "slow", 1);
   {
     const Program run(train({"--processes", "2"}), folder_);
     ASSERT_TRUE(wait_for("rank 0 of 2"));
   }  // SIGKILL: the kernel kills the others
   expect_nobody_left();
-  EXPECT_FALSE(names_in(temporary_).empty()) << "then this test shows nothing";
   unsetenv("FAKE_WORKER");
   EXPECT_EQ(run_program(train(), folder_).exit_code, 0);
-  EXPECT_EQ(names_in(temporary_), (std::set<std::string>{}));
+  EXPECT_EQ(names_in(temporary_), mine);
   EXPECT_EQ(names_in("/dev/shm"), shared_memory_);
+}
+
+TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
+  setenv("FAKE_WORKER", "slow", 1);
+  for (const char* name : {"first", "second"}) {
+    fs::create_directories(folder_ / name);
+  }
+  std::vector<std::string> command =
+      train({"--project", (folder_ / "runs").string(), "--name", "mine"});
+  for (std::string& word : command) {
+    if (word == "data.yaml") word = (folder_ / word).string();
+  }
+  Program first(command, folder_ / "first");
+  Program second(command, folder_ / "second");
+  const std::vector<fs::path> logs = {folder_ / "runs/mine/coordinator.log",
+                                      folder_ / "runs/mine2/coordinator.log"};
+  for (const fs::path& log : logs) {
+    for (int i = 0; i < 1000 && !fs::exists(log); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(fs::exists(log)) << log;
+  }
+  for (Program* run : {&first, &second}) {
+    run->signal(SIGINT);
+    EXPECT_EQ(run->join().exit_code, 130);
+  }
 }
 
 // The agent gives its worker up, as the coordinator does, and starts another.
@@ -125,7 +156,7 @@ TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
 }
 
 TEST_F(Operation, LinesOfAllProcessesAreInTheRunsFolder) {
-  fs::create_directories(folder_ / "runs/train/exp");
+  fs::create_directories(folder_ / "runs/train/exp/weights");
   const ProgramResult run =
       run_program(train({"--processes", "2", "--exist-ok"}), folder_);
   EXPECT_EQ(run.exit_code, 0) << run.err;

@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <numeric>
 #include <string>
 #include <vector>
 

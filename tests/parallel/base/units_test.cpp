@@ -61,5 +61,22 @@ TEST(Units, FormatsSeconds) {
   EXPECT_EQ(format_seconds(93'784), "26h03m");
 }
 
+TEST(Counted, OneIsOneAndNounsHaveTheirPlural) {
+  EXPECT_EQ(counted(0, "step"), "0 steps");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(2, "epoch"), "2 epochs");
+  EXPECT_EQ(counted(2, "batch"), "2 batches");
+  EXPECT_EQ(counted(3, "box"), "3 boxes");
+  EXPECT_EQ(counted(2, "process"), "2 processes");
+  EXPECT_EQ(counted(1, "class"), "1 class");
+}
+
+TEST(RoundUp, ToTheNextMultiple) {
+  EXPECT_EQ(round_up(0, 32), 0);
+  EXPECT_EQ(round_up(1, 32), 32);
+  EXPECT_EQ(round_up(32, 32), 32);
+  EXPECT_EQ(round_up(33, 32), 64);
+}
+
 }  // namespace
 }  // namespace headroom

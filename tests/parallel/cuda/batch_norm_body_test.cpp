@@ -8,7 +8,6 @@
 
 #include <cmath>
 #include <random>
-#include <span>
 #include <vector>
 
 #include "parallel/cuda/kernels/launch.h"

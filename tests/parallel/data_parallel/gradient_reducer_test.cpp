@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <mutex>
-#include <set>
 
 #include "parallel/base/check.h"
 #include "tests/support/run_ranks.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"

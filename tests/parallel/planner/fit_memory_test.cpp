@@ -11,6 +11,7 @@ namespace headroom::planner {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -130,8 +131,10 @@ TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
   ASSERT_FALSE(decision.plan);
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
   EXPECT_THAT(decision.reason, HasSubstr("--memory-limit is 2 GiB"));
-  EXPECT_THAT(decision.remedy, HasSubstr("--processes "));
-  EXPECT_THAT(decision.remedy, HasSubstr("--img "));
+  EXPECT_THAT(decision.remedy,
+              StartsWith("use --activations auto --micro-batch 16 ("));
+  EXPECT_THAT(decision.remedy, HasSubstr(", or --processes "));
+  EXPECT_THAT(decision.remedy, HasSubstr(", or --memory-limit "));
 }
 
 TEST(FitMemory, BytesAreForTheLabelsThatAreKnown) {
@@ -147,7 +150,7 @@ TEST(FitMemory, BytesAreForTheLabelsThatAreKnown) {
   config.micro_batch_size = 64;
   const PlanDecision refused = decide(config);
   EXPECT_FALSE(refused.plan);
-  EXPECT_THAT(refused.remedy, HasSubstr("--img "));
+  EXPECT_THAT(refused.remedy, HasSubstr("--activations auto"));
 }
 
 TEST(FitMemory, NothingFitsInNothing) {
@@ -186,14 +189,17 @@ TEST(FitMemory, TheHostsMemoryMustHoldABatchOfEachLoader) {
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
   EXPECT_THAT(decision.reason,
               HasSubstr("--host-memory-limit is 10 MiB (10485760 bytes)"));
-  EXPECT_THAT(decision.remedy, HasSubstr("use --host-memory-limit "));
-  const std::string least =
-      decision.remedy.substr(std::string("use --host-memory-limit ").size());
-  config.host_memory_limit = std::stoll(least);
+  const std::string flag = "--host-memory-limit ";
+  const size_t place = decision.remedy.find(flag);
+  ASSERT_NE(place, std::string::npos) << decision.remedy;
+  config.host_memory_limit =
+      std::stoll(decision.remedy.substr(place + flag.size())) << 20;
   const PlanDecision fits = decide(config);
   ASSERT_TRUE(fits.plan) << fits.reason;
   EXPECT_LE(fits.plan->predicted_phase_bytes.front().host,
             config.host_memory_limit);
+  config.host_memory_limit -= 1 << 20;
+  EXPECT_FALSE(decide(config).plan) << "a MiB less";
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
@@ -86,7 +85,7 @@ TEST(LargestBatch, AGroupThatIsAskedForIsTheLeast) {
     EXPECT_EQ(error.exit_code(), ExitCode::kNoPlan);
     EXPECT_THAT(error.what(),
                 HasSubstr("8 images a process, for --bn-group 8, need"));
-    EXPECT_THAT(error.what(), HasSubstr("a smaller --bn-group, or"));
+    EXPECT_THAT(error.what(), HasSubstr("or --bn-group 7, or"));
   }
 }
 
@@ -154,6 +153,14 @@ TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
     EXPECT_EQ(error.exit_code(), ExitCode::kNoPlan);
     EXPECT_THAT(error.what(), HasSubstr("201326592 bytes"));
     EXPECT_THAT(error.what(), HasSubstr("use --activations recompute, or"));
+    const std::string flag = ", or --memory-limit ";
+    const std::string what = error.what();
+    ASSERT_THAT(what, HasSubstr(flag));
+    config.memory_limit = std::stoll(what.substr(what.find(flag) + flag.size()))
+                          << 20;
+    EXPECT_EQ(choose(config).global_batch_size, 1);
+    config.memory_limit -= 1 << 20;
+    EXPECT_THROW(choose(config), Error) << "a MiB less";
   }
 }
 
@@ -163,7 +170,7 @@ TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
     FAIL() << "16 MiB do not hold the state";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), Not(HasSubstr("--activations")));
-    EXPECT_THAT(error.what(), HasSubstr("use a smaller --img or model"));
+    EXPECT_THAT(error.what(), HasSubstr("use --memory-limit "));
   }
 }
 

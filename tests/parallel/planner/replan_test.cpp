@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
+#include "configs/flags.h"
 #include "configs/layers/model_table.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/plan_memory.h"
@@ -48,6 +50,26 @@ MemoryShortage some_shortage() {
   shortage.asked_bytes = kMiB;
   shortage.free_bytes = kMiB;
   return shortage;
+}
+
+// As `headroom train --resume` reads the flags: those of the plan that are not
+// given have their defaults.
+void expect_resumed_plan_fits(configs::RunConfig config,
+                              const std::string& flags, int world_size,
+                              int64_t bytes) {
+  SCOPED_TRACE(flags);
+  config.layout.reset();
+  config.zero_stage = config.micro_batch_size = config.memory_limit = 0;
+  config.activations = "auto";
+  config.resume = "the checkpoint";
+  std::vector<configs::FlagUse> uses;
+  std::istringstream words(flags);
+  for (std::string flag, value; words >> flag >> value;)
+    uses.push_back({flag, {value}});
+  const PlanDecision decision =
+      choose_plan(configs::overlay_flags(config, uses), world_size, layers());
+  ASSERT_TRUE(decision.plan) << decision.reason;
+  EXPECT_LE(fullest_rank_bytes(*decision.plan), bytes);
 }
 
 TEST(Replan, ThePlanAtItsLeanestNeedsLessThanAsItIs) {
@@ -160,7 +182,23 @@ TEST(Replan, ARefusalNamesTheFlagThatForbids) {
   EXPECT_THAT(next.reason, Not(HasSubstr("\n")));
   EXPECT_THAT(next.resume_flags,
               StartsWith("--layout data=2,pipeline=1,spatial=1 --zero "));
-  EXPECT_THAT(next.resume_flags, HasSubstr("--memory-limit 4294967296"));
+  expect_resumed_plan_fits(config, next.resume_flags, 2,
+                           leanest_bytes(config, failed, layers()) * 95 / 100);
+}
+
+TEST(Replan, WhereMoreProcessesFitTheyAreNamed) {
+  const configs::RunConfig config = request();
+  const plan::Plan failed = plan_of(config, 1);
+  const int64_t needed = leanest_bytes(config, failed, layers());
+  const Replan next =
+      plan_after_shortage(config, failed, some_shortage(), layers());
+  EXPECT_FALSE(next.plan);
+  EXPECT_THAT(next.resume_flags, HasSubstr("--processes "));
+  const std::string flag = "--processes ";
+  const int processes = std::stoi(
+      next.resume_flags.substr(next.resume_flags.find(flag) + flag.size()));
+  expect_resumed_plan_fits(config, next.resume_flags, processes,
+                           needed * 95 / 100 + 1);
 }
 
 TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {

@@ -3,7 +3,6 @@
 // hand.
 #include <gtest/gtest.h>
 
-#include <utility>
 #include <vector>
 
 #include "parallel/predict/loss.h"

@@ -17,7 +17,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
-#include <cstring>
 #include <optional>
 #include <tuple>
 #include <vector>

@@ -23,7 +23,7 @@ TEST(AnchorChoice, KeepsWhatAnswers) {
   EXPECT_EQ(choice.anchors, question_of({}).current);
   EXPECT_EQ(choice.recall, 1);
   EXPECT_EQ(choice.reason,
-            "the model's anchors answer for 1.0000 of 3 boxes: kept, more than "
+            "the model's anchors match 1.0000 of 3 boxes: kept, more than "
             "0.98 is enough");
 }
 
@@ -35,27 +35,27 @@ TEST(AnchorChoice, ReplacesWhatDoesNot) {
   ASSERT_EQ(choice.anchors.size(), 2u);
   ASSERT_EQ(choice.anchors[0].size(), 1u);
   EXPECT_EQ(choice.reason,
-            "the model's anchors answer for 0.0000 of 4 boxes, 1 of them with "
+            "the model's anchors match 0.0000 of 4 boxes, 1 of them with "
             "a side under 3 px; replaced by 2 found from the boxes, which "
-            "answer for 1.0000: " +
+            "match 1.0000: " +
                 layers::to_text(choice.anchors));
 }
 
 TEST(AnchorChoice, KeepsWhatIsNoWorse) {
   AnchorQuestion question = question_of(kLong);
-  question.varied = {{5000, 8}, {5000, 5000}};  // none can answer for these
+  question.varied = {{5000, 8}, {5000, 5000}};  // none can match these
   const AnchorChoice choice = choose_anchors(question);
   EXPECT_FALSE(choice.found);
   EXPECT_EQ(choice.reason,
-            "the model's anchors answer for 0.0000 of 4 boxes, 1 of them with "
-            "a side under 3 px; kept, for 2 found from the boxes answer for "
+            "the model's anchors match 0.0000 of 4 boxes, 1 of them with "
+            "a side under 3 px; kept, for 2 found from the boxes match "
             "0.0000");
 }
 
 TEST(AnchorChoice, TooFewSizes) {
   AnchorQuestion question = question_of({{200, 8}, {200, 8}});
   EXPECT_EQ(choose_anchors(question).reason,
-            "the model's anchors answer for 0.0000 of 2 boxes; kept, for the "
+            "the model's anchors match 0.0000 of 2 boxes; kept, for the "
             "boxes have fewer than 2 different sizes of 2 px or more to find 2 "
             "anchors from");
   question.must_find = true;

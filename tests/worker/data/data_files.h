@@ -6,7 +6,6 @@
 #include <opencv2/core/mat.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "configs/data_config.h"
 #include "worker/data/labels/dataset.h"

@@ -1,6 +1,5 @@
 #include "tests/worker/data/encoders.h"
 
-#include <cstdio>  // jpeglib.h needs it first
 #include <cstdlib>
 
 #include <jpeglib.h>
@@ -65,6 +64,14 @@ std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form) {
     info.comp_info[0].v_samp_factor = form.down;
   }
   if (form.progressive) jpeg_simple_progression(&info);
+  std::vector<jpeg_scan_info> scans = {{3, {0, 1, 2}, 0, 0, 0, 0}};
+  for (int k = 1; k <= form.scans - 1; ++k) {  // one coefficient each
+    scans.push_back({1, {0}, k, k, 0, 0});
+  }
+  if (form.scans > 0) {
+    info.scan_info = scans.data();
+    info.num_scans = form.scans;
+  }
   info.arith_code = form.arithmetic ? TRUE : FALSE;
   info.restart_in_rows = static_cast<int>(form.restart_rows);
   jpeg_start_compress(&info, TRUE);

@@ -17,6 +17,7 @@ struct JpegForm {
   int across = 2;      // pixels that share a colour
   int down = 2;
   bool progressive = false;
+  int scans = 0;  // the colours' means, then a coefficient each; 0: one
   bool arithmetic = false;
   unsigned restart_rows = 0;  // between restart markers; 0: none
   int orientation = 1;        // EXIF

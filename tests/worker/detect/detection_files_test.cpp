@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <opencv2/core.hpp>
-#include <sstream>
 
 #include "parallel/base/check.h"
 #include "worker/data/codecs/image.h"
@@ -46,15 +45,49 @@ TEST(DetectionFiles, CsvQuotesWhatMustBe) {
 }
 
 TEST(DetectionFiles, CocoJson) {
+  const CocoIds ids = {{}, usual_categories(kNames)};
   const auto json = nlohmann::json::parse(
-      coco_json({found_in("d/000042.jpg"), found_in("d/42b.jpg")}));
+      coco_json({found_in("d/000042.jpg"), found_in("d/42b.jpg")}, ids));
   ASSERT_EQ(json.size(), 6u);
   EXPECT_EQ(json[0].at("image_id"), 42);
   EXPECT_EQ(json[3].at("image_id"), "42b");
-  EXPECT_EQ(json[0].at("category_id"), 1);
+  EXPECT_EQ(json[0].at("category_id"), 0);
+  EXPECT_EQ(json[2].at("category_id"), 2);
   EXPECT_EQ(json[0].at("bbox"), (std::vector<double>{10, 20, 40, 40}));
   EXPECT_EQ(json[0].at("score"), 0.75);
-  EXPECT_EQ(nlohmann::json::parse(coco_json({})).size(), 0u);
+  EXPECT_EQ(nlohmann::json::parse(coco_json({}, ids)).size(), 0u);
+}
+
+TEST(DetectionFiles, CocosNamesHaveCocosIds) {
+  std::istringstream list(
+      "person,bicycle,car,motorcycle,airplane,bus,train,truck,boat,traffic "
+      "light,fire hydrant,stop sign,parking meter,bench,bird,cat,dog,horse,"
+      "sheep,cow,elephant,bear,zebra,giraffe,backpack,umbrella,handbag,tie,"
+      "suitcase,frisbee,skis,snowboard,sports ball,kite,baseball bat,baseball "
+      "glove,skateboard,surfboard,tennis racket,bottle,wine glass,cup,fork,"
+      "knife,spoon,bowl,banana,apple,sandwich,orange,broccoli,carrot,hot dog,"
+      "pizza,donut,cake,chair,couch,potted plant,bed,dining table,toilet,tv,"
+      "laptop,mouse,remote,keyboard,cell phone,microwave,oven,toaster,sink,"
+      "refrigerator,book,clock,vase,scissors,teddy bear,hair drier,toothbrush");
+  std::vector<std::string> names;
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  std::vector<int64_t> ids = usual_categories(names);
+  ASSERT_EQ(ids.size(), 80u);
+  for (const auto& [c, id] :
+       std::vector<std::pair<size_t, int64_t>>{{0, 1},
+                                               {10, 11},
+                                               {11, 13},
+                                               {24, 27},
+                                               {26, 31},
+                                               {56, 62},
+                                               {60, 67},
+                                               {61, 70},
+                                               {73, 84},
+                                               {79, 90}}) {
+    EXPECT_EQ(ids[c], id) << names[c];
+  }
+  names.back() = "comb";  // names of one's own
+  EXPECT_EQ(usual_categories(names).back(), 79);
 }
 
 TEST(DetectionFiles, Counts) {

@@ -1,9 +1,11 @@
 // A trained network on pictures whole and in tiles.
 #include "worker/detect/detector.h"
 
+#include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
 
 #include "tests/support/parity.h"
 #include "worker/data/augment/letterbox.h"
@@ -50,6 +52,31 @@ void expect_same(const metrics::Detection& a, const metrics::Detection& b,
   EXPECT_NEAR(a.box.y1 + y, b.box.y1, 1e-2);
   EXPECT_NEAR(a.box.x2 + x, b.box.x2, 1e-2);
   EXPECT_NEAR(a.box.y2 + y, b.box.y2, 1e-2);
+}
+
+TEST(NetworkImage, ShrinksBilinearlyOrByAreaAverages) {
+  cv::Mat pixels(96, 96, CV_8UC3);
+  cv::randu(pixels, 0, 256);
+  const auto shrunk = [&](int method) {
+    cv::Mat small;
+    cv::resize(pixels, small, {32, 32}, 0, 0, method);
+    return small;
+  };
+  const auto seen = [&](Resample resample) {
+    const auto image = network_image(pixels, 32, 32, 32, resample);
+    cv::Mat bytes(32, 32, CV_8UC3);
+    at::from_blob(bytes.data, {1, 32, 32, 3}, at::kByte)
+        .copy_(image->images.permute({0, 2, 3, 1}).mul(255).round());
+    return bytes;
+  };
+  const auto differ = [](const cv::Mat& a, const cv::Mat& b) {
+    return cv::norm(a, b, cv::NORM_INF);
+  };
+  const cv::Mat area = shrunk(cv::INTER_AREA);
+  const cv::Mat bilinear = shrunk(cv::INTER_LINEAR);
+  ASSERT_GT(differ(area, bilinear), 50);
+  EXPECT_EQ(differ(seen(Resample::kArea), area), 0);
+  EXPECT_EQ(differ(seen(Resample::kBilinear), bilinear), 0);
 }
 
 TEST_F(DetectorTest, KnowsTheClassesOfItsWeights) {

@@ -8,11 +8,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"

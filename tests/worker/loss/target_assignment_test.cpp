@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <set>
 #include <vector>
 
 #include "parallel/base/check.h"

@@ -1,5 +1,7 @@
 #include "tests/worker/metrics/ap_cases.h"
 
+#include "worker/metrics/coco_evaluation.h"
+
 namespace headroom::metrics {
 
 std::vector<DetectionRecord> EvaluationSet::records() const {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "worker/metrics/average_precision.h"
-#include "worker/metrics/coco_evaluation.h"
 
 namespace headroom::metrics {
 

@@ -11,6 +11,7 @@
 #include "tests/support/parity.h"
 #include "tests/worker/metrics/ap_cases.h"
 #include "worker/metrics/average_precision.h"
+#include "worker/metrics/coco_evaluation.h"
 #include "worker/metrics/confusion_matrix.h"
 
 namespace headroom::metrics {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <mutex>
 #include <thread>
 #include <vector>
 

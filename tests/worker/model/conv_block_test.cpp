@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <ostream>
-#include <string>
 
 #include "parallel/base/check.h"
 #include "tests/worker/model/conv_block_fixture.h"

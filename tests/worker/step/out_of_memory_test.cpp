@@ -3,7 +3,6 @@
 // the last bit, nothing left behind. Ranks are threads.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 

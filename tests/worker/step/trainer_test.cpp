@@ -5,9 +5,7 @@
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
-#include <mutex>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <opencv2/core.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,8 +42,13 @@ class DetectCommand : public testing::Test {
     layers::ModelTable table = layers::load_model_table("yolov5n");
     table.input_channels = channels;
     model::LayerGraph model(table, 2, at::kFloat, 0);
-    weights::save_weights(file, model.state(),
-                          layers::model_metadata("yolov5n", table));
+    // Signals that grow from layer to layer, so that pixels decide.
+    for (const model::NamedTensor& entry : model.state()) {
+      if (entry.name.ends_with("running_var")) entry.tensor->fill_(0.02);
+    }
+    auto metadata = layers::model_metadata("yolov5n", table);
+    layers::describe_input(metadata, {kSide, kSide}, 32);
+    weights::save_weights(file, model.state(), metadata);
     return file.string();
   }
   struct Said {
@@ -55,7 +63,6 @@ class DetectCommand : public testing::Test {
         "--source=" + source,
         "--output=" + (folder_.path() / "out").string(),
         "--exist-ok",
-        "--img=64",
         "--conf-thres=0",
         "--max-det=2"};
     words.insert(words.end(), more.begin(), more.end());
@@ -77,6 +84,16 @@ class DetectCommand : public testing::Test {
     said.err = testing::internal::GetCapturedStderr() + refusal;
     return said;
   }
+  // What is said on standard error and found in the image.
+  std::string boxes(std::vector<std::string> more) {
+    more.push_back("--save-json");
+    const Said said = run((folder_.path() / "in/a.bmp").string(), more);
+    EXPECT_EQ(said.code, 0) << said.err;
+    std::ifstream file(folder_.path() / "out/predictions.json");
+    std::ostringstream text;
+    text << said.err << file.rdbuf();
+    return text.str();
+  }
   bool has(const std::string& file) const {
     return fs::exists(folder_.path() / "out" / file);
   }
@@ -84,6 +101,26 @@ class DetectCommand : public testing::Test {
   TemporaryFolder folder_;
   fs::path clip_;
 };
+
+TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
+  const std::string note = "--img is 64 x 64, as " +
+                           (folder_.path() / "w.safetensors").string() +
+                           " was trained\n";
+  EXPECT_EQ(boxes({}), note + boxes({"--img=64"}));
+  EXPECT_THAT(boxes({"--img=128"}), Not(HasSubstr("was trained")));
+}
+
+TEST_F(DetectCommand, ShrinksBilinearlyUnlessToldOtherwise) {
+  // To a third: to a half the four nearest pixels are the area.
+  cv::Mat noise(96, 96, CV_8UC3);
+  cv::randu(noise, 0, 256);
+  folder_.write("in/a.bmp", encode_bmp(noise));
+  const std::string found = boxes({"--img=32"});
+  EXPECT_EQ(found, boxes({"--img=32", "--resample=bilinear"}));
+  EXPECT_NE(found, boxes({"--img=32", "--resample=area"}));
+  EXPECT_EQ(run("in", {"--resample=cubic"}).code,
+            static_cast<int>(ExitCode::kRequest));
+}
 
 TEST_F(DetectCommand, LooksAtVideosAmongImages) {
   if (const video::VideoPlugin plugin = video::built_video_plugin();

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "worker/model/layer_graph.h"
 #include "worker/tools/tool_command.h"
+#include "worker/weights/weights.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::tools {
 namespace {
@@ -47,6 +51,36 @@ TEST_F(ToolOutputs, AFileInAFolderThatIsNotThere) {
                        "--output=" + none + "/x"}),
               HasSubstr("[export] --output " + none +
                         "/x: there is no folder " + none));
+}
+
+TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
+  const fs::path file = folder_.path() / "w.safetensors";
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, 2, at::kFloat, 0);
+  auto metadata = layers::model_metadata("yolov5n", table);
+  metadata["names"] = R"(["a","b"])";
+  layers::describe_input(metadata, {64, 96}, 32);
+  weights::save_weights(file, model.state(), metadata);
+  const std::string weights = "--weights=" + file.string();
+
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal({"export", weights}), "accepted");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr(": images 1x3x64x96 -> "));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "--img is 64 x 96, as " + file.string() + " was trained\n");
+
+  testing::internal::CaptureStdout();
+  const fs::path pruned = folder_.path() / "p.safetensors";
+  EXPECT_EQ(refusal({"prune", weights, "--output=" + pruned.string()}),
+            "accepted");
+  testing::internal::GetCapturedStdout();
+  const auto kept = weights::read_weights_metadata(pruned);
+  for (const char* key : {"names", "imgsz", "stride", "range"}) {
+    ASSERT_TRUE(kept.contains(key)) << key;
+    EXPECT_EQ(kept.at(key), metadata.at(key));
+  }
 }
 
 TEST_F(ToolOutputs, AFileWhereAFolderIsToBe) {

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "tests/support/parity.h"
 #include "worker/data/loader/loader.h"

@@ -1,5 +1,6 @@
 #include "tests/worker/video/clips.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <vector>
 

@@ -1,8 +1,6 @@
 // Small videos, made where a test needs them.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <opencv2/core/mat.hpp>
 #include <string>
 

@@ -6,10 +6,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstring>
 #include <fstream>
 #include <opencv2/core.hpp>
-#include <sstream>
 
 #include "tests/support/file_size_limit.h"
 #include "tests/worker/data/data_files.h"

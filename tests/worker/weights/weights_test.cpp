@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

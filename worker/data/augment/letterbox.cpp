@@ -28,13 +28,13 @@ codecs::ImageSize fit_size(codecs::ImageSize source, int64_t height,
 }
 
 cv::Mat resize_loaded(const cv::Mat& pixels, codecs::ImageSize size,
-                      bool training) {
+                      bool bilinear) {
   if (pixels.rows == size.height && pixels.cols == size.width) return pixels;
   const bool enlarges = size.height > pixels.rows || size.width > pixels.cols;
   cv::Mat resized(size.height, size.width, pixels.type());
   codecs::resize_bands(
       pixels, resized,
-      training || enlarges ? cv::INTER_LINEAR : cv::INTER_AREA);
+      bilinear || enlarges ? cv::INTER_LINEAR : cv::INTER_AREA);
   return resized;
 }
 

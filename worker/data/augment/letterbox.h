@@ -20,10 +20,10 @@ namespace headroom::augment {
 codecs::ImageSize fit_size(codecs::ImageSize source, int64_t height,
                            int64_t width);
 
-// Linear in training and where it enlarges, area otherwise; `pixels` itself
-// where nothing changes.
+// Bilinear as in training and where it enlarges, area otherwise; `pixels`
+// itself where nothing changes.
 cv::Mat resize_loaded(const cv::Mat& pixels, codecs::ImageSize size,
-                      bool training);
+                      bool bilinear);
 
 struct LetterboxOptions {
   bool enlarge = true;    // may pixels be made larger?

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "worker/data/augment/warp_map.h"
 #include "worker/kernels/packed_sample.h"
 
@@ -11,8 +12,7 @@ namespace headroom::augment {
 namespace {
 
 int64_t aligned(int64_t bytes) {
-  return (bytes + kernels::kPackedAlignment - 1) / kernels::kPackedAlignment *
-         kernels::kPackedAlignment;
+  return round_up(bytes, kernels::kPackedAlignment);
 }
 
 // The rectangle of the canvas that the made rows are fetched from.

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
-#include <utility>
 
+#include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 
 namespace headroom::codecs {
@@ -19,8 +19,7 @@ void refuse_bands(const std::string& has, int wanted) {
 void refuse_bands(int has, int wanted) {
   const std::string number = std::to_string(has);
   const bool colours = wanted == kColours;
-  throw ImageRefusal(number + (has == 1 ? " band" : " bands") +
-                     ", but the model's ch is " +
+  throw ImageRefusal(counted(has, "band") + ", but the model's ch is " +
                      (colours ? "3 or 1" : std::to_string(wanted)) +
                      ": use a model with ch: " + number + ", or images of " +
                      (colours ? "colours" : std::to_string(wanted) + " bands"));

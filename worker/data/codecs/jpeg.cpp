@@ -23,6 +23,12 @@
 namespace headroom::codecs {
 namespace {
 
+// Ordinary encoders write 2, and 4 for each component.
+constexpr int64_t kOrdinaryScans = 20;
+// Of all scans together, where there are more: each costs a pass over all
+// pixels, though it may have hardly a byte.
+constexpr int64_t kScannedPixels = 200'000'000;
+
 struct Reader {
   jpeg_decompress_struct info{};
   jpeg_error_mgr error{};
@@ -100,9 +106,13 @@ void stop_source(j_decompress_ptr) {}
 void check_scans(j_common_ptr info) {
   const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
   Reader& reader = reader_of(info);
-  if (decompress->input_scan_number <= reader.max_scans) return;
+  const int64_t pixels =
+      int64_t{decompress->image_width} * decompress->image_height;
+  const auto max_scans = static_cast<int>(std::min<int64_t>(
+      reader.max_scans, std::max(kOrdinaryScans, kScannedPixels / pixels)));
+  if (decompress->input_scan_number <= max_scans) return;
   std::snprintf(reader.message.data(), reader.message.size(),
-                "more than %d scans", reader.max_scans);
+                "more than %d scans", max_scans);
   std::longjmp(reader.jump, 1);
 }
 

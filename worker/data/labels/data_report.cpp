@@ -65,7 +65,7 @@ std::vector<std::string> DataReport::lines(int64_t max_lines) const {
                      std::to_string(background) + " without boxes), " +
                      counted(boxes, "box");
   if (num_faults() > 0) {
-    head += "; " + counted(num_faults(), "fault") + " repaired:";
+    head += "; " + counted(num_faults(), "fault") + ":";
     for (size_t kind = 0; kind < counts.size(); ++kind) {
       if (counts[kind] == 0) continue;
       head += " " + std::to_string(counts[kind]) + " ";

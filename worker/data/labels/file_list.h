@@ -4,7 +4,6 @@
 // single images. Order does not depend on the file system.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

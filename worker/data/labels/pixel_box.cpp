@@ -1,7 +1,6 @@
 #include "worker/data/labels/pixel_box.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace headroom::labels {
 

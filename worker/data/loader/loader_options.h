@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "configs/run_config.h"
 #include "parallel/plan/batch_split.h"

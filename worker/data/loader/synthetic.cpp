@@ -1,7 +1,6 @@
 #include "worker/data/loader/synthetic.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "parallel/plan/batch_split.h"

@@ -12,7 +12,6 @@
 #include "worker/kernels/cpu/vector_kernels.h"
 
 namespace headroom::kernels {
-
 namespace {
 
 // The vector kernels' name for an element type, and its memory as they see it.

@@ -7,14 +7,12 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <tuple>
-#include <vector>
 
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/processor.h"
 
 namespace headroom::kernels {
-
 namespace {
 
 // From this batch on LibTorch uses oneDNN whatever the convolution.

@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 namespace headroom::kernels {
-
 namespace {
 
 constexpr uintptr_t kLargePage = uintptr_t{2} << 20;

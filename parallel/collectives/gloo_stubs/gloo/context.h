@@ -7,9 +7,6 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace gloo {
 

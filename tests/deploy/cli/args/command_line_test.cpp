@@ -5,8 +5,8 @@
 
 #include <sstream>
 
+#include "configs/command_flags.h"
 #include "deploy/cli/args/help_text.h"
-#include "deploy/cli/args/launch_flags.h"
 #include "parallel/base/check.h"
 
 namespace headroom::cli {
@@ -116,7 +116,7 @@ TEST(CommandLine, LaterFlagsAndSetsWin) {
   EXPECT_EQ(config.checkpoint_every_steps, 3);
 }
 
-TEST(CommandLine, LaunchFlagsStandApart) {
+TEST(CommandLine, CommandFlagsStandApart) {
   const CommandLine line = parse(
       "train --rendezvous /shared --json --insecure-network --coordinator "
       "10.0.0.5:29500 --epochs 3");

@@ -49,7 +49,7 @@ TEST(DatasetQuery, WhatARunFoundIsNoOtherRuns) {
   config.anchors = "1,2; 3,4; 5,6";
   forget_found_anchors(config);
   EXPECT_EQ(config.anchors, "1,2; 3,4; 5,6");  // somebody wrote them
-  config.anchors_reason = "the model's anchors answer for ...";
+  config.anchors_reason = "the model's anchors match ...";
   forget_found_anchors(config);
   EXPECT_EQ(config, training());
 }

@@ -14,6 +14,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
+// To which a run has begun to write.
+struct BegunFolder : testing::TemporaryFolder {
+  BegunFolder() { fs::create_directory(path() / "weights"); }
+};
+
 std::vector<Json> records(const testing::TemporaryFolder& folder,
                           const std::string& file) {
   std::vector<Json> all;
@@ -25,7 +30,7 @@ std::vector<Json> records(const testing::TemporaryFolder& folder,
 }
 
 TEST(LineLog, ALineIsARecord) {
-  const testing::TemporaryFolder run;
+  const BegunFolder run;
   LineLog log(run.path(), "workers-h-0");
   log.add("worker w0", "12:03:44 warning [gen 2 rank 1/2] two are bad");
   log.add("worker w0", "terminate \"called\" \xff");
@@ -42,7 +47,7 @@ TEST(LineLog, ALineIsARecord) {
 }
 
 TEST(LineLog, TheNewestLinesStayWithinTheLimit) {
-  const testing::TemporaryFolder run;
+  const BegunFolder run;
   constexpr int kLines = 200;
   LineLogLimits limits;
   limits.file_bytes = 1000;
@@ -81,7 +86,7 @@ TEST(LineLog, LinesWaitForTheRunsFolder) {
     LineLog log(run, "coordinator", limits);
     for (int i = 0; i < 5; ++i) log.add("c", std::to_string(i));
     EXPECT_FALSE(fs::exists(run)) << "it is not this log's to make";
-    fs::create_directory(run);
+    fs::create_directories(run / "weights");
     log.add("c", "5");
   }
   std::ifstream in(run / "logs/coordinator.jsonl");
@@ -93,7 +98,7 @@ TEST(LineLog, LinesWaitForTheRunsFolder) {
 }
 
 TEST(LineLog, AnotherRunAddsAndAnotherProcessHasAFileOfItsOwn) {
-  const testing::TemporaryFolder run;
+  const BegunFolder run;
   { LineLog(run.path(), "workers").add("w", "earlier"); }
   LineLog first(run.path(), "workers");
   LineLog second(run.path(), "workers");
@@ -105,7 +110,7 @@ TEST(LineLog, AnotherRunAddsAndAnotherProcessHasAFileOfItsOwn) {
 }
 
 TEST(LineLog, AFolderThatCannotBeWrittenToIsNoFailure) {
-  const testing::TemporaryFolder run;
+  const BegunFolder run;
   run.write("logs", "a file");
   LineLog log(run.path(), "coordinator");
   log.add("c", "one");

@@ -148,11 +148,25 @@ TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
     publish_address(folder_of("dead"), "dead", "127.0.0.1:29500");
   }
   root.write("headroom-other", "no folder");
+  const std::string mine = "headroom-" + std::to_string(geteuid()) + "-mine";
+  root.write(mine + "/notes.txt", "mine");
   const FolderHold living = prepare_folder(folder_of("living"), geteuid());
   EXPECT_FALSE(std::filesystem::exists(folder_of("dead").path));
   const FolderHold next = prepare_folder(folder_of("next"), geteuid());
   EXPECT_TRUE(std::filesystem::exists(folder_of("living").path));
   EXPECT_TRUE(std::filesystem::exists(root.path() / "headroom-other"));
+  EXPECT_EQ(root.read(mine + "/notes.txt"), "mine");
+}
+
+TEST(Rendezvous, AFolderThatSomebodyMadeIsNotUsed) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder{root.path() / "private", true};
+  std::filesystem::create_directory(folder.path);
+  ASSERT_EQ(chmod(folder.path.c_str(), 0700), 0);
+  EXPECT_EQ(refusal([&] { (void)prepare_folder(folder, geteuid()); }),
+            "[rendezvous] " + folder.path.string() +
+                " was not made by headroom: remove it, or give --rendezvous "
+                "DIR");
 }
 
 TEST(Rendezvous, WithdrawingLeavesASharedFolderAndOtherJobsAlone) {

@@ -5,8 +5,9 @@
 namespace headroom::cli {
 namespace {
 
-wire::RunProgress middle_of_a_run() {
-  wire::RunProgress progress;
+coordinator::RunStatus middle_of_a_run() {
+  coordinator::RunStatus status;
+  wire::RunProgress& progress = status.progress;
   progress.step = 38;
   progress.num_steps = 780;
   progress.epoch = 2;
@@ -19,7 +20,7 @@ wire::RunProgress middle_of_a_run() {
   progress.images_per_second = 58.34;
   progress.measured_peak_bytes = 1'288'490'189;  // 1.2 GiB
   progress.phase = "train";
-  return progress;
+  return status;
 }
 
 TEST(ProgressLine, AllOfIt) {
@@ -29,25 +30,52 @@ TEST(ProgressLine, AllOfIt) {
 }
 
 TEST(ProgressLine, PredictedMemoryWhereItIsKnown) {
-  wire::RunProgress progress = middle_of_a_run();
-  progress.predicted_peak_bytes = 1'395'864'371;  // 1.3 GiB
-  EXPECT_EQ(progress_line(progress, std::nullopt, 0),
+  coordinator::RunStatus status = middle_of_a_run();
+  status.progress.predicted_peak_bytes = 1'395'864'371;  // 1.3 GiB
+  EXPECT_EQ(progress_line(status, std::nullopt, 0),
             "epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021  58.3 img/s  "
             "1.2 GiB (predicted 1.3 GiB)");
 }
 
+// Rank 0 is seldom the fullest: of a pipeline the first stage, with split
+// images the one with most lines.
+TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
+  coordinator::RunStatus status = middle_of_a_run();
+  status.progress.predicted_peak_bytes = 1'395'864'371;
+  status.memory_limit = int64_t{2} << 30;
+  status.plan.emplace().predicted_phase_bytes = {
+      {.training = 1'395'864'371}, {.training = int64_t{1792} << 20}, {}};
+  const auto memory = [&](int64_t second, int64_t third,
+                          const std::string& state_of_third) {
+    const int64_t bytes[] = {1'288'490'189, second, third};
+    status.members.resize(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      status.members[rank].rank = rank;
+      status.members[rank].state = rank < 2 ? "running" : state_of_third;
+      status.members[rank].measured_peak_bytes = bytes[rank];
+    }
+    const std::string line = progress_line(status, std::nullopt, 0);
+    return line.substr(line.find("img/s") + 7);
+  };
+  EXPECT_EQ(memory(int64_t{1536} << 20, 5, "running"),
+            "rank 1: 1.5 GiB of 2 GiB (predicted 1.75 GiB)");
+  EXPECT_EQ(memory(7, int64_t{3} << 29, "gone"),
+            "rank 0: 1.2 GiB of 2 GiB (predicted 1.3 GiB)");
+}
+
 TEST(ProgressLine, OtherPhasesAreNamed) {
-  wire::RunProgress progress = middle_of_a_run();
-  progress.phase = "validate";
-  EXPECT_EQ(progress_line(progress, std::nullopt, 0).substr(0, 38),
+  coordinator::RunStatus status = middle_of_a_run();
+  status.progress.phase = "validate";
+  EXPECT_EQ(progress_line(status, std::nullopt, 0).substr(0, 38),
             "epoch 3/60  12/13  validating  box 0.0");
-  progress.phase = "checkpoint";
-  EXPECT_EQ(progress_line(progress, std::nullopt, 0).substr(0, 34),
+  status.progress.phase = "checkpoint";
+  EXPECT_EQ(progress_line(status, std::nullopt, 0).substr(0, 34),
             "epoch 3/60  12/13  saving  box 0.0");
 }
 
 TEST(ProgressLine, BeforeTheFirstStep) {
-  EXPECT_EQ(progress_line(wire::RunProgress(), std::nullopt, 80), "starting");
+  EXPECT_EQ(progress_line(coordinator::RunStatus(), std::nullopt, 80),
+            "starting");
 }
 
 TEST(ProgressLine, EtaInWholeSecondsMinutesOrHours) {
@@ -76,6 +104,24 @@ wire::EventRecord validation_event() {
   event.detail_json = R"({"epoch": 2, "precision": 0.8119, "recall": 0.7441,)"
                       R"( "map50": 0.7913, "map": 0.4522})";
   return event;
+}
+
+TEST(EpochLine, LossesCountsAndSeconds) {
+  wire::EventRecord event;
+  event.event = "epoch";
+  event.reason = "epoch 3 trained";
+  event.detail_json = R"({"epoch": 2, "num_epochs": 60, "box": 0.0812,)"
+                      R"( "obj": 0.0331, "cls": 0.0208, "steps": 13,)"
+                      R"( "images": 208, "seconds": 4.13})";
+  EXPECT_EQ(epoch_line(event, middle_of_a_run(), 246.0),
+            "epoch 3/60  box 0.081 obj 0.033 cls 0.021  13 steps, 208 images "
+            "in 4.1s  1.2 GiB (predicted -)  ETA 4m6s");
+  event.detail_json = R"({"epoch": 2, "num_epochs": 60, "box": 0, "obj": 0,)"
+                      R"( "cls": 0, "steps": 0, "images": 0, "seconds": 0})";
+  EXPECT_EQ(epoch_line(event, middle_of_a_run(), std::nullopt),
+            "epoch 3/60  box 0.000 obj 0.000 cls 0.000  1.2 GiB (predicted -)");
+  event.detail_json = R"({"epoch": 2, "num_epochs": "sixty"})";
+  EXPECT_EQ(epoch_line(event, middle_of_a_run(), 1.0), "epoch 3 trained");
 }
 
 TEST(ValidationLine, TheMetricsOfAnEpoch) {

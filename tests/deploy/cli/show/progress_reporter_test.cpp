@@ -17,8 +17,9 @@ coordinator::TimePoint at(int64_t second) {
 }
 
 // Step `step` of 10 epochs of 4 steps.
-wire::RunProgress after(int64_t step) {
-  wire::RunProgress progress;
+coordinator::RunStatus after(int64_t step) {
+  coordinator::RunStatus status;
+  wire::RunProgress& progress = status.progress;
   progress.step = step;
   progress.num_steps = 40;
   progress.num_epochs = 10;
@@ -26,7 +27,7 @@ wire::RunProgress after(int64_t step) {
   progress.epoch = (step - 1) / 4;
   progress.step_in_epoch = (step - 1) % 4 + 1;
   progress.phase = "train";
-  return progress;
+  return status;
 }
 
 wire::EventRecord validation(int64_t epoch) {
@@ -37,12 +38,23 @@ wire::EventRecord validation(int64_t epoch) {
   return event;
 }
 
+wire::EventRecord trained(int64_t epoch) {
+  wire::EventRecord event;
+  event.event = "epoch";
+  event.step = (epoch + 1) * 4;
+  event.detail_json = R"({"epoch": )" + std::to_string(epoch) +
+                      R"(, "num_epochs": 10, "box": 0.1, "obj": 0.02,)"
+                      R"( "cls": 0.03, "steps": 4, "images": 64,)"
+                      R"( "seconds": 2.13})";
+  return event;
+}
+
 TEST(EtaEstimate, FromTheStepsSeenSoFar) {
   EtaEstimate eta;
-  EXPECT_FALSE(eta.update(after(10), at(100)));  // a resumed run
-  EXPECT_FALSE(eta.update(after(10), at(101)));
-  EXPECT_DOUBLE_EQ(*eta.update(after(20), at(105)), 10.0);
-  EXPECT_DOUBLE_EQ(*eta.update(after(40), at(115)), 0.0);
+  EXPECT_FALSE(eta.update(after(10).progress, at(100)));  // a resumed run
+  EXPECT_FALSE(eta.update(after(10).progress, at(101)));
+  EXPECT_DOUBLE_EQ(*eta.update(after(20).progress, at(105)), 10.0);
+  EXPECT_DOUBLE_EQ(*eta.update(after(40).progress, at(115)), 0.0);
   EXPECT_FALSE(EtaEstimate().update(wire::RunProgress(), at(0)));
 }
 
@@ -54,22 +66,44 @@ TEST(ProgressReporter, OnATerminalOneLineLives) {
   EXPECT_THAT(*output.live, HasSubstr("epoch 1/10  3/4"));
 }
 
-TEST(ProgressReporter, OnATerminalEachValidationStays) {
+TEST(ProgressReporter, OnATerminalTheLinesOfAnEpochStay) {
   ProgressReporter reporter(true);
   EXPECT_THAT(reporter.event(validation(0), at(0)).lines,
               ElementsAre("validated epoch 0"));
+  EXPECT_THAT(reporter.event(trained(1), at(1)).lines,
+              ElementsAre(HasSubstr("epoch 2/10  box ")));
   EXPECT_THAT(reporter.event(validation(1), at(1)).lines,
               ElementsAre("validated epoch 1"));
 }
 
-TEST(ProgressReporter, InALogOneLinePerEpochAtMostOneInTenSeconds) {
+// Six epochs within a second: the status, asked for now and then, shows two of
+// them, the events all.
+TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
   ProgressReporter reporter(false);
-  EXPECT_THAT(reporter.update(after(4), 0, at(0)).lines,
-              ElementsAre(HasSubstr("epoch 1/10  4/4")));
-  EXPECT_THAT(reporter.update(after(4), 0, at(11)).lines, IsEmpty());
-  EXPECT_THAT(reporter.update(after(8), 0, at(5)).lines, IsEmpty());
-  EXPECT_THAT(reporter.update(after(12), 0, at(12)).lines,
-              ElementsAre(HasSubstr("epoch 3/10  4/4")));
+  std::vector<std::string> lines;
+  const auto add = [&](const ProgressReporter::Output& output) {
+    lines.insert(lines.end(), output.lines.begin(), output.lines.end());
+  };
+  add(reporter.update(after(1), 0, at(0)));
+  add(reporter.update(after(22), 0, at(120)));
+  std::vector<std::string> wanted = {"epoch 1/10  1/4  "};
+  for (int64_t epoch = 0; epoch < 6; ++epoch) {
+    add(reporter.event(trained(epoch), at(120)));
+    add(reporter.event(validation(epoch), at(120)));
+    wanted.push_back("epoch " + std::to_string(epoch + 1) + "/10  box 0.100 ");
+    wanted.push_back("validated epoch " + std::to_string(epoch));
+  }
+  ASSERT_EQ(lines.size(), wanted.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_TRUE(lines[i].starts_with(wanted[i])) << lines[i];
+  }
+}
+
+TEST(ProgressReporter, InALogAResumedRunSpeaksAfterAMinuteOrAnEpoch) {
+  ProgressReporter reporter(false);
+  EXPECT_THAT(reporter.update(after(17), 0, at(0)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(after(18), 0, at(60)).lines,
+              ElementsAre(HasSubstr("epoch 5/10  2/4")));
 }
 
 TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
@@ -81,38 +115,29 @@ TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
               ElementsAre(HasSubstr("epoch 1/10  2/4")));
 }
 
-TEST(ProgressReporter, InALogTheLastEpochIsAlwaysTold) {
-  ProgressReporter reporter(false);
-  reporter.update(after(36), 0, at(0));
-  EXPECT_THAT(reporter.update(after(40), 0, at(1)).lines,
-              ElementsAre(HasSubstr("epoch 10/10  4/4")));
-  EXPECT_THAT(reporter.update(after(40), 0, at(2)).lines, IsEmpty());
-  EXPECT_THAT(reporter.event(validation(9), at(2)).lines,
-              ElementsAre("validated epoch 9"));
-}
-
-TEST(ProgressReporter, InALogAnEpochHasItsValidationOrNothing) {
-  ProgressReporter reporter(false);
-  reporter.update(after(4), 0, at(0));
-  EXPECT_THAT(reporter.event(validation(0), at(1)).lines,
-              ElementsAre("validated epoch 0"));
-  EXPECT_THAT(reporter.update(after(8), 0, at(5)).lines, IsEmpty());
-  EXPECT_THAT(reporter.event(validation(1), at(6)).lines, IsEmpty());
-  EXPECT_THAT(reporter.update(after(12), 0, at(12)).lines,
-              ElementsAre(HasSubstr("epoch 3/10")));
-}
-
 TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
   ProgressReporter reporter(false);
-  wire::RunProgress progress = after(4);
-  progress.phase = "validate";
-  EXPECT_THAT(reporter.update(progress, 0, at(0)).lines,
+  coordinator::RunStatus status = after(4);
+  status.progress.phase = "validate";
+  EXPECT_THAT(reporter.update(status, 0, at(0)).lines,
               ElementsAre(HasSubstr("epoch 1/10  4/4  box ")));
 }
 
 TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
   ProgressReporter reporter(false);
-  EXPECT_THAT(reporter.update(wire::RunProgress(), 0, at(0)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(coordinator::RunStatus(), 0, at(0)).lines,
+              IsEmpty());
+}
+
+TEST(ProgressReporter, WhatWasTransferredIsSaid) {
+  wire::EventRecord event;
+  event.event = "weights";
+  event.reason = "Transferred 342/349 items from yolov5s.pt";
+  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+              ElementsAre(event.reason));
+  event.warning = true;
+  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+              ElementsAre("warning: " + event.reason));
 }
 
 TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "parallel/base/check.h"
 #include "tests/deploy/cli/temporary_folder.h"
 
 namespace headroom::cli {
@@ -30,6 +31,24 @@ TEST(RunResult, ForPeopleWithWhatToDoNext) {
                 "end:      all 780 steps done\n"
                 "judge:    headroom val --data d.yaml --weights " +
                 directory + "/weights/best.safetensors\n");
+}
+
+TEST(RunResult, WeightsAreJudgedAsTheyWereTrained) {
+  const TemporaryFolder root;
+  root.write("weights/best.safetensors", "");
+  coordinator::RunStatus status;
+  status.run_directory = root.path();
+  configs::RunConfig config;
+  config.data = "d.yaml";
+  const auto flags = [&] {
+    const std::string text = result_text(config, status);
+    return text.substr(text.find("best.safetensors") + 16);
+  };
+  config.image_height = config.image_width = 224;
+  EXPECT_EQ(flags(), " --img 224\n");
+  config.image_width = 320;
+  config.single_cls = true;
+  EXPECT_EQ(flags(), " --img 224 320 --single-cls\n");
 }
 
 TEST(RunResult, PathsWithSpacesAreQuotedToBeCopied) {
@@ -63,6 +82,20 @@ TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
       << text;
   EXPECT_NE(text.find("          COCO, small       AP     -  AP50 0.500  AP75 "
                       "0.250  AR100 0.750  of 7 objects\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(RunResult, NamesBeyondAsciiStandInOneColumn) {
+  coordinator::RunStatus status;
+  status.result_json =
+      R"({"per_class": [{"name": "Äpfel", "labels": 1, "precision": 1},)"
+      R"( {"name": "自転車", "labels": 1, "precision": 1}]})";
+  const std::string text = result_text(configs::RunConfig(), status);
+  EXPECT_NE(text.find("\n          Äpfel             P 1.000"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n          自転車            P 1.000"),
             std::string::npos)
       << text;
 }
@@ -127,6 +160,38 @@ TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
   EXPECT_EQ(resume_hint({5, "lost; use --resume x"}, directory), "");
   EXPECT_EQ(resume_hint({2, "refused"}, directory), "");
   EXPECT_EQ(resume_hint({0, "done"}, directory), "");
+}
+
+TEST(FolderSummary, SaysHowFarARunCameAndHowItEnded) {
+  const TemporaryFolder root;
+  const std::string folder = root.path();
+  EXPECT_THROW(folder_summary(folder), Error);
+  configs::RunConfig config;
+  config.epochs = 3;
+  root.write("run.yaml", configs::to_yaml(config));
+  root.write("steps.jsonl", "{\"step\": 7, \"epoch\": 1}\n{\"step\": 8, \"ep");
+  root.write("summary.json", R"({"map50": 0.5})");
+  root.write("checkpoints/step-8/MANIFEST.json", "{}");
+  const auto resume = "go on with: headroom train --resume " + folder + "\n";
+  EXPECT_EQ(
+      folder_summary(folder),
+      "state:    not ended\nprogress: 8 steps, epoch 2/3\n"
+      "results:  mAP50 0.500\nin:       " +
+          folder +
+          "\nend:      none is written: the run goes on, or was killed\n" +
+          resume);
+  root.write("events.jsonl",
+             R"({"event": "run_over", "reason": "all 8 steps done", )"
+             R"("time": "T", "exit_code": 0, "state": "finished"})"
+             "\n");
+  EXPECT_EQ(folder_summary(folder),
+            "state:    finished at T\nprogress: 8 steps, epoch 2/3\n"
+            "results:  mAP50 0.500\nin:       " +
+                folder + "\nend:      all 8 steps done\n");
+  const auto json = nlohmann::json::parse(folder_summary_json(folder));
+  EXPECT_EQ(json.at("steps"), 8);
+  EXPECT_EQ(json.at("exit_code"), 0);
+  EXPECT_EQ(json.at("result").at("map50"), 0.5);
 }
 
 }  // namespace

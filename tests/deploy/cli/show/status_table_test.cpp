@@ -65,7 +65,7 @@ TEST(StatusTable, ForPeople) {
           "over "
           "all workers\n"
           "progress   step 14/780  epoch 2/60  1/13  box 0.100 obj 0.020 cls "
-          "0.030  58.3 img/s  - (predicted -)\n"
+          "0.030  58.3 img/s  512 MiB (predicted -)\n"
           "\n"
           "  rank  state     heartbeat  peak     host  worker\n"
           "  0     running   0.1 s      512 MiB  a     a-1-0\n"

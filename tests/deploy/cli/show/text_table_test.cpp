@@ -11,6 +11,10 @@ TEST(TextTable, ColumnsAreAsWideAsTheirWidestCell) {
             "  0     0-7\n"
             "  10    8\n");
   EXPECT_EQ(text_table({}), "");
+  EXPECT_EQ(text_table({{"class", "labels"}, {"Äpfel", "3"}, {"自転車", "12"}}),
+            "  class   labels\n"
+            "  Äpfel   3\n"
+            "  自転車  12\n");
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>
-#include <string>
 #include <vector>
 
 #include "tests/worker/data/data_files.h"

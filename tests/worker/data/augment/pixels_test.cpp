@@ -1,8 +1,6 @@
 // HSV jitter, flips, mixup, boxes.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/data/augment/pixel_changes.h"

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <tiffio.h>
 
-#include <cstring>
 #include <opencv2/core.hpp>
 #include <stdexcept>
 #include <string>
@@ -214,6 +213,19 @@ TEST_F(Codecs, WhatIsNoFileIsRefused) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(decode_image(pipe).reason, "not a regular file");
   EXPECT_EQ(decode_image("/dev/zero").reason, "not a regular file");
+}
+
+// Each scan costs a pass over all pixels, though it may have hardly a byte.
+TEST_F(Codecs, ManyScansAreForSmallPicturesOnly) {
+  JpegForm form;
+  form.scans = 60;
+  const cv::Mat small(200, 200, CV_8UC3, cv::Scalar(90, 120, 40));
+  EXPECT_EQ(reason(encode_jpeg(small, form)), "");
+  const cv::Mat large(4000, 4000, CV_8UC3, cv::Scalar(90, 120, 40));
+  EXPECT_EQ(reason(encode_jpeg(large, form)),
+            "damaged JPEG: more than 20 scans");
+  form.scans = 18;  // what ordinary encoders write at most
+  EXPECT_EQ(reason(encode_jpeg(large, form)), "");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(Dataset, FaultsCostABoxOrAnImageAndAreNamed) {
   const auto lines = indexed.report.lines(3);
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_EQ(lines[0],
-            "train: 1 image (0 without boxes), 1 box; 4 faults repaired: "
+            "train: 1 image (0 without boxes), 1 box; 4 faults: "
             "1 not a finite number, 1 zero size, 1 unreadable labels, "
             "1 unreadable image");
   EXPECT_EQ(lines[1], root +

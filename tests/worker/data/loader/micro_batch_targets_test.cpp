@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
-
 #include "worker/data/loader/batch.h"
 
 namespace headroom::loader {

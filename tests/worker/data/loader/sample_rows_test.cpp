@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <opencv2/imgproc.hpp>
-#include <string>
 #include <vector>
 
 #include "tests/worker/data/data_files.h"

@@ -1,0 +1,48 @@
+// The one table of flags that are not knobs of a run: how the processes find
+// each other, what is printed, and what tools do. The flags of a run itself
+// are in configs/flags.h.
+//
+// The help, the parser and the reference page of headroom follow from it, and
+// so do the flags of the tools that headroom-worker carries out: a new flag of
+// a tool is an entry here and a binding in worker/tools.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace headroom::configs {
+
+// What may be left out of a flag's declaration.
+struct CommandFlagRules {
+  static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+  // Which program takes it, of headroom and the tool behind the command.
+  enum class KnownTo { kBoth, kHeadroom, kTool };
+
+  std::string value_name = {};  // for the help: "N"; "" for a switch
+  // What the tool takes where the flag is not given; the description ends with
+  // it. "": its own choice.
+  std::string default_value = {};
+  int most_values = 1;  // several are joined by spaces
+  KnownTo known_to = KnownTo::kBoth;
+  double low = -kUnbounded;  // tools refuse numbers outside [low, high]
+  double high = kUnbounded;  // bounded on both sides or on none
+  bool is_required = false;  // by the tool
+};
+
+struct CommandFlag : CommandFlagRules {
+  // "--img", "--imgsz"; the help shows the first.
+  std::vector<std::string> spellings;
+  std::vector<std::string> commands;
+  std::string description;  // "" for one that only headroom itself uses
+};
+
+// The flags that headroom takes, in the order of the help.
+const std::vector<CommandFlag>& command_flags();
+
+// The flags that the tool behind `command` takes.
+std::vector<CommandFlag> tool_flags(const std::string& command);
+
+bool belongs_to(const CommandFlag& flag, const std::string& command);
+
+}  // namespace headroom::configs

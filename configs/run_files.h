@@ -1,0 +1,26 @@
+// run_files: what the files of a run are called, where more than one room has
+// to know it.
+//
+// Threads: pure functions, but for the one that looks at paths.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "configs/run_config.h"
+
+namespace headroom::configs {
+
+// Marks a folder that holds an older run's files until the new one there has
+// committed a step.
+inline constexpr const char* kOlderRun = ".older-run";
+
+// last.safetensors, best.safetensors, epoch12.safetensors
+bool is_weights_of_run(const std::string& file_name);
+
+// Throws Error (exit 2) where a new run in `run_directory` would replace a file
+// that it starts from (--exist-ok).
+void require_inputs_kept(const RunConfig& config,
+                         const std::filesystem::path& run_directory);
+
+}  // namespace headroom::configs

@@ -1,0 +1,218 @@
+#include "coordinator/run/generation_cycle.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+#include "parallel/planner/replan.h"
+
+namespace headroom::coordinator {
+
+void GenerationCycle::form(const plan::Plan& plan, const ResumePoint& begin,
+                           const std::string& reason) {
+  std::vector<Member> members =
+      newest_first(regrouping_, inputs_.membership.available());
+  members.resize(
+      std::min(members.size(), static_cast<size_t>(plan.layout.world_size())));
+  generation_ = next_generation(generation_, assign_ranks(std::move(members)),
+                                plan, begin, reason);
+  regrouping_ = {};
+  leave_requested_ = false;
+  considered_workers_ = 0;
+  newcomers_since_.reset();
+}
+
+RegroupingView GenerationCycle::view(TimePoint now, bool stop_requested) const {
+  RegroupingView view;
+  view.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      now - regrouping_.begin);
+  view.wanted = wanted_plan_->layout.world_size();
+  // Who is asked to stop at the next step takes that step with whoever is left.
+  view.min_processes =
+      stop_requested ? 1 : static_cast<int>(inputs_.config.min_processes);
+  view.ready = static_cast<int>(inputs_.membership.available().size());
+  view.coming = inputs_.membership.num_coming();
+  view.has_agent = inputs_.membership.has_agent();
+  return view;
+}
+
+// Newcomers that are on their way are waited for a little.
+std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
+  if (leave_requested_) return std::nullopt;
+  for (const RankedMember& ranked : generation_.members) {
+    const Member* member = inputs_.membership.find(ranked.worker_id);
+    if (member == nullptr || !inputs_.membership.is_draining(member->node_id)) {
+      continue;
+    }
+    leave_requested_ = true;
+    return "";
+  }
+  const int world_size = generation_.plan.layout.world_size();
+  const int count = static_cast<int>(inputs_.membership.available().size());
+  if (count <= world_size) {
+    newcomers_since_.reset();
+    considered_workers_ = 0;
+    return std::nullopt;
+  }
+  if (!newcomers_since_) newcomers_since_ = now;
+  if (inputs_.membership.num_coming() > 0 &&
+      now - *newcomers_since_ < inputs_.regrouping.restart_wait) {
+    return std::nullopt;
+  }
+  if (count == considered_workers_) return std::nullopt;  // planning takes time
+  considered_workers_ = count;
+  const planner::ElasticPlan next = planner::plan_for_workers(
+      inputs_.config, *wanted_plan_, count, inputs_.layers);
+  if (!next.plan || next.plan->layout.world_size() <= world_size) {
+    return std::nullopt;
+  }
+  leave_requested_ = true;
+  return std::to_string(count) +
+         " workers are there: the next committed step ends generation " +
+         std::to_string(generation_.number);
+}
+
+void GenerationCycle::begin_regrouping(TimePoint now) {
+  regrouping_ = {};
+  regrouping_.begin = now;
+}
+
+void GenerationCycle::note_loss(const std::string& worker_id) {
+  regrouping_.has_loss = true;
+  regrouping_.left.erase(worker_id);
+}
+
+void GenerationCycle::note_lost_peer(const std::string& worker_id,
+                                     int64_t committed_steps,
+                                     const SurvivorState& state) {
+  regrouping_.has_loss = true;
+  Leaving& left = regrouping_.left[worker_id];
+  left.cause = LeavingCause::kLostPeer;
+  left.from = {committed_steps, ""};
+  left.state = state;
+}
+
+void GenerationCycle::note_left(const std::string& worker_id,
+                                const Leaving& leaving) {
+  regrouping_.left[worker_id] = leaving;
+  if (leaving.cause == LeavingCause::kAsked) regrouping_.is_asked = true;
+}
+
+CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
+                                      int64_t known_steps) {
+  using Kind = CycleDecision::Kind;
+  const std::vector<RankedMember> busy =
+      still_to_leave(regrouping_, generation_.members, inputs_.membership);
+  if (!busy.empty()) {
+    const std::string reason =
+        std::to_string(generation_.members.size() - busy.size()) + " of " +
+        std::to_string(generation_.members.size()) +
+        " workers have left generation " + std::to_string(generation_.number);
+    if (now - regrouping_.begin < inputs_.leave_timeout) {
+      return {.kind = Kind::kWait, .reason = reason};
+    }
+    return {.kind = Kind::kLose,
+            .reason = reason,
+            .worker_id = busy.front().worker_id};
+  }
+  if (!regrouping_.has_loss && !regrouping_.is_asked) {
+    return after_shortage(stop_requested);
+  }
+  const RegroupingDecision decision =
+      decide_regrouping(view(now, stop_requested), inputs_.regrouping);
+  if (decision.kind == RegroupingDecision::Kind::kForm) {
+    return after_loss(now, decision.reason, known_steps);
+  }
+  const bool gives_up = decision.kind == RegroupingDecision::Kind::kGiveUp;
+  return {.kind = gives_up ? Kind::kStop : Kind::kWait,
+          .reason = decision.reason};
+}
+
+// After a loss, or because members come or go.
+CycleDecision GenerationCycle::after_loss(TimePoint now,
+                                          const std::string& there,
+                                          int64_t known_steps) const {
+  using Kind = CycleDecision::Kind;
+  const auto count = static_cast<int>(inputs_.membership.available().size());
+  if (count == 0) return {.kind = Kind::kStop, .reason = there};  // all leave
+  const planner::ElasticPlan next = planner::plan_for_workers(
+      inputs_.config, *wanted_plan_, count, inputs_.layers);
+  if (!next.plan) {
+    const bool waits =
+        now - regrouping_.begin < inputs_.regrouping.join_timeout;
+    return {
+        .kind = waits ? Kind::kWait : Kind::kStop,
+        .reason = there + ", and there is no plan for them: " + next.reason};
+  }
+  std::string cause;
+  if (inputs_.ending.loss) {
+    const Loss& loss = *inputs_.ending.loss;
+    cause = "rank " + std::to_string(loss.rank) + " on " + loss.hostname + " " +
+            describe_loss(loss) + "; ";
+  } else if (!inputs_.ending.first_complaint.empty()) {
+    cause = "the workers lost each other; ";
+  }
+  return {.kind = Kind::kForm,
+          .reason = cause + there,
+          .plan = next.plan,
+          .begin = newest_state(regrouping_, known_steps)};
+}
+
+CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
+  using Kind = CycleDecision::Kind;
+  const ResumePoint from =
+      regrouping_.left.at(generation_.members[0].worker_id).from;
+  const std::string saved =
+      "; the state after " + counted(from.committed_steps, "step") +
+      " is saved, continue with: headroom train --resume " +
+      shell_word(inputs_.run_directory);
+  if (stop_requested) {
+    return {.kind = Kind::kEnd,
+            .reason = "interrupted between two generations" + saved,
+            .exit_code = ExitCode::kInterrupted};
+  }
+  const planner::MemoryShortage shortage =
+      shortage_of(regrouping_, generation_.members);
+  const planner::Replan next = planner::plan_after_shortage(
+      inputs_.config, generation_.plan, shortage, inputs_.layers);
+  if (!next.plan) {
+    return {
+        .kind = Kind::kEnd,
+        .reason = planner::describe(shortage) + "; " + next.reason + saved +
+                  (next.resume_flags.empty() ? "" : " " + next.resume_flags),
+        .exit_code = ExitCode::kResource};
+  }
+  // What fewer workers need says nothing of what all of them do.
+  if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {
+    wanted_plan_ = next.plan;
+  }
+  return {.kind = Kind::kForm,
+          .reason = planner::describe(shortage),
+          .plan = next.plan,
+          .begin = from};
+}
+
+int GenerationCycle::rank_of(const std::string& worker_id) const {
+  const RankedMember* member = generation_.find(worker_id);
+  return member == nullptr ? -1 : member->rank;
+}
+
+std::string GenerationCycle::detail_json() const {
+  nlohmann::ordered_json detail;
+  detail["generation"] = generation_.number;
+  detail["world_size"] = generation_.members.size();
+  if (!generation_.begin.checkpoint.empty()) {
+    detail["checkpoint"] = valid_utf8(generation_.begin.checkpoint);
+  }
+  for (const RankedMember& member : generation_.members) {
+    const Member& known = *inputs_.membership.find(member.worker_id);
+    detail["workers"].push_back({{"rank", member.rank},
+                                 {"worker_id", member.worker_id},
+                                 {"hostname", valid_utf8(known.hostname)}});
+  }
+  return detail.dump();
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,105 @@
+// GenerationCycle: the generation that runs, and how the next one comes about.
+//
+//   forms       with its ranks, plan and the state it begins from
+//   is to end   newcomers would make it larger, or members' nodes are to leave
+//   is left     after a loss, for want of memory, or as it was asked to
+//   next        with whoever is there, or the run has to end
+//
+// Decisions are values with a reason; RunState carries them out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
+#include "coordinator/run/membership.h"
+#include "coordinator/run/regrouping.h"
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+
+// What a regrouping comes to.
+struct CycleDecision {
+  enum class Kind {
+    kWait,
+    kLose,  // `worker_id` speaks, but does not leave
+    kForm,  // a generation of `plan` from `begin`
+    kStop,  // what is there is saved
+    kEnd    // all is saved: the run is over, with `exit_code`
+  };
+  Kind kind = Kind::kWait;
+  std::string reason;
+  std::string worker_id = {};
+  std::optional<plan::Plan> plan = {};
+  ResumePoint begin = {};
+  ExitCode exit_code = ExitCode::kDone;
+};
+
+class GenerationCycle {
+ public:
+  // What the cycle looks at and others own.
+  struct Inputs {
+    const configs::RunConfig& config;
+    const Membership& membership;
+    const RunEnding& ending;
+    // For a member that lives to leave its generation.
+    std::chrono::milliseconds leave_timeout;
+    RegroupingOptions regrouping;
+    // Of the model, where the plan needs them.
+    const std::vector<layers::LayerCost>& layers;
+    const std::string& run_directory;
+  };
+  explicit GenerationCycle(const Inputs& inputs) : inputs_(inputs) {}
+
+  // The plan of all the workers that the run asked for.
+  void want(const plan::Plan& plan) { wanted_plan_ = plan; }
+  // The next generation, of as many workers as the plan has ranks: those who
+  // have the newest state first.
+  void form(const plan::Plan& plan, const ResumePoint& begin,
+            const std::string& reason);
+
+  // Why the generation is asked from now on to end at its next committed step:
+  // newcomers, or "" where a node of its members leaves, which is known.
+  // REQUIRES: it runs, and may be regrouped.
+  std::optional<std::string> ask_to_end(TimePoint now);
+  bool leave_requested() const { return leave_requested_; }
+
+  // It is being left from now on.
+  void begin_regrouping(TimePoint now);
+  void note_loss(const std::string& worker_id);
+  void note_lost_peer(const std::string& worker_id, int64_t committed_steps,
+                      const SurvivorState& state);
+  void note_left(const std::string& worker_id, const Leaving& leaving);
+  // REQUIRES: it is being left.
+  CycleDecision decide(TimePoint now, bool stop_requested, int64_t known_steps);
+
+  const Generation& generation() const { return generation_; }
+  const Regrouping& regrouping() const { return regrouping_; }
+  // -1: the worker is no member.
+  int rank_of(const std::string& worker_id) const;
+  // What the log's event says of it: its members and where it begins.
+  std::string detail_json() const;
+
+ private:
+  friend class RunStateSnapshot;  // what a coordinator writes down of it
+
+  RegroupingView view(TimePoint now, bool stop_requested) const;
+  CycleDecision after_loss(TimePoint now, const std::string& there,
+                           int64_t known_steps) const;
+  CycleDecision after_shortage(bool stop_requested);
+
+  const Inputs inputs_;
+  Generation generation_;
+  Regrouping regrouping_;
+  // The run's own plan: the first, or the one that memory made of it.
+  std::optional<plan::Plan> wanted_plan_;
+  bool leave_requested_ = false;
+  int considered_workers_ = 0;  // available ones, when a plan was last sought
+  std::optional<TimePoint> newcomers_since_;  // more are there than take part
+};
+
+}  // namespace headroom::coordinator

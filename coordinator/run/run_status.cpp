@@ -1,0 +1,63 @@
+#include "coordinator/run/run_status.h"
+
+#include <chrono>
+
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+
+std::string to_string(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::kWaiting:
+      return "waiting";
+    case RunPhase::kRunning:
+      return "running";
+    case RunPhase::kRegrouping:
+      return "regrouping";
+    case RunPhase::kStopping:
+      return "stopping";
+    case RunPhase::kFinished:
+      return "finished";
+    case RunPhase::kFailed:
+      return "failed";
+  }
+  HEADROOM_CHECK(false, "phase " + std::to_string(static_cast<int>(phase)));
+}
+
+std::vector<MemberStatus> member_statuses(
+    TimePoint now, const Membership& membership, const Generation& generation,
+    const std::map<std::string, int64_t>& measured_peak_bytes) {
+  std::vector<MemberStatus> statuses;
+  for (const Member& member : membership.members()) {
+    MemberStatus entry;
+    entry.worker_id = member.worker_id;
+    entry.node_id = member.node_id;
+    entry.hostname = member.hostname;
+    if (const RankedMember* ranked = generation.find(member.worker_id)) {
+      entry.rank = ranked->rank;
+    }
+    switch (member.state) {
+      case MemberState::kExpected:
+        entry.state = "expected";
+        break;
+      case MemberState::kJoined:
+        entry.state = entry.rank < 0 ? "joined" : "running";
+        break;
+      case MemberState::kGone:
+        entry.state = "gone";
+        break;
+    }
+    if (member.state != MemberState::kExpected) {
+      entry.heartbeat_age_seconds =
+          std::chrono::duration<double>(now - member.last_seen).count();
+    }
+    const auto peak = measured_peak_bytes.find(member.worker_id);
+    if (peak != measured_peak_bytes.end()) {
+      entry.measured_peak_bytes = peak->second;
+    }
+    statuses.push_back(entry);
+  }
+  return statuses;
+}
+
+}  // namespace headroom::coordinator

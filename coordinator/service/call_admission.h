@@ -1,0 +1,82 @@
+// CallAdmission: who calls, and whether the call is let in: the join token, the
+// secrets of members, and the budgets of call_guard.h.
+//
+// Threads: none of its own; the service's mutex is held in every call.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "coordinator/run/clock.h"
+#include "coordinator/service/call_guard.h"
+#include "proto/member_identity.h"
+
+namespace headroom::coordinator {
+
+// Nothing: the call is done as asked.
+using Answer = std::optional<Refusal>;
+
+grpc::Status status_of(const Answer& refusal);
+// A refusal of that kind where there is a reason for one.
+Answer refuse_for(RefusalKind kind, const std::optional<std::string>& reason);
+// `who`: "agent" or "worker".
+Answer check_version(const std::string& who, const std::string& version);
+
+// The secrets with which agents registered, by node_id.
+class MemberSecrets {
+ public:
+  void remember(const std::string& node_id, const std::string& secret) {
+    secrets_[node_id] = secret;
+  }
+  bool knows(const std::string& node_id) const {
+    return secrets_.contains(node_id);
+  }
+  // Whether the secret is that of the node, or of the worker of that node.
+  bool prove(const wire::MemberIdentity& identity) const;
+  const std::map<std::string, std::string>& by_node() const { return secrets_; }
+
+ private:
+  std::map<std::string, std::string> secrets_;
+};
+
+// Of one call.
+struct Caller {
+  std::string peer;               // as gRPC says it
+  wire::MemberIdentity identity;  // as it says
+  bool is_proved = false;
+
+  // Proved to be this worker; this node's agent.
+  bool is_worker(const std::string& worker_id) const {
+    return is_proved && !worker_id.empty() && identity.worker_id == worker_id;
+  }
+  bool is_agent(const std::string& node_id) const {
+    return is_proved && identity.worker_id.empty() &&
+           identity.node_id == node_id;
+  }
+};
+
+class CallAdmission {
+ public:
+  explicit CallAdmission(const std::string& token) : guard_(token) {}
+
+  Caller caller_of(const grpc::CallbackServerContext& context) const;
+  Answer admit(TimePoint now, const grpc::CallbackServerContext& context,
+               const Caller& caller, bool joins);
+  // Whether the caller may register as this node: the first time with a secret
+  // that it chooses, from then on with the same.
+  Answer check_registration(const Caller& caller,
+                            const std::string& node_id) const;
+
+  MemberSecrets& secrets() { return secrets_; }
+  CallGuard& guard() { return guard_; }
+
+ private:
+  CallGuard guard_;
+  MemberSecrets secrets_;
+};
+
+}  // namespace headroom::coordinator

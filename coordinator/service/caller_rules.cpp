@@ -1,0 +1,64 @@
+#include "coordinator/service/caller_rules.h"
+
+namespace headroom::coordinator {
+namespace {
+
+Answer check_name(const Caller& caller, const std::string& worker_id) {
+  if (caller.is_worker(worker_id)) return std::nullopt;
+  return Refusal{RefusalKind::kForeignName,
+                 "only worker " + worker_id + " speaks for itself"};
+}
+
+}  // namespace
+
+Answer CallerRules::check_run(const wire::Stamp& stamp, bool may_wait) const {
+  return refuse_for(
+      RefusalKind::kStale,
+      stamp_error(stamp.generation(), stamp.run_digest(),
+                  state_.generation().number, run_digest_, may_wait));
+}
+
+Answer CallerRules::check_exit(const Caller& caller,
+                               const wire::ReportExitRequest& request) const {
+  if (Answer refusal = check_run(request.stamp(), true)) return refusal;
+  const Member* member = state_.membership().find(request.worker_id());
+  const bool is_its_own =
+      caller.is_agent(request.node_id()) &&
+      (member == nullptr || member->node_id == request.node_id());
+  if (is_its_own) return std::nullopt;
+  return Refusal{
+      RefusalKind::kForeignName,
+      "only its own agent says how worker " + request.worker_id() + " ended"};
+}
+
+Answer CallerRules::check_worker(const wire::Stamp& stamp, const Caller& caller,
+                                 const std::string& worker_id,
+                                 bool may_wait) const {
+  const bool takes_part = state_.generation().find(worker_id) != nullptr;
+  if (Answer refusal = check_run(stamp, may_wait && !takes_part)) {
+    return refusal;
+  }
+  if (Answer refusal = check_name(caller, worker_id)) return refusal;
+  if (takes_part || may_wait) return std::nullopt;
+  return Refusal{RefusalKind::kNotAsAgreed,
+                 "worker " + worker_id + " is no member of generation " +
+                     std::to_string(state_.generation().number)};
+}
+
+Answer CallerRules::check_heartbeat(
+    const Caller& caller, const wire::HeartbeatRequest& request) const {
+  if (Answer refusal = check_run(request.stamp(), true)) return refusal;
+  if (request.worker_id().empty()) {
+    return check_agent(caller, request.node_id());
+  }
+  return check_name(caller, request.worker_id());
+}
+
+Answer CallerRules::check_agent(const Caller& caller,
+                                const std::string& node_id) const {
+  if (caller.is_agent(node_id)) return std::nullopt;
+  return Refusal{RefusalKind::kForeignName,
+                 "only the agent of node " + node_id + " speaks for it"};
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,41 @@
+// CallerRules: of what a caller may speak. Each call carries the run and the
+// generation; a worker speaks for itself alone, an agent for its node.
+//
+// Threads: none of its own; the service's mutex is held in every call.
+#pragma once
+
+#include <string>
+
+#include "coordinator/run/run_state.h"
+#include "coordinator/service/call_admission.h"
+#include "proto/coordinator.pb.h"
+
+namespace headroom::coordinator {
+
+class CallerRules {
+ public:
+  // The state must outlive the rules.
+  CallerRules(const RunState& state, std::string run_digest)
+      : state_(state), run_digest_(std::move(run_digest)) {}
+
+  // `may_wait`: generation 0 is that of agents, and of workers that wait.
+  Answer check_run(const wire::Stamp& stamp, bool may_wait) const;
+  // Whether the caller is this worker, and speaks of its generation.
+  Answer check_worker(const wire::Stamp& stamp, const Caller& caller,
+                      const std::string& worker_id, bool may_wait) const;
+  // Whether the caller is this node's agent.
+  Answer check_agent(const Caller& caller, const std::string& node_id) const;
+  // A heartbeat says that its sender lives, also before it has heard of the
+  // generation it takes part in.
+  Answer check_heartbeat(const Caller& caller,
+                         const wire::HeartbeatRequest& request) const;
+  // Whether it is the agent of the worker whose end it reports.
+  Answer check_exit(const Caller& caller,
+                    const wire::ReportExitRequest& request) const;
+
+ private:
+  const RunState& state_;
+  const std::string run_digest_;
+};
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,247 @@
+#include "coordinator/service/connections.h"
+
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/service/call_guard.h"
+
+namespace headroom::coordinator {
+namespace {
+
+// Between the arrival of bytes and the call that is made of them.
+constexpr std::chrono::milliseconds kOnTheWay{50};
+constexpr size_t kMaxKnownHosts = 8192;
+
+std::optional<tcp_info> info_of(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return std::nullopt;
+  }
+  return info;
+}
+
+bool is_open(const tcp_info& info) {
+  constexpr int kEstablished = 1;
+  return info.tcpi_state == kEstablished;
+}
+
+int64_t bytes_of(const tcp_info& info) {
+  return static_cast<int64_t>(info.tcpi_bytes_received);
+}
+
+}  // namespace
+
+ConnectionLimits connection_limits(uint64_t max_descriptors) {
+  constexpr uint64_t kReserve = 256;
+  ConnectionLimits limits;
+  const uint64_t room =
+      max_descriptors > 2 * kReserve ? max_descriptors - kReserve : kReserve;
+  limits.connections = std::min<uint64_t>(limits.connections, room / 2);
+  limits.strangers = std::min(limits.strangers, limits.connections / 4);
+  limits.guests = std::min(limits.guests, limits.connections / 4);
+  return limits;
+}
+
+Connections::~Connections() {
+  for (auto entry = connections_.begin(); entry != connections_.end();) {
+    entry = forget(entry);
+  }
+}
+
+Connections::Host& Connections::host_of(TimePoint now,
+                                        const std::string& name) {
+  if (hosts_.size() >= kMaxKnownHosts) {
+    std::erase_if(hosts_, [&](const auto& entry) {
+      return entry.second.strangers == 0 && entry.first != name;
+    });
+  }
+  const auto [entry, is_new] = hosts_.try_emplace(name);
+  Host& host = entry->second;
+  const double seconds =
+      std::chrono::duration<double>(now - host.filled).count();
+  host.new_connections =
+      is_new
+          ? limits_.new_at_once
+          : std::min(limits_.new_at_once,
+                     host.new_connections + seconds * limits_.new_per_second);
+  host.filled = now;
+  return host;
+}
+
+std::string Connections::add(TimePoint now, int descriptor,
+                             const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  const std::string name = host_of_peer(peer);
+  Host& host = host_of(now, name);
+  if (host.new_connections < 1) return "too many new connections";
+  --host.new_connections;
+  const bool is_full = connections_.size() >= limits_.connections;
+  if (is_full || count_locked(Standing::kStranger) >= limits_.strangers) {
+    if (!end_a_stranger()) return "too many connections";
+  }
+  if (const auto old = connections_.find(peer); old != connections_.end()) {
+    forget(old);  // it has ended, and its port is in use again
+  }
+  Connection connection;
+  connection.descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (connection.descriptor < 0) return "no descriptor is left";
+  connection.host = name;
+  connection.since = now;
+  connection.last_call = now;
+  connections_.emplace(peer, std::move(connection));
+  ++counts_[static_cast<size_t>(Standing::kStranger)];
+  ++hosts_[name].strangers;
+  return "";
+}
+
+void Connections::set_standing(Connection& connection, Standing standing) {
+  if (connection.standing == Standing::kStranger) {
+    --hosts_[connection.host].strangers;
+  }
+  --counts_[static_cast<size_t>(connection.standing)];
+  ++counts_[static_cast<size_t>(standing)];
+  connection.standing = standing;
+}
+
+void Connections::note_call(TimePoint now, const std::string& peer,
+                            Standing standing) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  connection.last_call = now;
+  if (connection.standing >= standing) return;
+  if (standing == Standing::kGuest) {
+    if (count_locked(Standing::kGuest) >= limits_.guests) return;
+    const auto info = info_of(connection.descriptor);
+    connection.bytes_as_guest = info ? bytes_of(*info) : 0;
+    connection.since = now;
+  }
+  set_standing(connection, standing);
+}
+
+void Connections::note_heartbeat(const std::string& peer,
+                                 const std::string& member) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  found->second.member = member;
+  peers_[member] = peer;
+}
+
+Connections::Entry Connections::forget(Entry entry) {
+  Connection& connection = entry->second;
+  if (connection.standing == Standing::kStranger) {
+    --hosts_[connection.host].strangers;
+  }
+  --counts_[static_cast<size_t>(connection.standing)];
+  const auto peer = peers_.find(connection.member);
+  if (peer != peers_.end() && peer->second == entry->first) peers_.erase(peer);
+  close(connection.descriptor);
+  return connections_.erase(entry);
+}
+
+bool Connections::end_a_stranger() {
+  Entry oldest = connections_.end();
+  const auto strangers_beside = [&](const Entry& entry) {
+    return hosts_[entry->second.host].strangers;
+  };
+  for (auto entry = connections_.begin(); entry != connections_.end();
+       ++entry) {
+    if (entry->second.standing != Standing::kStranger) continue;
+    const bool is_worse =
+        oldest == connections_.end() ||
+        strangers_beside(entry) > strangers_beside(oldest) ||
+        (strangers_beside(entry) == strangers_beside(oldest) &&
+         entry->second.since < oldest->second.since);
+    if (is_worse) oldest = entry;
+  }
+  if (oldest == connections_.end()) return false;
+  ++ended_["too many connections"];
+  shutdown(oldest->second.descriptor, SHUT_RDWR);
+  forget(oldest);
+  return true;
+}
+
+void Connections::make_room() {
+  const std::lock_guard lock(mutex_);
+  end_a_stranger();
+}
+
+std::string Connections::excess_of(TimePoint now, const Connection& connection,
+                                   int64_t bytes) const {
+  const auto age = now - connection.since;
+  switch (connection.standing) {
+    case Standing::kStranger:
+      if (bytes > limits_.stranger_bytes) return "flood";
+      if (age > limits_.stranger_time) return "silent connection";
+      break;
+    case Standing::kGuest: {
+      const double seconds = std::chrono::duration<double>(age).count();
+      const double most =
+          static_cast<double>(limits_.guest_bytes) +
+          static_cast<double>(limits_.guest_bytes_per_second) * seconds;
+      if (static_cast<double>(bytes - connection.bytes_as_guest) > most) {
+        return "flood";
+      }
+      break;
+    }
+    case Standing::kMember:
+      break;
+  }
+  return "";
+}
+
+std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  int64_t strangers_bytes = 0;
+  for (auto entry = connections_.begin(); entry != connections_.end();) {
+    const auto info = info_of(entry->second.descriptor);
+    if (!info || !is_open(*info)) {
+      entry = forget(entry);
+      continue;
+    }
+    std::string why = excess_of(now, entry->second, bytes_of(*info));
+    if (entry->second.standing == Standing::kStranger) {
+      strangers_bytes += bytes_of(*info);
+      if (strangers_bytes > limits_.all_strangers_bytes) why = "flood";
+    }
+    if (why.empty()) {
+      ++entry;
+      continue;
+    }
+    ++ended_[why];
+    shutdown(entry->second.descriptor, SHUT_RDWR);
+    entry = forget(entry);
+  }
+  return std::exchange(ended_, {});
+}
+
+std::optional<TimePoint> Connections::unread_since(
+    TimePoint now, const std::string& member) const {
+  const std::lock_guard lock(mutex_);
+  const auto peer = peers_.find(member);
+  if (peer == peers_.end()) return std::nullopt;
+  const auto found = connections_.find(peer->second);
+  if (found == connections_.end()) return std::nullopt;
+  const auto info = info_of(found->second.descriptor);
+  if (!info || !is_open(*info)) return std::nullopt;
+  const TimePoint at =
+      now - std::chrono::milliseconds(info->tcpi_last_data_recv);
+  if (at <= found->second.last_call + kOnTheWay) return std::nullopt;
+  return at;
+}
+
+size_t Connections::count(Standing standing) const {
+  const std::lock_guard lock(mutex_);
+  return count_locked(standing);
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,201 @@
+#include "coordinator/service/front_door.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+namespace {
+
+constexpr int kTickMs = 50;
+constexpr int kBacklog = 4096;
+
+Error cannot_listen(const ListenAddress& address, const std::string& why) {
+  return Error("coordinator",
+               "cannot listen on " + address.to_string() + ": " + why,
+               "choose another address, or port 0 for any free port");
+}
+
+void set_port(sockaddr* name, int port) {
+  const auto number = htons(static_cast<uint16_t>(port));
+  if (name->sa_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(name)->sin_port = number;
+  } else {
+    reinterpret_cast<sockaddr_in6*>(name)->sin6_port = number;
+  }
+}
+
+int port_of(int descriptor) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&name), &size);
+  return ntohs(name.ss_family == AF_INET
+                   ? reinterpret_cast<sockaddr_in*>(&name)->sin_port
+                   : reinterpret_cast<sockaddr_in6*>(&name)->sin6_port);
+}
+
+// -1 with errno.
+int listener_at(const addrinfo& where, bool shares_port) {
+  const int handle =
+      socket(where.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (handle < 0) return -1;
+  const int on = 1;
+  const int shares = shares_port ? 1 : 0;
+  // "::" is every address; IPv4 has listeners of its own otherwise.
+  const int ipv6_alone =
+      where.ai_family == AF_INET6 &&
+      !IN6_IS_ADDR_UNSPECIFIED(
+          &reinterpret_cast<sockaddr_in6*>(where.ai_addr)->sin6_addr);
+  // A port in TIME_WAIT is free. Connections inherit TCP_NODELAY.
+  const bool listens =
+      setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+      setsockopt(handle, SOL_SOCKET, SO_REUSEPORT, &shares, sizeof(shares)) ==
+          0 &&
+      setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 &&
+      (where.ai_family != AF_INET6 ||
+       setsockopt(handle, IPPROTO_IPV6, IPV6_V6ONLY, &ipv6_alone,
+                  sizeof(ipv6_alone)) == 0) &&
+      bind(handle, where.ai_addr, where.ai_addrlen) == 0 &&
+      listen(handle, kBacklog) == 0;
+  if (listens) return handle;
+  const int why = errno;
+  close(handle);
+  errno = why;
+  return -1;
+}
+
+// As gRPC names a caller: "ipv4:10.0.0.2:41234", "ipv6:%5B::1%5D:41234".
+std::string peer_of(const sockaddr_storage& name) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const auto ipv4 = [&](const void* address, uint16_t port) {
+    inet_ntop(AF_INET, address, text.data(), text.size());
+    return "ipv4:" + std::string(text.data()) + ":" +
+           std::to_string(ntohs(port));
+  };
+  if (name.ss_family == AF_INET) {
+    const auto& name4 = reinterpret_cast<const sockaddr_in&>(name);
+    return ipv4(&name4.sin_addr, name4.sin_port);
+  }
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(name);
+  if (IN6_IS_ADDR_V4MAPPED(&ipv6.sin6_addr)) {
+    return ipv4(&ipv6.sin6_addr.s6_addr[12], ipv6.sin6_port);
+  }
+  inet_ntop(AF_INET6, &ipv6.sin6_addr, text.data(), text.size());
+  const std::string scope =
+      ipv6.sin6_scope_id == 0 ? "" : "%25" + std::to_string(ipv6.sin6_scope_id);
+  return "ipv6:%5B" + std::string(text.data()) + scope +
+         "%5D:" + std::to_string(ntohs(ipv6.sin6_port));
+}
+
+// Ends it with a reset: no trace of it stays in the system.
+void drop(int descriptor) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close(descriptor);
+}
+
+}  // namespace
+
+FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
+                     const Clock& clock, Port port)
+    : connections_(connections), clock_(clock) {
+  // Two coordinators on one port would each get half of the workers.
+  std::string why;
+  if (port.shares_port && !port.is_held) why = binding_error(address);
+  if (!why.empty()) throw cannot_listen(address, why);
+  const Addresses found = resolved(address, &why);
+  if (!found) throw cannot_listen(address, why);
+  for (const addrinfo* next = found.get(); next != nullptr;
+       next = next->ai_next) {
+    set_port(next->ai_addr, address.port);
+    const int listener = listener_at(*next, port.shares_port);
+    if (listener < 0) {
+      if (why.empty()) why = std::strerror(errno);
+      continue;
+    }
+    listeners_.push_back(listener);
+    address.port = port_of(listener);
+  }
+  if (listeners_.empty()) throw cannot_listen(address, why);
+  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+void FrontDoor::open(Serve serve, Refused refused) {
+  serve_ = std::move(serve);
+  refused_ = std::move(refused);
+  thread_ = std::thread([this] { run(); });
+}
+
+void FrontDoor::stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+  for (const int listener : listeners_) close(listener);
+  listeners_.clear();
+  if (reserve_ >= 0) close(std::exchange(reserve_, -1));
+}
+
+void FrontDoor::run() {
+  std::vector<pollfd> waiting;
+  for (const int listener : listeners_) {
+    waiting.push_back({.fd = listener, .events = POLLIN, .revents = 0});
+  }
+  TimePoint swept = clock_.now();
+  while (!stopping_) {
+    poll(waiting.data(), waiting.size(), kTickMs);
+    constexpr int kAtOnce = 64;
+    for (const int listener : listeners_) {
+      for (int i = 0; i < kAtOnce && take_one(listener); ++i) {
+      }
+    }
+    if (clock_.now() - swept < std::chrono::milliseconds(kTickMs)) continue;
+    swept = clock_.now();
+    for (const auto& [why, count] : connections_.sweep(swept)) {
+      for (int64_t i = 0; i < count; ++i) refused_(why);
+    }
+  }
+}
+
+bool FrontDoor::take_one(int listener) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  const int descriptor = accept4(listener, reinterpret_cast<sockaddr*>(&name),
+                                 &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (descriptor < 0) {
+    if (errno == EMFILE || errno == ENFILE) spend_the_reserve(listener);
+    return false;
+  }
+  const std::string why =
+      connections_.add(clock_.now(), descriptor, peer_of(name));
+  if (why.empty()) {
+    serve_(listener, descriptor);
+  } else {
+    drop(descriptor);
+    refused_(why);
+  }
+  return true;
+}
+
+// Whoever waits is answered, with a reset, instead of waiting for ever.
+void FrontDoor::spend_the_reserve(int listener) {
+  connections_.make_room();
+  close(std::exchange(reserve_, -1));
+  const int descriptor =
+      accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (descriptor >= 0) drop(descriptor);
+  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  refused_("no descriptor is left");
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,104 @@
+#include "deploy/cli/process/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "parallel/base/check.h"
+#include "parallel/base/numbered_folder.h"
+
+namespace headroom::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Error unmade(const fs::path& folder, const std::error_code& why) {
+  return Error("run",
+               "cannot make the run directory " + folder.string() + " (" +
+                   why.message() + ")",
+               "choose a writable one with --project DIR");
+}
+
+// A log that a killed run left; nothing that somebody else wrote.
+void remove_stale_log(const fs::path& file) {
+  const fs::path lock_file = file.string() + ".lock";
+  const int lock = ::open(lock_file.c_str(),
+                          O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (lock < 0) {
+    throw unmade(file.parent_path(),
+                 std::error_code(errno, std::generic_category()));
+  }
+  const bool is_free = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+  std::string start(8, '\0');
+  std::ifstream(file, std::ios::binary).read(start.data(), 8);
+  std::error_code error;
+  const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
+                      start == "HEADRWAL";
+  if (is_free && is_log) fs::remove(file, error);
+  ::close(lock);
+  if (!is_free) {
+    throw Error("run",
+                file.parent_path().string() +
+                    " is being written by another "
+                    "run",
+                "wait for its end, stop it, or choose another --name");
+  }
+  if (!is_log) {
+    throw Error("run", file.string() + " is no log of a coordinator",
+                "move it away, or choose another --name");
+  }
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const fs::path& wanted, bool may_exist) : path_(wanted) {
+  try {
+    make_parents(wanted.parent_path());
+    std::error_code error;
+    bool is_made = false;
+    do {
+      if (!may_exist) path_ = free_folder_name(wanted);
+      is_made = fs::create_directory(path_, error);
+      if (error) throw unmade(path_, error);
+    } while (!is_made && !may_exist);  // somebody was faster
+    if (is_made) made_.push_back(path_);
+    remove_stale_log(log_file());
+  } catch (...) {
+    remove_what_is_empty();
+    throw;
+  }
+}
+
+RunFolder::~RunFolder() {
+  remove_log();
+  remove_what_is_empty();
+}
+
+void RunFolder::make_parents(const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || fs::is_directory(folder, error)) return;
+  make_parents(folder.parent_path());
+  if (fs::create_directory(folder, error)) made_.push_back(folder);
+  if (error) throw unmade(folder, error);
+}
+
+void RunFolder::remove_log() const {
+  std::error_code ignored;
+  for (const char* suffix : {"", ".next", ".lock"}) {
+    fs::remove(log_file().string() + suffix, ignored);
+  }
+}
+
+void RunFolder::remove_what_is_empty() const {
+  std::error_code ignored;
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
+    fs::remove(*folder, ignored);  // of a folder only if it is empty
+  }
+}
+
+}  // namespace headroom::cli

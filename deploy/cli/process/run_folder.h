@@ -1,0 +1,40 @@
+// RunFolder: the folder of a run, held by the process that supervises it from
+// before anything is started: two runs that are started with one name at the
+// same time get two folders.
+//
+// The coordinator's log lies there, and goes once the run is over. A run that
+// was refused leaves nothing: the folder is removed again unless something was
+// written to it.
+//
+// Errors: Error (exit 2) where the folder cannot be made, or another run's
+// coordinator writes there.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+namespace headroom::cli {
+
+class RunFolder {
+ public:
+  // `wanted` itself if it `may_exist`; else the first of it and its numbered
+  // names that is free.
+  RunFolder(const std::filesystem::path& wanted, bool may_exist);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  // Not there yet.
+  std::filesystem::path log_file() const { return path_ / "coordinator.log"; }
+
+ private:
+  void make_parents(const std::filesystem::path& folder);
+  void remove_log() const;
+  void remove_what_is_empty() const;
+
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  // by this process, outermost first
+};
+
+}  // namespace headroom::cli

@@ -1,0 +1,119 @@
+#include "deploy/cli/remedy_scope.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "configs/knobs.h"
+#include "parallel/base/device_list.h"
+
+namespace headroom::cli {
+namespace {
+
+// As a shell reads it back.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string("-_./=,:+@%").find(c) != std::string::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+// Whether a word of the command line, as far as its "=", sets what `use` sets.
+bool is_use_of(const std::string& word, const configs::FlagUse& use) {
+  const std::string spelling = word.substr(0, word.find('='));
+  if (spelling == use.spelling) return true;
+  const configs::Flag* flag = configs::find_flag(spelling);
+  return flag != nullptr && flag == configs::find_flag(use.spelling);
+}
+
+std::vector<std::string> words_of(const configs::FlagUse& use) {
+  std::vector<std::string> words = {use.spelling};
+  words.insert(words.end(), use.values.begin(), use.values.end());
+  return words;
+}
+
+// Puts a flag in its own place, or at the end. `use` without a spelling's
+// values takes it out.
+void change(std::vector<std::string>& words, const configs::FlagUse& use,
+            bool takes_out) {
+  std::vector<std::string> changed;
+  bool is_there = false;
+  const auto put = [&] {
+    if (is_there || takes_out) return;
+    for (const std::string& word : words_of(use)) changed.push_back(word);
+    is_there = true;
+  };
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with("--") || !is_use_of(words[i], use)) {
+      changed.push_back(words[i]);
+      continue;
+    }
+    put();
+    const bool has_values = words[i].find('=') == std::string::npos;
+    while (has_values && !takes_out && i + 1 < words.size() &&
+           !words[i + 1].starts_with("--")) {
+      ++i;
+    }
+  }
+  put();
+  words = std::move(changed);
+}
+
+// A resumed run has its old plan, or what the flags say: so all of it is said.
+std::vector<configs::FlagUse> flags_of_plan(const configs::RunConfig& config) {
+  std::vector<configs::FlagUse> uses;
+  for (const char* key : {"processes", "layout", "zero_stage",
+                          "micro_batch_size", "activations", "memory_limit"}) {
+    const configs::Knob& knob = *configs::find_knob(key);
+    const std::string value = configs::value_text(config, knob);
+    if (value == configs::default_text(knob)) continue;
+    uses.push_back({knob.flag.spellings.front(), {value}});
+  }
+  return uses;
+}
+
+}  // namespace
+
+std::string command_with(const CommandLine& line,
+                         const planner::Remedy& remedy) {
+  std::vector<std::string> words = line.words;
+  if (!remedy.config.resume.empty()) {
+    for (const configs::FlagUse& use : flags_of_plan(remedy.config)) {
+      change(words, use, /*takes_out=*/false);
+    }
+  }
+  for (const configs::FlagUse& use : remedy.flags) {
+    change(words, use, /*takes_out=*/false);
+  }
+  if (remedy.drops_sync_bn) change(words, {"--sync-bn", {}}, true);
+  std::string text = "headroom " + line.command;
+  for (const std::string& word : words) text += " " + quoted(word);
+  return text;
+}
+
+planner::RemedyScope remedy_scope(const CommandLine& line,
+                                  const configs::RunConfig& config,
+                                  bool has_launcher, int num_agents,
+                                  int shared_cores) {
+  planner::RemedyScope scope;
+  scope.processes_each = num_agents;
+  const bool is_settled_by_cards =
+      !parse_device_list(config.device).empty() && !config.share_devices;
+  if (is_settled_by_cards) scope.processes_flag.clear();
+  if (shared_cores > 0) {
+    scope.threads_of = [shared_cores](int world_size) {
+      return std::max<int64_t>(1, shared_cores / world_size);
+    };
+  }
+  if (!has_launcher) {
+    scope.command_with = [line](const planner::Remedy& remedy) {
+      return command_with(line, remedy);
+    };
+  }
+  return scope;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,57 @@
+#include "deploy/cli/remedy_scope.h"
+
+#include <gtest/gtest.h>
+
+#include "deploy/cli/args/command_line.h"
+
+namespace headroom::cli {
+namespace {
+
+std::string changed(const std::vector<std::string>& words,
+                    const std::vector<configs::FlagUse>& flags) {
+  planner::Remedy remedy;
+  remedy.flags = flags;
+  return command_with(parse_command_line(words), remedy);
+}
+
+TEST(RemedyScope, AFlagIsChangedInItsPlaceWhicheverItsSpelling) {
+  EXPECT_EQ(changed({"train", "--imgsz", "640", "480", "--batch-size=8"},
+                    {{"--img", {"320"}}, {"--batch", {"4"}}}),
+            "headroom train --img 320 --batch 4");
+}
+
+TEST(RemedyScope, AFlagThatIsNotThereComesLast) {
+  EXPECT_EQ(changed({"plan", "--cfg", "yolov5s", "--json"},
+                    {{"--activations", {"offload"}}}),
+            "headroom plan --cfg yolov5s --json --activations offload");
+}
+
+TEST(RemedyScope, WordsAreQuotedForAShell) {
+  EXPECT_EQ(changed({"train", "--data", "my data/it's.yaml"},
+                    {{"--processes", {"2"}}}),
+            "headroom train --data 'my data/it'\\''s.yaml' --processes 2");
+}
+
+TEST(RemedyScope, SyncBnIsLeftOut) {
+  planner::Remedy remedy;
+  remedy.flags = {{"--bn-group", {"4"}}};
+  remedy.drops_sync_bn = true;
+  EXPECT_EQ(
+      command_with(parse_command_line({"plan", "--sync-bn", "--json"}), remedy),
+      "headroom plan --json --bn-group 4");
+}
+
+// Flags of the plan that are not given again would have their defaults.
+TEST(RemedyScope, AResumedRunIsGivenItsWholePlan) {
+  planner::Remedy remedy;
+  remedy.config.resume = "/runs/exp";
+  remedy.config.processes = 2;
+  remedy.config.zero_stage = 1;
+  remedy.flags = {{"--zero", {"1"}}};
+  EXPECT_EQ(command_with(parse_command_line({"train", "--resume", "/runs/exp"}),
+                         remedy),
+            "headroom train --resume /runs/exp --processes 2 --zero 1");
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,199 @@
+// Processes of a run that are killed and started again, with workers that only
+// pretend to train.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/deploy/cli/supervision.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::descendants;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::ProgramResult;
+
+using Restarts = testing::Supervision;
+
+size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  for (int time = 1; time <= 2; ++time) {
+    for (pid_t pid : descendants(run.pid(), "--config-fd")) {
+      kill(pid, SIGKILL);
+    }
+    ASSERT_TRUE(
+        wait_for("the coordinator was started again and goes on with "
+                 "generation 1, start " +
+                 std::to_string(time + 1)))
+        << standard_error();
+  }
+  EXPECT_THAT(standard_error(),
+              HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
+                        "is started again at 127.0.0.1:"));
+  // Everybody is still there, and hears what the new one says.
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("interrupted after step 3"));
+  EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 1u) << "started once";
+  expect_nobody_left();
+}
+
+std::string address_in(const std::string& said) {
+  const size_t at = said.find("--coordinator ") + 14;
+  return said.substr(at, said.find('\n', at) - at);
+}
+
+// Somebody wants the port as soon as the coordinator is gone.
+TEST_F(Restarts, AKilledCoordinatorsPortIsNobodyElses) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const std::string address = address_in(standard_error());
+  sockaddr_in wanted{};
+  wanted.sin_family = AF_INET;
+  wanted.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  wanted.sin_port = htons(
+      static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+  for (pid_t pid : descendants(run.pid(), "--config-fd")) kill(pid, SIGKILL);
+  const int thief = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(thief, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  bool is_stolen = false;
+  for (int i = 0; i < 300 && !is_stolen; ++i) {
+    is_stolen = bind(thief, reinterpret_cast<const sockaddr*>(&wanted),
+                     sizeof wanted) == 0 &&
+                listen(thief, 1) == 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(is_stolen);
+  EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
+      << standard_error();
+  close(thief);
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+TEST_F(Restarts, ALogThatCannotBeWrittenIsSaidAtOnceAndTriedAgain) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto coordinators = descendants(run.pid(), "--config-fd");
+  ASSERT_EQ(coordinators.size(), 1u);
+  rlimit before{};
+  const rlimit nothing{0, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(coordinators[0], RLIMIT_FSIZE, &nothing, &before), 0);
+  EXPECT_TRUE(wait_for("coordinator.log: File too large"));
+  EXPECT_THAT(standard_error(),
+              HasSubstr("does not outlive its coordinator until the log can be "
+                        "written"));
+  ASSERT_EQ(prlimit(coordinators[0], RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_TRUE(wait_for("the coordinator's log is written again"));
+  kill(coordinators[0], SIGKILL);
+  EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
+      << standard_error();
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+TEST_F(Restarts, AKilledAgentIsStartedAgainWithNewWorkers) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const std::vector<pid_t> workers =
+      descendants(run.pid(), "bin/headroom-worker");
+  EXPECT_EQ(workers.size(), 2u);
+  for (const pid_t pid : descendants(run.pid(), "--supervised")) {
+    kill(pid, SIGKILL);
+  }
+  ASSERT_TRUE(wait_for("it is started again")) << standard_error();
+  EXPECT_THAT(standard_error(),
+              HasSubstr("the agent was killed by signal 9 (SIGKILL): it is "
+                        "started again\n"));
+  for (int i = 0; i < 1000 && count_of(standard_error(), "rank 1 of 2") < 2;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (const pid_t pid : workers) {  // at most not yet reaped
+    EXPECT_EQ(text_of("/proc/" + std::to_string(pid) + "/cmdline"), "") << pid;
+  }
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
+  expect_nobody_left();
+}
+
+// A worker that waits for the others, or the agent.
+TEST_F(Restarts, AKillBeforeTheFirstGenerationStartsTheRunAgain) {
+  setenv("FAKE_WORKER", "hesitate", 1);
+  int runs = 0;
+  for (const char* victim : {"bin/headroom-worker", "--supervised"}) {
+    std::error_code ignored;
+    fs::remove(folder_ / "hesitated", ignored);
+    Program run(train({"--processes", "2"}), folder_);
+    std::vector<pid_t> victims;
+    for (int i = 0; i < 1000 && !fs::exists(folder_ / "hesitated"); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    victims = descendants(run.pid(), victim);
+    ASSERT_FALSE(victims.empty());
+    kill(victims.front(), SIGKILL);
+    const ProgramResult result = run.join();
+    EXPECT_EQ(result.exit_code, 0) << victim << result.err;
+    EXPECT_THAT(result.err,
+                HasSubstr("the run had not begun and is started again"));
+    expect_nobody_left();
+    ++runs;
+  }
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(Restarts, AnAgentThatIsKilledEachTimeEndsTheRun) {
+  setenv("FAKE_WORKER", "stubborn", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  pid_t last = 0;
+  for (int time = 0; time < 5; ++time) {
+    pid_t agent = last;
+    for (int i = 0; i < 1000 && agent == last; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const auto agents = descendants(run.pid(), "--supervised");
+      if (!agents.empty()) agent = agents[0];
+    }
+    ASSERT_NE(agent, last) << standard_error();
+    kill(agent, SIGKILL);
+    last = agent;
+  }
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(count_of(result.err, "it is started again"), 4u) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("the agent was killed by signal 9 (SIGKILL): it has "
+                        "ended 5 times in a row without a step between\n"));
+  expect_nobody_left();
+}
+
+}  // namespace
+}  // namespace headroom::cli

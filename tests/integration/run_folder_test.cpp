@@ -1,0 +1,177 @@
+// The folder of a run: whose files are in it, who may have it, and what is
+// removed from it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/integration/headroom_run.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+constexpr const char* kRun = "runs/train/exp";
+
+std::vector<std::string> short_run(const std::vector<std::string>& more = {}) {
+  return train_shapes("8", joined({"--epochs", "1", "--noval"}, more));
+}
+
+std::vector<std::string> files_of(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      files.push_back(entry.path().lexically_relative(folder).string() + ": " +
+                      (entry.path().string().find("/logs/") == std::string::npos
+                           ? text_of(entry.path())
+                           : ""));
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TEST(ExistOk, NothingThatNoRunWroteIsRemoved) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
+  const fs::path run = folder / kRun;
+  const std::vector<std::string> mine = {
+      "weights/mine.safetensors", "weights/notes.txt", "checkpoints/notes.txt",
+      "checkpoints/step-old/a.txt", "checkpoints/step-4/notes.txt"};
+  for (const std::string& file : mine) {
+    fs::create_directories((run / file).parent_path());
+    std::ofstream(run / file) << "mine";
+  }
+  std::ofstream(run / "weights/epoch3.safetensors") << "of a longer run";
+  const ProgramResult again = run_program(short_run({"--exist-ok"}), folder);
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  for (const std::string& file : mine) {
+    EXPECT_EQ(text_of(run / file), "mine") << file;
+  }
+  EXPECT_FALSE(fs::exists(run / "weights/epoch3.safetensors"));
+  EXPECT_FALSE(fs::exists(run / ".older-run"));
+}
+
+TEST(ExistOk, AStartingPointInTheFolderIsRefusedAndKept) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
+  const std::string weights = (folder / kRun / "weights/last.safetensors");
+  const auto before = files_of(folder / kRun);
+  const ProgramResult refused =
+      run_program(short_run({"--exist-ok", "--weights", weights}), folder);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr(weights));
+  EXPECT_THAT(refused.err, HasSubstr("copy the file elsewhere"));
+  EXPECT_EQ(files_of(folder / kRun), before);
+}
+
+TEST(ExistOk, AnOlderRunIsWholeUntilAStepIsCommitted) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
+  const std::vector<std::string> kept = {"steps.jsonl",
+                                         "run.yaml",
+                                         "summary.json",
+                                         "labels.jpg",
+                                         "results.csv",
+                                         "weights/last.safetensors",
+                                         "checkpoints/step-5/MANIFEST.json"};
+  std::vector<std::string> before;
+  for (const std::string& file : kept) {
+    before.push_back(text_of(folder / kRun / file));
+    EXPECT_FALSE(before.back().empty()) << file;
+  }
+  const ProgramResult failed = run_program(
+      short_run({"--exist-ok", "--inject", "nan@rank=0,step=0"}), folder);
+  EXPECT_EQ(failed.exit_code, 5) << failed.err;
+  EXPECT_THAT(failed.err, HasSubstr("the older run in"));
+  for (size_t k = 0; k < kept.size(); ++k) {
+    EXPECT_EQ(text_of(folder / kRun / kept[k]), before[k]) << kept[k];
+  }
+  const ProgramResult resumed = run_program(
+      {program("headroom"), "train", "--resume", kRun, "--epochs", "2"},
+      folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+}
+
+// Its second generation begins anew, not with the older run's checkpoint.
+TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
+  const fs::path folder = fresh_folder();
+  ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
+  std::vector<std::string> other =
+      short_run({"--exist-ok", "--inject", "kill@rank=0,step=0"});
+  *std::find(other.begin(), other.end(), "yolov5n") = "yolov5s";
+  const ProgramResult run = run_program(other, folder);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = read_lines(folder / kRun / "steps.jsonl");
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines.front().at("generation"), 2);
+  EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
+}
+
+// As a user would: the line is taken from the screen and typed.
+TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult run =
+      run_program(short_run({"--max-steps", "3", "--processes", "2"}), folder);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::string weights = kRun + std::string("/weights/last.safetensors");
+  EXPECT_TRUE(fs::exists(folder / weights));
+  EXPECT_EQ(run_program({program("headroom"), "val", "--data", shapes_data(),
+                         "--weights", weights, "--img", "96"},
+                        folder)
+                .exit_code,
+            0);
+  const std::string mark = "continue with: headroom ";
+  const size_t at = run.out.find(mark);
+  ASSERT_NE(at, std::string::npos) << run.out;
+  const std::string words = run.out.substr(at + mark.size());
+  const ProgramResult resumed = run_program(
+      {"/bin/sh", "-c",
+       program("headroom") + " " + words.substr(0, words.find('\n'))},
+      folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("all 5 steps done"));
+}
+
+// The last line says that the run can go on, and it can.
+TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
+  const fs::path folder = fresh_folder();
+  Program run(train_shapes("8", {"--epochs", "500", "--noval", "--nosave"}),
+              folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 4, 60));
+  fs::remove_all(folder / "runs");
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("was removed meanwhile"));
+  const std::string mark = "continue with: headroom ";
+  const size_t at = result.err.find(mark);
+  ASSERT_NE(at, std::string::npos) << result.err;
+  const std::string words = result.err.substr(at + mark.size());
+  const ProgramResult resumed =
+      run_program({"/bin/sh", "-c",
+                   program("headroom") + " " +
+                       words.substr(0, words.find('\n')) + " --epochs 4"},
+                  folder);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+}
+
+// The system's signal would end each worker that writes a checkpoint.
+TEST(LimitOfFileSize, IsAnErrorThatNamesTheFile) {
+  const fs::path folder = fresh_folder();
+  std::string words;
+  for (const std::string& word : short_run()) words += "'" + word + "' ";
+  const ProgramResult run =
+      run_program({"/bin/bash", "-c", "ulimit -f 2000; exec " + words}, folder);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("File too large"));
+}
+
+}  // namespace
+}  // namespace headroom::testing

@@ -1,0 +1,354 @@
+#include "parallel/planner/remedies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <random>
+
+#include "configs/layers/model_table.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+
+namespace headroom::planner {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+struct Request {
+  configs::RunConfig config;
+  int world_size = 1;
+};
+
+const std::vector<layers::LayerCost>& layers_of(const std::string& model) {
+  static std::map<std::string, std::vector<layers::LayerCost>> known;
+  auto& costs = known[model];
+  if (costs.empty())
+    costs = layers::layer_costs(layers::load_model_table(model));
+  return costs;
+}
+
+PlanDecision decide(const configs::RunConfig& config, int world_size) {
+  return choose_plan(config, world_size, layers_of(config.cfg),
+                     PlanAnswer::kWithoutRemedy);
+}
+
+bool fits(const configs::RunConfig& config, int world_size) {
+  return decide(config, world_size).plan.has_value();
+}
+
+std::vector<Remedy> remedies_of(const Request& request,
+                                const RemedyScope& scope = {}) {
+  const std::vector<layers::LayerCost>& layers = layers_of(request.config.cfg);
+  return find_remedies(
+      request.config, request.world_size, layers, scope,
+      [&](const configs::RunConfig& trial, int processes, bool is_final) {
+        return choose_plan(trial, processes, layers,
+                           is_final ? PlanAnswer::kWithoutRemedy
+                                    : PlanAnswer::kWhetherFits)
+            .plan;
+      });
+}
+
+// The request with the flags as they are printed, read by those who read the
+// command line.
+Request with_flags(const Request& request, const Remedy& remedy) {
+  Request changed = request;
+  std::vector<configs::FlagUse> flags = remedy.flags;
+  std::erase_if(flags, [&](const configs::FlagUse& use) {
+    if (use.spelling != "--processes") return false;
+    changed.world_size = std::stoi(use.values.front());
+    return true;
+  });
+  changed.config = configs::overlay_flags(changed.config, flags);
+  if (remedy.drops_sync_bn) changed.config.sync_batch_norm = false;
+  return changed;
+}
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t below(int64_t bound) {
+    return static_cast<int64_t>(engine_() % static_cast<uint64_t>(bound));
+  }
+  bool one_in(int64_t count) { return below(count) == 0; }
+  template <typename Value>
+  Value any_of(const std::vector<Value>& values) {
+    return values[static_cast<size_t>(
+        below(static_cast<int64_t>(values.size())))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+Request random_request(Random& random) {
+  Request request;
+  configs::RunConfig& config = request.config;
+  config.cfg = random.any_of<std::string>(
+      {"yolov5n", "yolov5n", "yolov5n", "yolov5n", "yolov5n", "yolov5s",
+       "yolov5s", "yolov5m", "yolov5l", "yolov5x"});
+  const int64_t side = 32 * (2 + random.below(random.one_in(3) ? 46 : 20));
+  config.image_height = config.image_width = side;
+  if (random.one_in(5)) config.image_width = 32 * (2 + random.below(20));
+  config.global_batch_size =
+      random.any_of<int64_t>({1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64});
+  request.world_size =
+      static_cast<int>(random.any_of<int64_t>({1, 1, 1, 2, 2, 3, 4, 8}));
+  config.memory_limit = (8 << random.below(7)) * kMiB + random.below(8 * kMiB);
+  config.activations = random.any_of<std::string>(
+      {"auto", "auto", "auto", "keep", "lean", "recompute", "offload"});
+  if (random.one_in(4)) {
+    config.micro_batch_size = 1 + random.below(config.global_batch_size);
+  }
+  if (random.one_in(5)) config.zero_stage = 1 + random.below(3);
+  if (random.one_in(4)) {
+    config.layout = random.any_of(plan::layouts_of(request.world_size));
+  }
+  if (random.one_in(6)) {
+    config.batch_norm_group_size = 1 + random.below(config.global_batch_size);
+  } else if (random.one_in(8)) {
+    config.sync_batch_norm = true;
+  }
+  if (random.one_in(10)) {
+    config.host_memory_limit = (1 + random.below(200)) * kMiB;
+  }
+  if (random.one_in(2)) {
+    // A part of what it needs without a limit.
+    configs::RunConfig free = config;
+    free.memory_limit = 0;
+    if (const auto plan = decide(free, request.world_size).plan) {
+      config.memory_limit =
+          fullest_rank_bytes(*plan) / 100 * (20 + random.below(80));
+    }
+  }
+  return request;
+}
+
+std::string text_of(const Request& request) {
+  const configs::RunConfig& c = request.config;
+  return c.cfg + " " + std::to_string(c.image_height) + " x " +
+         std::to_string(c.image_width) + ", batch " +
+         std::to_string(c.global_batch_size) + ", limit " +
+         exact_bytes(c.memory_limit) + ", host " +
+         format_bytes(c.host_memory_limit) + ", processes " +
+         std::to_string(request.world_size) + ", layout " +
+         (c.layout ? plan::short_text(*c.layout) : "open") + ", activations " +
+         c.activations + ", micro-batch " + std::to_string(c.micro_batch_size) +
+         ", zero " + std::to_string(c.zero_stage) + ", group " +
+         std::to_string(c.batch_norm_group_size) +
+         (c.sync_batch_norm ? ", sync" : "");
+}
+
+double seconds_of(const Request& request, const plan::Plan& plan) {
+  return plan_time(request.config, plan, layers_of(request.config.cfg)).total();
+}
+
+// No policy fits and takes less time.
+void expect_fastest_policy(const Request& request, const Request& changed,
+                           double seconds) {
+  for (const char* policy : {"auto", "keep", "lean", "recompute", "offload"}) {
+    if (request.config.activations == policy) continue;
+    Request other = changed;
+    other.config.activations = policy;
+    const PlanDecision decision = decide(other.config, other.world_size);
+    if (!decision.plan) continue;
+    EXPECT_GE(seconds_of(other, *decision.plan), 0.999 * seconds) << policy;
+  }
+}
+
+// The request one step nearer to what was asked for; nothing where that is the
+// request itself.
+std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
+                               Request changed) {
+  configs::RunConfig& config = changed.config;
+  switch (remedy.kind) {
+    case RemedyKind::kProcesses: {
+      --changed.world_size;
+      // A layout of so many is another one.
+      config.layout.reset();
+      if (changed.world_size == asked.world_size) return std::nullopt;
+      return changed;
+    }
+    case RemedyKind::kMemoryLimit:
+      config.memory_limit -= kMiB;
+      if (config.memory_limit <= asked.config.memory_limit) return std::nullopt;
+      return changed;
+    case RemedyKind::kHostMemoryLimit:
+      config.host_memory_limit -= kMiB;
+      if (config.host_memory_limit <= asked.config.host_memory_limit) {
+        return std::nullopt;
+      }
+      return changed;
+    case RemedyKind::kImage: {
+      const auto larger = [](int64_t asked_side, int64_t side, int64_t most) {
+        return side == most ? std::min(asked_side, side + 32) : side;
+      };
+      const int64_t most = std::max(config.image_height, config.image_width);
+      config.image_height =
+          larger(asked.config.image_height, config.image_height, most);
+      config.image_width =
+          larger(asked.config.image_width, config.image_width, most);
+      if (config.image_height == asked.config.image_height &&
+          config.image_width == asked.config.image_width) {
+        return std::nullopt;
+      }
+      return changed;
+    }
+    case RemedyKind::kBatch:
+      ++config.global_batch_size;
+      if (config.global_batch_size == asked.config.global_batch_size) {
+        return std::nullopt;
+      }
+      return changed;
+    case RemedyKind::kGroups: {
+      const int64_t batch = config.global_batch_size;
+      const int64_t before = asked.config.sync_batch_norm
+                                 ? batch
+                                 : asked.config.batch_norm_group_size;
+      for (int64_t group = config.batch_norm_group_size + 1; group < before;
+           ++group) {
+        if (batch % group != 0) continue;
+        config.batch_norm_group_size = group;
+        return changed;
+      }
+      return std::nullopt;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+const std::map<RemedyKind, std::string>& kind_names() {
+  static const std::map<RemedyKind, std::string> names = {
+      {RemedyKind::kActivations, "activations"},
+      {RemedyKind::kMicroBatch, "micro-batch"},
+      {RemedyKind::kZero, "zero"},
+      {RemedyKind::kLayout, "layout"},
+      {RemedyKind::kTogether, "together"},
+      {RemedyKind::kProcesses, "processes"},
+      {RemedyKind::kMemoryLimit, "memory limit"},
+      {RemedyKind::kHostMemoryLimit, "host memory limit"},
+      {RemedyKind::kImage, "image"},
+      {RemedyKind::kBatch, "batch"},
+      {RemedyKind::kGroups, "groups"}};
+  return names;
+}
+
+TEST(Remedies, OfRandomRefusalsFitAndNoCheaperOneOfTheirKindDoes) {
+  constexpr int kRefusals = 300;
+  Random random(19);
+  std::map<RemedyKind, int> counts;
+  std::map<RemedyKind, int> refuted;
+  int refusals = 0;
+  int tried = 0;
+  while (refusals < kRefusals) {
+    const Request request = random_request(random);
+    ++tried;
+    const PlanDecision refused = decide(request.config, request.world_size);
+    if (refused.plan || refused.exit_code != ExitCode::kNoPlan) continue;
+    ++refusals;
+    SCOPED_TRACE(text_of(request));
+    RemedyScope scope;
+    scope.most_processes = random.one_in(50) ? 64 : 6;
+    const std::vector<Remedy> remedies = remedies_of(request, scope);
+    EXPECT_FALSE(remedies.empty());
+    for (const Remedy& remedy : remedies) {
+      SCOPED_TRACE(flags_text(remedy));
+      ++counts[remedy.kind];
+      const Request changed = with_flags(request, remedy);
+      const PlanDecision planned = decide(changed.config, changed.world_size);
+      EXPECT_TRUE(planned.plan) << planned.reason;
+      if (!planned.plan) continue;
+      EXPECT_LE(fullest_rank_bytes(*planned.plan), changed.config.memory_limit);
+      EXPECT_EQ(planned.plan, remedy.plan);
+      if (remedy.kind == RemedyKind::kActivations) {
+        expect_fastest_policy(request, changed,
+                              seconds_of(changed, *planned.plan));
+      }
+      const auto nearer = cheaper(request, remedy, changed);
+      if (!nearer) continue;
+      ++refuted[remedy.kind];
+      EXPECT_FALSE(fits(nearer->config, nearer->world_size))
+          << text_of(*nearer);
+    }
+  }
+  std::printf("%d refusals of %d requests; remedies (with a cheaper one tried)",
+              refusals, tried);
+  for (const auto& [kind, count] : counts) {
+    std::printf(", %s %d (%d)", kind_names().at(kind).c_str(), count,
+                refuted[kind]);
+  }
+  std::printf("\n");
+}
+
+// The remedies of a request without data, as flags.
+std::vector<std::string> flags_for(const Request& request) {
+  std::vector<std::string> all;
+  for (const Remedy& remedy : remedies_of(request))
+    all.push_back(flags_text(remedy));
+  return all;
+}
+
+using ::testing::Contains;
+using ::testing::StartsWith;
+
+Request request_of(const std::string& model, int64_t side, int64_t batch,
+                   int64_t limit) {
+  Request request;
+  request.config.cfg = model;
+  request.config.image_height = request.config.image_width = side;
+  request.config.global_batch_size = batch;
+  request.config.memory_limit = limit;
+  return request;
+}
+
+TEST(Remedies, TwoProcessesAreNamedWhereTwoFit) {
+  const auto flags = flags_for(request_of("yolov5m", 640, 16, 400 * kMiB));
+  EXPECT_THAT(flags, Contains("--processes 2"));
+}
+
+TEST(Remedies, OffloadIsNamedWhereItFitsAlone) {
+  const auto flags = flags_for(request_of("yolov5x", 1280, 32, 2'254'857'744));
+  EXPECT_EQ(flags.front(), "--activations offload");
+  EXPECT_THAT(flags, Contains("--processes 2"));
+}
+
+TEST(Remedies, AFewProcessesAreNamedWhereTheModelStateIsTooLarge) {
+  const auto flags = flags_for(request_of("yolov5n", 64, 4, 20 * kMiB));
+  EXPECT_THAT(flags, Contains("--processes 3"));
+}
+
+TEST(Remedies, FlagsThatAreInTheWayAreChangedBeforeImagesShrink) {
+  Request request = request_of("yolov5m", 1536, 32, 4096 * kMiB);
+  request.config.activations = "keep";
+  request.config.micro_batch_size = 32;
+  const auto flags = flags_for(request);
+  EXPECT_EQ(flags.front(), "--micro-batch 1");
+  EXPECT_THAT(flags, ::testing::Not(Contains(StartsWith("--img"))));
+}
+
+TEST(Remedies, ALayoutOfOneProcessMakesRoomForMore) {
+  Request request = request_of("yolov5m", 640, 16, 400 * kMiB);
+  request.config.layout = plan::parse_layout("data=1");
+  EXPECT_THAT(flags_for(request),
+              Contains(StartsWith("--processes 2 --layout ")));
+}
+
+TEST(Remedies, TheWholeCommandComesFirst) {
+  RemedyScope scope;
+  scope.command_with = [](const Remedy& remedy) {
+    return "headroom plan " + flags_text(remedy);
+  };
+  EXPECT_THAT(
+      remedies_text(remedies_of(request_of("yolov5m", 640, 16, 400 * kMiB)),
+                    scope),
+      StartsWith("use headroom plan --processes 2 ("));
+}
+
+}  // namespace
+}  // namespace headroom::planner

@@ -1,0 +1,113 @@
+// The flags of the tools: each of configs/command_flags.h is bound to a value
+// of its tool, and nothing else is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "configs/command_flags.h"
+#include "parallel/base/check.h"
+#include "worker/tools/tool_command.h"
+
+namespace headroom::tools {
+namespace {
+
+class EveryTool : public ::testing::TestWithParam<const char*> {};
+
+// The bindings are checked before the arguments, of which all tools need some.
+TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
+  std::string name = GetParam();
+  std::vector<char*> arguments = {name.data(), nullptr};
+  const ToolCommand* const tool = find_tool_command(name);
+  ASSERT_NE(tool, nullptr);
+  try {
+    tool->run(1, arguments.data());
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(" is required: "));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ToolFlags, EveryTool,
+                         ::testing::Values("detect", "export", "prune", "tile",
+                                           "val", "verify"));
+
+TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
+  std::string weights, cfg, data, size;
+  std::filesystem::path output;
+  double share = 0;
+  int64_t batch = 0;
+  int threads = 7;
+  std::string name = "prune", word = "--weights=a.pt", other = "--batch-size=2";
+  std::vector<char*> arguments = {name.data(), word.data(), other.data(),
+                                  nullptr};
+  parse_arguments({{"--weights", &weights},
+                   {"--cfg", &cfg},
+                   {"--share", &share},
+                   {"--output", &output},
+                   {"--data", &data},
+                   {"--img", &size},
+                   {"--batch", &batch},
+                   {"--threads", &threads}},
+                  3, arguments.data());
+  EXPECT_EQ(weights, "a.pt");
+  EXPECT_EQ(share, 0.3);
+  EXPECT_EQ(output, "pruned.safetensors");
+  EXPECT_EQ(size, "");    // its default depends on the weights
+  EXPECT_EQ(batch, 2);    // given
+  EXPECT_EQ(threads, 7);  // without a default
+}
+
+class Bindings : public ::testing::Test {
+ protected:
+  std::string detections_, ground_truth_;
+  bool json_ = false;
+  std::vector<FlagBinding> bindings_ = {{"--detections", &detections_},
+                                        {"--ground-truth", &ground_truth_},
+                                        {"--json", &json_}};
+};
+
+TEST_F(Bindings, OfEachFlagOnce_AreRight) {
+  EXPECT_EQ(binding_error("val", bindings_), "");
+}
+
+TEST_F(Bindings, WithoutOneOfTheFlags_AreRefused) {
+  bindings_.pop_back();
+  EXPECT_EQ(binding_error("val", bindings_), "val --json is not bound");
+  std::string name = "val";
+  std::vector<char*> arguments = {name.data(), nullptr};
+  EXPECT_THROW(parse_arguments(bindings_, 1, arguments.data()), CheckFailure);
+}
+
+TEST_F(Bindings, OfWhatIsNoFlag_AreRefused) {
+  bindings_.push_back({"--strict", &json_});
+  EXPECT_EQ(binding_error("val", bindings_),
+            "val --strict is not in the table");
+}
+
+TEST_F(Bindings, OfAFlagThatHeadroomKeeps_AreRefused) {
+  bindings_.push_back({"--metrics", &detections_});
+  EXPECT_EQ(binding_error("val", bindings_),
+            "val --metrics is not in the table");
+}
+
+TEST_F(Bindings, OfAFlagTwice_AreRefused) {
+  bindings_.push_back({"--json", &json_});
+  EXPECT_EQ(binding_error("val", bindings_), "val --json is bound twice");
+}
+
+TEST_F(Bindings, OfASwitchToAText_AreRefused) {
+  bindings_.back().target = &detections_;
+  EXPECT_EQ(binding_error("val", bindings_), "val --json has no value");
+}
+
+TEST_F(Bindings, OfAValueToASwitch_AreRefused) {
+  bindings_.front().target = &json_;
+  EXPECT_EQ(binding_error("val", bindings_), "val --detections has a value");
+}
+
+}  // namespace
+}  // namespace headroom::tools
