@@ -20,6 +20,7 @@
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
 #include "deploy/cli/process/line_log.h"
+#include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_reporter.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
@@ -124,8 +125,7 @@ class Supervisor {
     coordinator_.reset();
     client_.reset();
     held_address_.reset();
-    std::error_code ignored;
-    std::filesystem::remove(options_.log, ignored);
+    remove_run_log(options_.log);
     status_ = {};
     child_ended_.reset();
     coordinator_restarts_ = {};

@@ -86,9 +86,9 @@ TEST(AutoAnchor, IsTheSameUnderEveryLayout) {
   EXPECT_NE(anchors, "");
   const auto events = autoanchor_events(folder / "one");
   ASSERT_EQ(events.size(), 1u);
-  EXPECT_NE(events[0].find("; replaced by 9 found from the boxes, which answer "
-                           "for "),
-            std::string::npos)
+  EXPECT_NE(
+      events[0].find("; replaced by 9 found from the boxes, which match "),
+      std::string::npos)
       << events[0];
   EXPECT_TRUE(events[0].ends_with(anchors)) << events[0];
 

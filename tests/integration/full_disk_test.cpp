@@ -137,9 +137,8 @@ TEST(FullDisk, ALostRankZeroIsReplaced) {
       " 2>err.txt >out.txt &\n" + "while kill -0 $! && ! grep -q step.:6 " +
       run.string() + "/steps.jsonl; do sleep 0.01; done 2>seen.txt\n" +
       "cat /dev/zero >" + disk.string() + "/other 2>>seen.txt\n" +
-      "while kill -0 $! && ! grep -q 'results.csv is not written' err.txt; do "
-      "sleep 0.01; "
-      "done 2>>seen.txt\nsleep 1; rm " +
+      "while kill -0 $! && ! grep -q 'after 15 steps is not written' err.txt; "
+      "do sleep 0.01; done 2>>seen.txt\nrm " +
       disk.string() + "/other\n" + "wait $!; code=$?; cp -r " + run.string() +
       " after; cat err.txt >&2; exit $code\n";
   std::ofstream(folder / "script.sh") << script;

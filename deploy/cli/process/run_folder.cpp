@@ -75,7 +75,7 @@ RunFolder::RunFolder(const fs::path& wanted, bool may_exist) : path_(wanted) {
 }
 
 RunFolder::~RunFolder() {
-  remove_log();
+  remove_run_log(log_file());
   remove_what_is_empty();
 }
 
@@ -87,17 +87,17 @@ void RunFolder::make_parents(const fs::path& folder) {
   if (error) throw unmade(folder, error);
 }
 
-void RunFolder::remove_log() const {
-  std::error_code ignored;
-  for (const char* suffix : {"", ".next", ".lock"}) {
-    fs::remove(log_file().string() + suffix, ignored);
-  }
-}
-
 void RunFolder::remove_what_is_empty() const {
   std::error_code ignored;
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
     fs::remove(*folder, ignored);  // of a folder only if it is empty
+  }
+}
+
+void remove_run_log(const fs::path& log_file) noexcept {
+  std::error_code ignored;
+  for (const char* suffix : {"", ".next", ".lock"}) {
+    fs::remove(log_file.string() + suffix, ignored);
   }
 }
 

@@ -30,11 +30,14 @@ class RunFolder {
 
  private:
   void make_parents(const std::filesystem::path& folder);
-  void remove_log() const;
   void remove_what_is_empty() const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  // by this process, outermost first
 };
+
+// Removes a coordinator's log with what lies beside it. REQUIRES: nobody writes
+// there.
+void remove_run_log(const std::filesystem::path& log_file) noexcept;
 
 }  // namespace headroom::cli

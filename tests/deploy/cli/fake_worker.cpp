@@ -1,16 +1,19 @@
 // A worker without tensors, for tests of whoever starts workers: it joins the
 // coordinator as the real one does and then behaves as FAKE_WORKER says.
 //
-//   ""        3 epochs of 4 steps, two validations, a warning, results
-//   slow      commits a step, goes on until it is asked to stop, then ends with
-//   130 die       ends before it joins, with last words refuse    reports that
-//   the data is bad crash     rank 1 is killed in mid-run, with last words;
-//   rank 0 saves late      as "", but needs 7 s to leave, and says so in the
-//   file "left" stubborn  commits a step, then ignores every request to end
-//   hesitate  the first of all never joins; the others as ""
-//   idle      the same without a step
+// - "": 3 epochs of 4 steps, two validations, a warning, results;
+// - slow: commits a step, and one each half second, until it is asked to stop,
+//   then ends with 130;
+// - die: ends before it joins, with last words;
+// - refuse: reports that the data is bad;
+// - crash: rank 1 is killed in mid-run, with last words; rank 0 saves;
+// - late: as "", but needs 7 s to leave, and says so in the file "left";
+// - stubborn: commits a step, then ignores every request to end;
+// - idle: the same without a step;
+// - hesitate: the first of all never joins; the others as "".
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -67,12 +70,14 @@ void train(CoordinatorClient& client, const Assignment& assignment) {
 
 void train_until_stopped(CoordinatorClient& client,
                          const Assignment& assignment) {
-  int64_t step = 0;
-  if (assignment.rank == 0) client.commit(0, 0.5, progress_after(1));
-  while (!client.stop_requested()) {
-    pause();
-    step = step % 11 + 1;
+  constexpr int kPausesPerStep = 25;
+  for (int pauses = 0; !client.stop_requested(); ++pauses) {
+    const int64_t step = std::min(pauses / kPausesPerStep + 1, 11);
     client.set_progress(progress_after(step));
+    if (assignment.rank == 0 && pauses == (step - 1) * kPausesPerStep) {
+      client.commit(step - 1, 0.5, progress_after(step));
+    }
+    pause();
   }
   if (assignment.rank != 0) return;
   client.finish(130, "interrupted after step 3; go on with --resume", "{}", 3);

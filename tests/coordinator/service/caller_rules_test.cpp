@@ -1,0 +1,159 @@
+// Who may say what over a real loopback connection: members of other runs and
+// generations, and members that speak for others.
+#include "coordinator/service/caller_rules.h"
+
+#include <gmock/gmock.h>
+
+#include "parallel/base/check.h"
+#include "proto/version.h"
+#include "tests/coordinator/service/local_run.h"
+#include "tests/coordinator/service/raw_client.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(CallerRules, AnotherGenerationIsRefusedByNumber) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  EXPECT_THAT([&] { w0->rendezvous(7)->set("k", "v"); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("the message is of generation 7, the run is at "
+                            "generation 1")));
+  EXPECT_THAT([&] { w0->rendezvous(2)->get("k", seconds(1)); },
+              ThrowsMessage<CommunicationError>(
+                  HasSubstr("the message is of generation 2, the run is at "
+                            "generation 1")));
+}
+
+TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address());
+  wire::Stamp foreign;
+  foreign.set_generation(1);
+  foreign.set_run_digest("0123456789abcdef");
+  const auto expect_aborted = [&](auto method, auto request, auto response) {
+    *request.mutable_stamp() = foreign;
+    const grpc::Status status = raw.call(method, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED)
+        << request.GetTypeName();
+    EXPECT_EQ(status.error_message(),
+              "the message is of run 0123456789abcdef, this coordinator serves "
+              "run " +
+                  run.registered.run_digest)
+        << request.GetTypeName();
+  };
+  expect_aborted(&Stub::Heartbeat, wire::HeartbeatRequest(),
+                 wire::HeartbeatResponse());
+  expect_aborted(&Stub::Publish, wire::PublishRequest(),
+                 wire::PublishResponse());
+  expect_aborted(&Stub::Lookup, wire::LookupRequest(), wire::LookupResponse());
+  expect_aborted(&Stub::ReportFailure, wire::ReportFailureRequest(),
+                 wire::ReportFailureResponse());
+  expect_aborted(&Stub::ReportExit, wire::ReportExitRequest(),
+                 wire::ReportExitResponse());
+  expect_aborted(&Stub::Commit, wire::CommitRequest(), wire::CommitResponse());
+  expect_aborted(&Stub::ReportEvent, wire::ReportEventRequest(),
+                 wire::ReportEventResponse());
+  expect_aborted(&Stub::Finish, wire::FinishRequest(), wire::FinishResponse());
+  EXPECT_EQ(run.state(), "running");
+}
+
+// The first member's words in the name of the second, or of nobody.
+TEST(CallerRules, AWorkerSpeaksForItselfAlone) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  const auto w1 = run.worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  wire::Stamp stamp;
+  stamp.set_generation(1);
+  stamp.set_run_digest(run.registered.run_digest);
+  for (const wire::MemberIdentity& who :
+       {wire::MemberIdentity(), run.identity("w0"),
+        wire::MemberIdentity{"n", "w1", std::string(64, 'a')}}) {
+    RawClient raw(run.server->address(), who);
+    const auto expect_denied = [&](auto method, auto request, auto response) {
+      const grpc::Status status = raw.call(method, request, &response);
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED)
+          << request.GetTypeName() << ": " << status.error_message();
+    };
+    wire::ReportFailureRequest failure;
+    *failure.mutable_stamp() = stamp;
+    failure.set_worker_id("w1");
+    failure.set_exit_code(4);
+    expect_denied(&Stub::ReportFailure, failure, wire::ReportFailureResponse());
+    wire::LeaveGenerationRequest leave;
+    *leave.mutable_stamp() = stamp;
+    leave.set_worker_id("w1");
+    expect_denied(&Stub::LeaveGeneration, leave,
+                  wire::LeaveGenerationResponse());
+    wire::FinishRequest finish;
+    *finish.mutable_stamp() = stamp;
+    finish.set_worker_id("w1");
+    expect_denied(&Stub::Finish, finish, wire::FinishResponse());
+    wire::ReportExitRequest exit;
+    *exit.mutable_stamp() = stamp;
+    exit.set_node_id("n");
+    exit.set_worker_id("w1");
+    expect_denied(&Stub::ReportExit, exit, wire::ReportExitResponse());
+    wire::HeartbeatRequest heartbeat;
+    *heartbeat.mutable_stamp() = stamp;
+    heartbeat.set_worker_id("w1");
+    expect_denied(&Stub::Heartbeat, heartbeat, wire::HeartbeatResponse());
+    wire::DrainRequest drain;
+    drain.set_node_id("n");
+    expect_denied(&Stub::Drain, drain, wire::DrainResponse());
+    wire::RegisterRequest successors;
+    successors.set_version(wire::kVersion);
+    successors.set_node_id("n");
+    successors.add_worker_ids("w0");
+    successors.add_worker_ids("mine");
+    expect_denied(&Stub::Register, successors, wire::RegisterResponse());
+  }
+  RawClient nobody(run.server->address());
+  wire::PublishRequest key;
+  *key.mutable_stamp() = stamp;
+  key.set_key("ranks/0");
+  wire::PublishResponse published;
+  EXPECT_FALSE(nobody.call(&Stub::Publish, key, &published).ok());
+  RawClient second(run.server->address(), run.identity("w1"));
+  wire::CommitRequest commit;
+  *commit.mutable_stamp() = stamp;
+  commit.set_step(1'000'000);
+  wire::CommitResponse committed;
+  EXPECT_EQ(second.call(&Stub::Commit, commit, &committed).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED)
+      << "it is not rank 0";
+  EXPECT_EQ(run.state(), "running");
+  EXPECT_EQ(run.server->status().progress.step, 0);
+}
+
+// Once a generation has begun, its members speak of it.
+TEST(CallerRules, AMemberThatNamesNoGenerationOrRunIsRefused) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address(), run.identity("w0"));
+  wire::ReportFailureRequest failure;
+  failure.set_worker_id("w0");
+  failure.set_exit_code(4);
+  wire::ReportFailureResponse response;
+  EXPECT_EQ(raw.call(&Stub::ReportFailure, failure, &response).error_code(),
+            grpc::StatusCode::ABORTED)
+      << "without a stamp";
+  failure.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  EXPECT_EQ(raw.call(&Stub::ReportFailure, failure, &response).error_code(),
+            grpc::StatusCode::ABORTED)
+      << "of generation 0";
+  EXPECT_EQ(run.state(), "running");
+}
+
+}  // namespace
+}  // namespace headroom::coordinator
