@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
@@ -24,11 +26,32 @@ int64_t bytes_of(const PlanDecision& decision) {
   return fullest_rank_bytes(*decision.plan);
 }
 
+int data_ranks(const configs::RunConfig& config, int world_size) {
+  return config.layout ? config.layout->data_parallel_size : world_size;
+}
+
 // Where the request leaves it open and there is something to split: all.
 int64_t last_zero_stage(const configs::RunConfig& config, int world_size) {
-  const int data =
-      config.layout ? config.layout->data_parallel_size : world_size;
-  return config.zero_stage == 0 && data > 1 ? 3 : config.zero_stage;
+  return config.zero_stage == 0 && data_ranks(config, world_size) > 1
+             ? 3
+             : config.zero_stage;
+}
+
+// The groups that a request leaves to the planner: the usual ones, then
+// smaller ones; or those that it asks for.
+std::vector<plan::BatchNormRule> possible_rules(
+    const configs::RunConfig& config) {
+  const int64_t batch = config.global_batch_size;
+  plan::BatchNormRule rule = batch_norm_rule(config);
+  std::vector<plan::BatchNormRule> all = {rule};
+  if (!chooses_batch_norm_groups(config)) return all;
+  while (--rule.size >= 1) {
+    if (plan::largest_group(batch, rule) <
+        plan::largest_group(batch, all.back())) {
+      all.push_back(rule);
+    }
+  }
+  return all;
 }
 
 enum class Effort {
@@ -52,17 +75,7 @@ class FitSearch {
   // The preferred decision that fits; or nothing, and least() is the smallest
   // that was tried, where that is wanted: it takes longer.
   std::optional<PlanDecision> run() {
-    if (auto found = with_groups_as_they_are(config_)) return found;
-    if (!chooses_batch_norm_groups(config_)) {
-      return std::nullopt;
-    }
-    const int64_t batch = config_.global_batch_size;
-    plan::BatchNormRule rule = batch_norm_rule(config_);
-    int64_t largest = plan::largest_group(batch, rule);
-    while (--rule.size >= 1) {
-      const int64_t smaller = plan::largest_group(batch, rule);
-      if (smaller == largest) continue;
-      largest = smaller;
+    for (const plan::BatchNormRule& rule : possible_rules(config_)) {
       configs::RunConfig trial = config_;
       trial.batch_norm_rule = rule;
       if (auto found = with_groups_as_they_are(trial)) return found;
@@ -267,25 +280,36 @@ class AnyFit {
 
   // Groups and micro-batches, the leanest first.
   std::vector<std::pair<plan::BatchNormRule, int64_t>> pieces() const {
-    const int64_t batch = config_.global_batch_size;
     const int64_t micro_batch = config_.micro_batch_size;
-    plan::BatchNormRule rule = batch_norm_rule(config_);
-    if (!chooses_batch_norm_groups(config_)) {
-      if (micro_batch > 0) return {{rule, micro_batch}};
-      return {{rule, plan::largest_group(batch, rule)}, {rule, 0}};
-    }
     // Groups say how ranks share images out, and where stages are cut.
     std::vector<std::pair<plan::BatchNormRule, int64_t>> all;
-    int64_t last = 0;
-    const int64_t usual = rule.size;
-    for (rule.size = 1; rule.size <= usual; ++rule.size) {
-      const int64_t group = plan::largest_group(batch, rule);
-      if (group == last) continue;
-      last = group;
-      if (micro_batch == 0) all.emplace_back(rule, group);
+    for (const plan::BatchNormRule& rule :
+         possible_rules(config_) | std::views::reverse) {
+      if (micro_batch == 0) {
+        all.emplace_back(rule,
+                         plan::largest_group(config_.global_batch_size, rule));
+      }
       all.emplace_back(rule, micro_batch);
     }
+    if (micro_batch > 0) {
+      // As many groups as a micro-batch holds: more of the smaller ones.
+      std::ranges::stable_sort(all, {}, [this](const auto& piece) {
+        return images_at_once(piece.first);
+      });
+    }
     return all;
+  }
+
+  // What the request's micro-batch has of whole groups.
+  int64_t images_at_once(const plan::BatchNormRule& rule) const {
+    const int64_t batch = config_.global_batch_size;
+    const plan::BatchCut cut = {batch, data_ranks(config_, world_size_),
+                                config_.micro_batch_size, rule};
+    if (plan::groups_error(cut)) return batch;
+    return plan::part_of(cut, batch, /*smallest_map_elements=*/2,
+                         /*data_parallel_rank=*/0)
+        .micro_batches.front()
+        .size();
   }
 
   // Whether the leanest is so much too large that nothing else fits either.
