@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "configs/layers/model_table.h"
+#include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
 #include "parallel/planner/planner.h"
 
@@ -111,6 +112,31 @@ TEST(FitMemory, UnevenGroupsAreMicroBatches) {
   EXPECT_EQ(decision.plan->micro_batch_size % 17, 0);
   EXPECT_LT(decision.plan->micro_batch_size, 100);
   EXPECT_THAT(decision.reason, HasSubstr("groups of 17 and 16"));
+}
+
+// A micro-batch of 14 holds 14 groups of 1, or one of 8: the fewest images at
+// once come with neither the smallest groups nor the largest.
+TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
+  configs::RunConfig config = request(64, 64 * kGiB);
+  config.image_height = config.image_width = 320;
+  config.micro_batch_size = 14;
+  config.activations = "recompute";
+  config.layout = plan::parse_layout("data=2");
+  const auto layers = layers::layer_costs(layers::load_model_table(config.cfg));
+  const int64_t most = bytes_of(decide(config, 2));
+  int fitting = 0;
+  for (int percent = 40; percent <= 100; percent += 3) {
+    config.memory_limit = most / 100 * percent + 100;
+    const bool fits = choose_plan(config, 2, layers, PlanAnswer::kWithoutRemedy)
+                          .plan.has_value();
+    fitting += fits;
+    EXPECT_EQ(choose_plan(config, 2, layers, PlanAnswer::kWhetherFits)
+                  .plan.has_value(),
+              fits)
+        << percent << " %";
+  }
+  EXPECT_GT(fitting, 1);
+  EXPECT_LT(fitting, 21);
 }
 
 // 64 x 10 + 23 images: the last batch is one group, larger than a full batch's.

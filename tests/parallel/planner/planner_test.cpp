@@ -140,6 +140,21 @@ TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
   }
 }
 
+TEST(Planner, FiveHundredRanksOfEightImagesKeepGroupsTogether) {
+  configs::RunConfig config = batch_of(4096);
+  const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
+  for (const int64_t side : {96, 640}) {
+    config.image_height = config.image_width = side;
+    config.layout.reset();
+    const PlanDecision decision = choose_plan(config, 512, layers);
+    ASSERT_TRUE(decision.plan) << decision.reason;
+    EXPECT_FALSE(exchanges_far(config, *decision.plan)) << decision.reason;
+    EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
+    EXPECT_THAT(decision.reason,
+                testing::HasSubstr("data=512,pipeline=1,spatial=1 would take"));
+  }
+}
+
 TEST(Planner, TheGroupDoesNotDependOnTheNumberOfRanks) {
   for (int world_size = 1; world_size <= 48; ++world_size) {
     const PlanDecision decision = choose_plan(batch_of(48), world_size, {});
