@@ -118,7 +118,6 @@ TEST(FitMemory, UnevenGroupsAreMicroBatches) {
 // once come with neither the smallest groups nor the largest.
 TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
   configs::RunConfig config = request(64, 64 * kGiB);
-  config.image_height = config.image_width = 320;
   config.micro_batch_size = 14;
   config.activations = "recompute";
   config.layout = plan::parse_layout("data=2");
