@@ -183,8 +183,9 @@ std::vector<Knob> how_to_train() {
             .flag = {.spellings = {"--patience"}, .value_name = "EPOCHS"}}),
       knob("batch_norm_group_size", &C::batch_norm_group_size,
            "Consecutive images of the global batch that share batch-norm "
-           "statistics. Part of the run's mathematics, not of its layout. 0 "
-           "chooses the largest divisor of the batch not above 16.",
+           "statistics; a remainder is a smaller group. Part of the run's "
+           "mathematics, not of its layout. 0: max(1, round(batch / 16)) "
+           "groups, whose sizes differ by at most one.",
            {.unit = "images",
             .low = 0,
             .high = 1'000'000,

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom::configs {
@@ -99,6 +100,8 @@ struct RunConfig {
   Precision precision = Precision::kFp32;
   int64_t patience = 100;
   int64_t batch_norm_group_size = 0;  // 0: chosen
+  // That of a run which goes on, from its plan; none: of what is asked for.
+  std::optional<plan::BatchNormRule> batch_norm_rule;
   bool sync_batch_norm = false;
   bool skip_non_finite = false;
 

@@ -125,6 +125,7 @@ void fields(auto& archive, Either<plan::Plan> auto& plan) {
   archive("layout", plan.layout);
   archive("micro_batch_size", plan.micro_batch_size);
   archive("batch_norm_group_size", plan.batch_norm_group_size);
+  archive("even_batch_norm_groups", plan.even_batch_norm_groups);
   archive("reason", plan.reason);
   archive("zero_stage", plan.zero_stage);
   archive("stage_begins", plan.stage_begins);

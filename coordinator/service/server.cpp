@@ -237,6 +237,11 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
   std::unique_ptr<RunLog> log;
   if (!options.log.empty()) log = RunLog::open(options.log);
   const bool has_begun = log && log->found() && go_on(options, *log->found());
+  if (!options.config.resume.empty() &&
+      planner::chooses_batch_norm_groups(options.config)) {
+    options.config.batch_norm_rule =
+        planner::saved_batch_norm_rule(options.run_directory);
+  }
   const std::vector<layers::LayerCost> layers =
       planner::layers_for_plan(options.config);
   RunOptions run = run_options(options, layers);

@@ -316,6 +316,9 @@ configs::RunConfig resumed_config(const std::string& run_directory,
                     " and is now " +
                     (given.contains(knob.key) ? shown(after) : "chosen anew"));
   }
+  if (planner::chooses_batch_norm_groups(config)) {
+    config.batch_norm_rule = planner::saved_batch_norm_rule(run_directory);
+  }
   return config;
 }
 
@@ -398,6 +401,9 @@ RunRequest make_run_request(const CommandLine& line,
         request.remedies);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
+    }
+    if (const auto why = planner::smaller_groups_warning(config, plan)) {
+      request.notes.push_back("warning: " + *why);
     }
   }
   if (!config.memory_trace.empty()) {  // not there yet

@@ -6,74 +6,83 @@
 
 namespace headroom::plan {
 
-SampleRange share_of(int64_t count, int parts, int index) {
-  HEADROOM_CHECK(count >= 0 && index >= 0 && index < parts,
-                 "part " + std::to_string(index) + " of " +
-                     std::to_string(parts) + " of " + std::to_string(count));
-  const int64_t base = count / parts;
-  const int64_t extra = count % parts;
-  const int64_t begin = index * base + std::min<int64_t>(index, extra);
-  return {begin, begin + base + (index < extra ? 1 : 0)};
-}
-
-int64_t default_batch_norm_group_size(int64_t global_batch_size) {
-  int64_t group = std::min<int64_t>(16, global_batch_size);
-  while (global_batch_size % group != 0) --group;
-  return group;
-}
-
-std::vector<SampleRange> batch_norm_groups(int64_t count, int64_t group_size,
-                                           int64_t smallest_map_elements) {
-  std::vector<SampleRange> groups;
-  for (int64_t begin = 0; begin < count; begin += group_size) {
-    groups.push_back({begin, std::min(begin + group_size, count)});
-  }
-  if (groups.size() > 1 && groups.back().size() * smallest_map_elements < 2) {
-    const int64_t end = groups.back().end;
-    groups.pop_back();
-    groups.back().end = end;
-  }
-  return groups;
-}
-
 namespace {
 
+// A rank's whole share of a batch.
+SampleRange whole_share(int64_t count, int ranks,
+                        const std::vector<SampleRange>& groups, bool even,
+                        int rank) {
+  const auto num_groups = static_cast<int64_t>(groups.size());
+  if (!even || num_groups == 0 || num_groups % ranks != 0) {
+    return share_of(count, ranks, rank);
+  }
+  const SampleRange own = share_of(num_groups, ranks, rank);
+  return {groups[static_cast<size_t>(own.begin)].begin,
+          groups[static_cast<size_t>(own.end) - 1].end};
+}
+
 int64_t largest_share(const BatchCut& cut) {
-  return share_of(cut.global_batch_size, cut.data_parallel_size, 0).size();
+  return largest_share(cut.global_batch_size, cut.data_parallel_size,
+                       cut.groups);
 }
 
 bool runs_whole_shares(const BatchCut& cut) {
   return cut.micro_batch_size >= largest_share(cut);
 }
 
+// The whole groups that a micro-batch of a batch of `count` samples has.
+int64_t groups_at_once(const BatchCut& cut, int64_t count,
+                       int64_t micro_batch_size) {
+  const int64_t group =
+      cut.groups.even ? largest_group(count, cut.groups) : cut.groups.size;
+  return std::max<int64_t>(1, micro_batch_size / group);
+}
+
 }  // namespace
 
+int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
+                      const BatchNormRule& groups) {
+  const auto all = batch_norm_groups(global_batch_size, groups,
+                                     /*smallest_map_elements=*/2);
+  return whole_share(global_batch_size, data_parallel_size, all, groups.even, 0)
+      .size();
+}
+
 std::optional<std::string> groups_error(const BatchCut& cut) {
-  if (runs_whole_shares(cut) ||
-      cut.micro_batch_size % cut.batch_norm_group_size == 0) {
-    return std::nullopt;
+  if (runs_whole_shares(cut)) return std::nullopt;
+  if (cut.groups.even) {
+    const int64_t largest = largest_group(cut.global_batch_size, cut.groups);
+    if (cut.micro_batch_size >= largest) return std::nullopt;
+    return "micro_batch_size " + std::to_string(cut.micro_batch_size) +
+           " is less than the largest batch-norm group of " +
+           std::to_string(largest) + " and than a rank's whole share of " +
+           std::to_string(largest_share(cut)) + " (" +
+           std::to_string(cut.global_batch_size) + " images / " +
+           std::to_string(cut.data_parallel_size) + " ranks)";
   }
+  if (cut.micro_batch_size % cut.groups.size == 0) return std::nullopt;
   return "micro_batch_size " + std::to_string(cut.micro_batch_size) +
          " is neither a multiple of batch_norm_group_size " +
-         std::to_string(cut.batch_norm_group_size) +
-         " nor a rank's whole share of " + std::to_string(largest_share(cut)) +
-         " (" + std::to_string(cut.global_batch_size) + " images / " +
+         std::to_string(cut.groups.size) + " nor a rank's whole share of " +
+         std::to_string(largest_share(cut)) + " (" +
+         std::to_string(cut.global_batch_size) + " images / " +
          std::to_string(cut.data_parallel_size) + " ranks)";
 }
 
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank) {
   BatchPart part;
+  const std::vector<SampleRange> groups =
+      batch_norm_groups(count, cut.groups, smallest_map_elements);
   if (runs_whole_shares(cut)) {
-    part.local = share_of(count, cut.data_parallel_size, data_parallel_rank);
+    part.local = whole_share(count, cut.data_parallel_size, groups,
+                             cut.groups.even, data_parallel_rank);
     part.micro_batches.push_back(part.local);
     return part;
   }
   if (const auto reason = groups_error(cut)) {
     HEADROOM_CHECK(false, *reason);
   }
-  const std::vector<SampleRange> groups = batch_norm_groups(
-      count, cut.batch_norm_group_size, smallest_map_elements);
   const auto groups_of_rank = [&](int rank) {
     return share_of(static_cast<int64_t>(groups.size()), cut.data_parallel_size,
                     rank);
@@ -85,13 +94,12 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
                : count;
   };
   part.local = {begin_of(own.begin), begin_of(own.end)};
-  const int64_t groups_at_once =
-      cut.micro_batch_size / cut.batch_norm_group_size;
-  const int64_t num_micro_batches = std::max<int64_t>(
-      1, (groups_of_rank(0).size() + groups_at_once - 1) / groups_at_once);
+  const int64_t at_once = groups_at_once(cut, count, cut.micro_batch_size);
+  const int64_t num_micro_batches =
+      std::max<int64_t>(1, (groups_of_rank(0).size() + at_once - 1) / at_once);
   for (int64_t i = 0; i < num_micro_batches; ++i) {
-    const int64_t first = std::min(own.begin + i * groups_at_once, own.end);
-    const int64_t last = std::min(first + groups_at_once, own.end);
+    const int64_t first = std::min(own.begin + i * at_once, own.end);
+    const int64_t last = std::min(first + at_once, own.end);
     part.micro_batches.push_back({begin_of(first), begin_of(last)});
   }
   return part;
@@ -99,15 +107,17 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
 
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  const std::vector<SampleRange> groups = batch_norm_groups(
-      count, cut.batch_norm_group_size, smallest_map_elements);
+  std::vector<int64_t> begins;  // of groups, in order
+  for (const SampleRange& group :
+       batch_norm_groups(count, cut.groups, smallest_map_elements)) {
+    begins.push_back(group.begin);
+  }
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
     const int64_t begin =
         part_of(cut, count, smallest_map_elements, rank).local.begin;
-    const auto is_inside = [begin](const SampleRange& group) {
-      return group.begin < begin && begin < group.end;
-    };
-    if (std::ranges::any_of(groups, is_inside)) return true;
+    if (begin < count && !std::ranges::binary_search(begins, begin)) {
+      return true;
+    }
   }
   return false;
 }
@@ -130,7 +140,7 @@ int64_t largest_micro_batch(const BatchCut& cut) {
 std::vector<int64_t> smaller_micro_batches(const BatchCut& cut) {
   std::vector<int64_t> sizes;
   if (full_batch_groups_span_ranks(cut)) return sizes;
-  const int64_t group = cut.batch_norm_group_size;
+  const int64_t group = largest_group(cut.global_batch_size, cut.groups);
   for (int64_t size = largest_micro_batch(cut); size > group;) {
     size = std::max(group, size / 2 / group * group);
     sizes.push_back(size);
@@ -140,7 +150,8 @@ std::vector<int64_t> smaller_micro_batches(const BatchCut& cut) {
 
 std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut) {
   if (!smaller_micro_batches(cut).empty()) return std::nullopt;
-  const std::string group = std::to_string(cut.batch_norm_group_size);
+  const std::string group =
+      std::to_string(largest_group(cut.global_batch_size, cut.groups));
   if (full_batch_groups_span_ranks(cut)) {
     return "batch-norm groups of " + group +
            " span ranks, and their samples must be in flight together";
@@ -156,8 +167,8 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
   BatchPart part =
       part_of(cut, count, smallest_map_elements, data_parallel_rank);
   if (groups_span_ranks(cut, count, smallest_map_elements)) return part;
-  const std::vector<SampleRange> groups = batch_norm_groups(
-      count, cut.batch_norm_group_size, smallest_map_elements);
+  const std::vector<SampleRange> groups =
+      batch_norm_groups(count, cut.groups, smallest_map_elements);
   const auto groups_of = [&](const SampleRange& local) {
     std::vector<SampleRange> own;
     for (const SampleRange& group : groups) {
@@ -166,8 +177,8 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
     }
     return own;
   };
-  const size_t at_once = static_cast<size_t>(
-      std::max<int64_t>(1, micro_batch_size / cut.batch_norm_group_size));
+  const auto at_once =
+      static_cast<size_t>(groups_at_once(cut, count, micro_batch_size));
   size_t most_groups = 0;
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
     const BatchPart other = part_of(cut, count, smallest_map_elements, rank);

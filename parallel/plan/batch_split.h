@@ -10,45 +10,30 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/batch_norm_groups.h"
+
 namespace headroom::plan {
-
-// Samples [begin, end) of a global batch, counted from its first.
-struct SampleRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const SampleRange&) const = default;
-};
-
-// Part `index` of `parts` nearly equal consecutive parts of `count` samples;
-// the first count % parts ranks hold one more. May be empty.
-// REQUIRES: count >= 0, 0 <= index < parts.
-SampleRange share_of(int64_t count, int parts, int index);
-
-// The default group: the largest divisor of the global batch not above 16.
-int64_t default_batch_norm_group_size(int64_t global_batch_size);
-
-// The groups of a batch of `count` samples: consecutive runs of `group_size`;
-// a remainder forms a group of its own, joined to the one before when it would
-// leave fewer than two values per channel in the smallest map, which has
-// `smallest_map_elements` (height x width) per sample.
-std::vector<SampleRange> batch_norm_groups(int64_t count, int64_t group_size,
-                                           int64_t smallest_map_elements);
 
 // How the batches of a run are cut.
 struct BatchCut {
   int64_t global_batch_size = 1;  // of a full batch
   int data_parallel_size = 1;
   int64_t micro_batch_size = 1;
-  int64_t batch_norm_group_size = 1;
+  BatchNormRule groups;
 };
 
 // The samples of a group must be in flight together. So either a rank's whole
 // share of a full batch is one micro-batch (then groups may span ranks, which
-// exchange statistics), or the micro-batch is a multiple of the group (then
-// ranks get whole groups). Returns nothing if one of them holds, else the
-// equation that fails.
+// exchange statistics), or the micro-batch is a multiple of the group, or no
+// less than the largest of even groups (then ranks get whole groups). Returns
+// nothing if one of them holds, else the equation that fails.
 std::optional<std::string> groups_error(const BatchCut& cut);
+
+// The most samples of a full batch that a rank has at once where its whole
+// share is one micro-batch. Shares are nearly equal; those of even groups hold
+// whole groups where all ranks can have equally many of them.
+int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
+                      const BatchNormRule& groups);
 
 // One rank's part of a batch, counted from the batch's first sample.
 struct BatchPart {

@@ -74,6 +74,12 @@ std::optional<std::string> capture_error(const Plan& plan,
   if (groups_span_ranks(cut, cut.global_batch_size, kCells)) {
     return "groups of batch norm span ranks";
   }
+  const auto groups =
+      batch_norm_groups(cut.global_batch_size, cut.groups, kCells);
+  if (groups.front().size() != groups.back().size()) {
+    return "batch-norm groups have several sizes, " +
+           group_sizes_text(cut.global_batch_size, cut.groups);
+  }
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
     const std::vector<SampleRange> parts =
         part_of(cut, cut.global_batch_size, kCells, rank).micro_batches;

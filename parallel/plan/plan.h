@@ -48,8 +48,13 @@ struct Plan {
   // Samples of one rank that go through the network at once. A step's share
   // of a rank is cut into as many micro-batches as that takes.
   int64_t micro_batch_size = 0;
-  // Consecutive samples of the global batch that share batch-norm statistics.
+  // Consecutive samples of the global batch that share batch-norm statistics:
+  // so many, or about so many in groups of even sizes.
   int64_t batch_norm_group_size = 0;
+  bool even_batch_norm_groups = false;
+  BatchNormRule batch_norm_rule() const {
+    return {batch_norm_group_size, even_batch_norm_groups};
+  }
   // What is split over the data axis (Rajbhandari et al., "ZeRO", 2020): 1 the
   // optimizer's state and the EMA, 2 gradients too, 3 parameters too; 0
   // nothing.

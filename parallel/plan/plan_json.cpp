@@ -89,6 +89,14 @@ void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
 // defaults.
 void read_later_members(const ordered_json& object, const std::string& file,
                         Plan& plan) {
+  if (object.contains("even_batch_norm_groups")) {
+    const ordered_json& even = object["even_batch_norm_groups"];
+    if (!even.is_boolean()) {
+      throw bad_plan(file, "'even_batch_norm_groups' is " + even.dump() +
+                               ", not true or false");
+    }
+    plan.even_batch_norm_groups = even.get<bool>();
+  }
   if (object.contains("zero_stage")) {
     plan.zero_stage = static_cast<int>(
         whole(object["zero_stage"], "zero_stage", 0, kMaxZeroStage, file));
@@ -167,6 +175,7 @@ ordered_json to_object(const Plan& plan) {
   object["backend"] = to_string(plan.backend);
   object["micro_batch_size"] = plan.micro_batch_size;
   object["batch_norm_group_size"] = plan.batch_norm_group_size;
+  object["even_batch_norm_groups"] = plan.even_batch_norm_groups;
   object["zero_stage"] = plan.zero_stage;
   object["stage_begins"] = plan.stage_begins;
   object["activation_policies"] = ordered_json::array();

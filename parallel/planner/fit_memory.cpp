@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
@@ -24,11 +26,32 @@ int64_t bytes_of(const PlanDecision& decision) {
   return fullest_rank_bytes(*decision.plan);
 }
 
+int data_ranks(const configs::RunConfig& config, int world_size) {
+  return config.layout ? config.layout->data_parallel_size : world_size;
+}
+
 // Where the request leaves it open and there is something to split: all.
 int64_t last_zero_stage(const configs::RunConfig& config, int world_size) {
-  const int data =
-      config.layout ? config.layout->data_parallel_size : world_size;
-  return config.zero_stage == 0 && data > 1 ? 3 : config.zero_stage;
+  return config.zero_stage == 0 && data_ranks(config, world_size) > 1
+             ? 3
+             : config.zero_stage;
+}
+
+// The groups that a request leaves to the planner: the usual ones, then
+// smaller ones; or those that it asks for.
+std::vector<plan::BatchNormRule> possible_rules(
+    const configs::RunConfig& config) {
+  const int64_t batch = config.global_batch_size;
+  plan::BatchNormRule rule = batch_norm_rule(config);
+  std::vector<plan::BatchNormRule> all = {rule};
+  if (!chooses_batch_norm_groups(config)) return all;
+  while (--rule.size >= 1) {
+    if (plan::largest_group(batch, rule) <
+        plan::largest_group(batch, all.back())) {
+      all.push_back(rule);
+    }
+  }
+  return all;
 }
 
 enum class Effort {
@@ -52,25 +75,10 @@ class FitSearch {
   // The preferred decision that fits; or nothing, and least() is the smallest
   // that was tried, where that is wanted: it takes longer.
   std::optional<PlanDecision> run() {
-    if (auto found = with_groups_as_they_are(config_)) return found;
-    if (config_.batch_norm_group_size > 0 || config_.sync_batch_norm) {
-      return std::nullopt;
-    }
-    const int64_t batch = config_.global_batch_size;
-    const int64_t usual = plan::default_batch_norm_group_size(batch);
-    for (int64_t group = usual - 1; group >= 1; --group) {
-      if (batch % group != 0) continue;
+    for (const plan::BatchNormRule& rule : possible_rules(config_)) {
       configs::RunConfig trial = config_;
-      trial.batch_norm_group_size = group;
-      if (auto found = with_groups_as_they_are(trial)) {
-        found->reason += "; groups smaller than the usual " +
-                         std::to_string(usual) +
-                         ", which changes the mathematics: nothing else fits "
-                         "in " +
-                         format_bytes(config_.memory_limit);
-        found->plan->reason = found->reason;
-        return found;
-      }
+      trial.batch_norm_rule = rule;
+      if (auto found = with_groups_as_they_are(trial)) return found;
     }
     return std::nullopt;
   }
@@ -122,7 +130,7 @@ class FitSearch {
     if (auto found = attempt(trial)) return found;
     if (config_.micro_batch_size > 0 || !last_) return std::nullopt;
     // The bytes grow with the micro-batch, so the largest is found by halving.
-    const int64_t group = last_->plan->batch_norm_group_size;
+    const int64_t group = largest_group_of(*last_->plan);
     int64_t fits = 0;
     int64_t too_large = (last_->plan->micro_batch_size + group - 1) / group;
     std::optional<PlanDecision> best;
@@ -144,7 +152,7 @@ class FitSearch {
   PlanDecision fastest_mixture(configs::RunConfig trial, PlanDecision largest) {
     PlanDecision best = std::move(largest);
     double least = mix(trial, best);
-    const int64_t group = best.plan->batch_norm_group_size;
+    const int64_t group = largest_group_of(*best.plan);
     int64_t groups = best.plan->micro_batch_size / group;
     while (config_.micro_batch_size == 0 && groups > 1) {
       groups /= 2;
@@ -157,6 +165,11 @@ class FitSearch {
       best = std::move(*smaller);
     }
     return best;
+  }
+
+  int64_t largest_group_of(const plan::Plan& plan) const {
+    return plan::largest_group(config_.global_batch_size,
+                               plan.batch_norm_rule());
   }
 
   double mix(const configs::RunConfig& trial, PlanDecision& decision) const {
@@ -243,8 +256,8 @@ class AnyFit {
              ? std::vector<std::string>{"recompute", "keep"}
              : std::vector<std::string>{config_.activations}) {
       trial.activations = policy;
-      for (const auto& [group, micro_batch] : pieces()) {
-        trial.batch_norm_group_size = group;
+      for (const auto& [rule, micro_batch] : pieces()) {
+        trial.batch_norm_rule = rule;
         trial.micro_batch_size = micro_batch;
         const PlanDecision decision = planner_(trial, world_size_, layers_);
         if (!decision.plan) continue;
@@ -266,24 +279,37 @@ class AnyFit {
   }
 
   // Groups and micro-batches, the leanest first.
-  std::vector<std::pair<int64_t, int64_t>> pieces() const {
-    const int64_t batch = config_.global_batch_size;
+  std::vector<std::pair<plan::BatchNormRule, int64_t>> pieces() const {
     const int64_t micro_batch = config_.micro_batch_size;
-    const int64_t given = config_.batch_norm_group_size;
-    const bool chooses_groups = given == 0 && !config_.sync_batch_norm;
-    if (!chooses_groups) {
-      if (micro_batch > 0) return {{given, micro_batch}};
-      return {{given, given > 0 ? given : batch}, {given, 0}};
-    }
     // Groups say how ranks share images out, and where stages are cut.
-    std::vector<std::pair<int64_t, int64_t>> all;
-    const int64_t usual = plan::default_batch_norm_group_size(batch);
-    for (int64_t group = 1; group <= usual; ++group) {
-      if (batch % group != 0) continue;
-      if (micro_batch == 0) all.emplace_back(group, group);
-      all.emplace_back(group, micro_batch);
+    std::vector<std::pair<plan::BatchNormRule, int64_t>> all;
+    for (const plan::BatchNormRule& rule :
+         possible_rules(config_) | std::views::reverse) {
+      if (micro_batch == 0) {
+        all.emplace_back(rule,
+                         plan::largest_group(config_.global_batch_size, rule));
+      }
+      all.emplace_back(rule, micro_batch);
+    }
+    if (micro_batch > 0) {
+      // As many groups as a micro-batch holds: more of the smaller ones.
+      std::ranges::stable_sort(all, {}, [this](const auto& piece) {
+        return images_at_once(piece.first);
+      });
     }
     return all;
+  }
+
+  // What the request's micro-batch has of whole groups.
+  int64_t images_at_once(const plan::BatchNormRule& rule) const {
+    const int64_t batch = config_.global_batch_size;
+    const plan::BatchCut cut = {batch, data_ranks(config_, world_size_),
+                                config_.micro_batch_size, rule};
+    if (plan::groups_error(cut)) return batch;
+    return plan::part_of(cut, batch, /*smallest_map_elements=*/2,
+                         /*data_parallel_rank=*/0)
+        .micro_batches.front()
+        .size();
   }
 
   // Whether the leanest is so much too large that nothing else fits either.
@@ -340,6 +366,8 @@ struct Candidate {
   PlanDecision decision;
   double seconds = 0;
   bool keeps_groups = false;  // those of a run without a limit
+  bool exchanges_far = false;
+  std::string statistics = "";  // what their exchange costs, in words
 };
 
 std::string times_text(double factor) {
@@ -353,12 +381,13 @@ bool is_plain(const Candidate& candidate) {
   const plan::Plan& plan = *candidate.decision.plan;
   return plan.layout.data_parallel_size == plan.layout.world_size() &&
          plan.zero_stage == 0 && plan.activation_policies.empty() &&
-         candidate.keeps_groups;
+         candidate.keeps_groups && !candidate.exchanges_far;
 }
 
 // What became of the other layouts.
 std::string others_text(const std::vector<Candidate>& candidates,
-                        const Candidate& chosen, size_t num_layouts) {
+                        const Candidate& chosen, size_t num_layouts,
+                        bool is_limited) {
   constexpr size_t kMostNamed = 3;
   std::string text;
   size_t named = 0;
@@ -374,8 +403,10 @@ std::string others_text(const std::vector<Candidate>& candidates,
   const size_t unfit = num_layouts - candidates.size();
   if (unfit > 0) {
     text += (text.empty() ? "; " : ", ") + std::to_string(unfit) +
-            (unfit == 1 ? " other layout does" : " other layouts do") +
-            " not fit";
+            (unfit == 1 ? " other layout" : " other layouts") +
+            (!is_limited  ? " refused"
+             : unfit == 1 ? " does not fit"
+                          : " do not fit");
   }
   return text;
 }
@@ -385,10 +416,7 @@ std::string others_text(const std::vector<Candidate>& candidates,
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const FitLayout& fit) {
-  const int64_t usual_group =
-      config.batch_norm_group_size > 0
-          ? config.batch_norm_group_size
-          : plan::default_batch_norm_group_size(config.global_batch_size);
+  const plan::BatchNormRule usual_groups = batch_norm_rule(config);
   const std::vector<plan::ParallelLayout> layouts =
       plan::layouts_of(world_size);
   std::vector<Candidate> candidates;
@@ -398,9 +426,12 @@ std::optional<PlanDecision> choose_layout(
     Candidate candidate{fit(trial)};
     if (!candidate.decision.plan) continue;
     const plan::Plan& plan = *candidate.decision.plan;
-    candidate.seconds = plan_time(config, plan, layers).total();
+    const predict::StepEstimate step = plan_time(config, plan, layers);
+    candidate.seconds = step.total();
+    candidate.exchanges_far = exchanges_far(config, plan);
+    candidate.statistics = statistics_text(step);
     candidate.keeps_groups =
-        config.sync_batch_norm || plan.batch_norm_group_size == usual_group;
+        candidate.decision.plan->batch_norm_rule() == usual_groups;
     if (is_plain(candidate)) return std::move(candidate.decision);
     candidates.push_back(std::move(candidate));
   }
@@ -417,7 +448,9 @@ std::optional<PlanDecision> choose_layout(
         return one.seconds <= (1 + predict::kEqualWithin) * least;
       });
   PlanDecision decision = chosen->decision;
-  decision.reason += others_text(candidates, *chosen, layouts.size());
+  if (chosen->exchanges_far) decision.reason += "; " + chosen->statistics;
+  decision.reason +=
+      others_text(candidates, *chosen, layouts.size(), config.memory_limit > 0);
   decision.plan->reason = decision.reason;
   return decision;
 }

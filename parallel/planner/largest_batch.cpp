@@ -14,9 +14,6 @@ namespace headroom::planner {
 namespace {
 
 constexpr int64_t kMostOfARank = 65536;
-// Statistics of fewer images are worse, so a batch that divides into groups of
-// fewer is not worth the images that it has more.
-constexpr int64_t kLeastUsualGroup = 8;
 
 std::string count_images(int64_t count) {
   return std::to_string(count) + (count == 1 ? " image" : " images");
@@ -37,8 +34,7 @@ class BatchSearch {
     const int64_t most =
         std::min(kMostOfARank, images > 0 ? images / data_ : kMostOfARank);
     const int64_t fitting = largest_that_fits(most);
-    const int64_t share = largest_in_usual_groups(fitting);
-    BatchChoice choice = at_share(share);
+    BatchChoice choice = at_share(fitting);
     std::string bound;
     if (fitting == kMostOfARank) {
       bound = "larger ones are not tried";
@@ -48,11 +44,6 @@ class BatchSearch {
         bound +=
             " for " + std::to_string(data_) + " processes to share equally";
       }
-    }
-    if (share < fitting) {
-      bound +=
-          (bound.empty() ? "" : ", and ") + std::to_string(fitting * data_) +
-          " would be batch-norm groups of " + count_images(group_of(fitting));
     }
     if (!bound.empty()) choice.remark = "; " + bound;
     return choice;
@@ -79,20 +70,6 @@ class BatchSearch {
     return fits;
   }
 
-  int64_t largest_in_usual_groups(int64_t share) const {
-    const bool chooses_groups =
-        config_.batch_norm_group_size == 0 && !config_.sync_batch_norm;
-    while (chooses_groups &&
-           group_of(share) < std::min(share, kLeastUsualGroup)) {
-      --share;  // the next multiple of 8 will do
-    }
-    return share;
-  }
-
-  int64_t group_of(int64_t share) const {
-    return plan::default_batch_norm_group_size(share * data_);
-  }
-
   bool is_within(const BatchChoice& choice) const {
     return choice.bytes <= config_.memory_limit;
   }
@@ -100,7 +77,7 @@ class BatchSearch {
   BatchChoice at_share(int64_t share) const {
     configs::RunConfig trial = config_;
     trial.global_batch_size = share * data_;
-    trial.micro_batch_size = share;
+    trial.micro_batch_size = trial.global_batch_size;
     trial.memory_limit = 0;  // nothing gives way
     const plan::Plan plan = plan_or_throw(trial, world_size_, layers_);
     return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};

@@ -2,11 +2,9 @@
 // network in one piece within --memory-limit.
 //
 // Images that follow each other in micro-batches bound nothing, so a share is
-// one micro-batch, and layers keep what --activations says, or everything. Up
-// to 16 images a rank the batch is any number. A larger batch divides into
-// batch-norm groups of 8 to 16 images (batch_split.h; 17 would be 17 groups of
-// one), unless --bn-group or --sync-bn says how they are. The batch has no more
-// images than the data set, where that is known (config.label_counts).
+// one micro-batch, and layers keep what --activations says, or everything. The
+// batch has no more images than the data set, where that is known
+// (config.label_counts).
 #pragma once
 
 #include <cstdint>

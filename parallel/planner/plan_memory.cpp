@@ -1,6 +1,7 @@
 #include "parallel/planner/plan_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -10,13 +11,18 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/planner/saved_plan.h"
 #include "parallel/planner/stage_cut.h"
 #include "parallel/predict/host_memory.h"
 #include "parallel/predict/phase_memory.h"
 
 namespace headroom::planner {
-
 namespace {
+
+constexpr int64_t kManyCells = 2;  // in the smallest map of an image
+
+// Data ranks that usually share a machine, where an exchange costs little.
+constexpr int kNearRanks = 8;
 
 // Ranks with equal shares need equally much.
 class RankKinds {
@@ -33,10 +39,13 @@ class RankKinds {
 
   Kind of(int rank, const plan::MeshCoordinates& at) const {
     const plan::ParallelLayout& layout = request_.plan.layout;
+    const plan::BatchCut cut = {
+        request_.global_batch_size, layout.data_parallel_size,
+        request_.plan.micro_batch_size, request_.plan.batch_norm_rule()};
     return {at.pipeline_stage,
-            plan::share_of(request_.global_batch_size,
-                           layout.data_parallel_size, at.data_parallel_rank)
-                .size(),
+            plan::part_of(cut, request_.global_batch_size, kManyCells,
+                          at.data_parallel_rank)
+                .local.size(),
             plan::share_of(request_.image_height / stride_,
                            layout.spatial_parallel_size, at.spatial_rank)
                 .size(),
@@ -243,8 +252,25 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
     mean.compute += step.compute / static_cast<double>(sizes.size());
     mean.communication +=
         step.communication / static_cast<double>(sizes.size());
+    mean.statistics += step.statistics / static_cast<double>(sizes.size());
+    mean.num_statistics = step.num_statistics;
   }
   return mean;
+}
+
+bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
+  return plan.layout.data_parallel_size > kNearRanks &&
+         plan::groups_span_ranks(batch_cut(config, plan),
+                                 config.global_batch_size, kManyCells);
+}
+
+std::string statistics_text(const predict::StepEstimate& step) {
+  if (step.num_statistics == 0) return "";
+  return "batch-norm groups span ranks: " +
+         std::to_string(step.num_statistics) +
+         " exchanges of statistics a step, predicted at " +
+         std::to_string(std::lround(100 * step.statistics / step.total())) +
+         " % of its time";
 }
 
 }  // namespace headroom::planner

@@ -61,4 +61,11 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
                                 const std::vector<layers::LayerCost>& layers);
 
+// Whether batch-norm groups span so many data ranks that they hardly share a
+// machine, so that other layouts may be faster.
+bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
+
+// What groups that span data ranks cost in a step; "" where none do.
+std::string statistics_text(const predict::StepEstimate& step);
+
 }  // namespace headroom::planner

@@ -128,16 +128,14 @@ Check check_teacher(const configs::RunConfig& config,
 
 Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
   const int64_t batch = config.global_batch_size;
+  const plan::BatchNormRule rule = batch_norm_rule(config);
+  plan.batch_norm_group_size = rule.size;
+  plan.even_batch_norm_groups = rule.even;
   const int64_t share =
-      plan::share_of(batch, plan.layout.data_parallel_size, 0).size();
+      plan::largest_share(batch, plan.layout.data_parallel_size, rule);
   plan.micro_batch_size = share;
-  plan.batch_norm_group_size = plan::default_batch_norm_group_size(batch);
   if (config.command != "train") return std::nullopt;  // whole batches per rank
-  if (config.sync_batch_norm) plan.batch_norm_group_size = batch;
-  if (config.batch_norm_group_size > 0) {
-    plan.batch_norm_group_size = config.batch_norm_group_size;
-  }
-  const int64_t group = plan.batch_norm_group_size;
+  const int64_t group = plan::largest_group(batch, rule);
   if (config.micro_batch_size > 0) {
     plan.micro_batch_size = std::min(config.micro_batch_size, share);
   } else if (plan.layout.pipeline_parallel_size > 1 && share >= 2 * group) {
@@ -262,7 +260,7 @@ PlanDecision plan_without_bytes(const configs::RunConfig& config,
   return decision;
 }
 
-// As plan_as_asked(), without bytes.
+// Without regard to the limit on memory of devices.
 PlanDecision plan_with_host_memory(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers) {
@@ -275,13 +273,21 @@ PlanDecision plan_with_host_memory(
   return decision;
 }
 
-// Chooses the plan without regard to the limit on memory.
-PlanDecision plan_as_asked(const configs::RunConfig& config, int world_size,
-                           const std::vector<layers::LayerCost>& layers) {
+// Chooses the plan where there is no limit on memory. REQUIRES: layers.
+PlanDecision plan_without_limit(const configs::RunConfig& config,
+                                int world_size,
+                                const std::vector<layers::LayerCost>& layers) {
   PlanDecision decision = plan_with_host_memory(config, world_size, layers);
-  if (decision.plan && config.command == "train" && !layers.empty()) {
-    predict_memory(config, layers, *decision.plan);
+  if (!config.layout && decision.plan &&
+      exchanges_far(config, *decision.plan)) {
+    const auto fit = [&](const configs::RunConfig& trial) {
+      return plan_with_host_memory(trial, world_size, layers);
+    };
+    if (auto found = choose_layout(config, world_size, layers, fit)) {
+      decision = std::move(*found);
+    }
   }
+  if (decision.plan) predict_memory(config, layers, *decision.plan);
   return decision;
 }
 
@@ -310,10 +316,13 @@ PlanDecision decide(const configs::RunConfig& config, int world_size,
   if (answer == PlanAnswer::kWhetherFits) {
     return decide_whether(config, world_size, layers);
   }
-  if (config.memory_limit == 0 || config.command != "train" || layers.empty()) {
+  if (config.command != "train" || layers.empty()) {
+    return plan_without_bytes(config, world_size, layers);
+  }
+  if (config.memory_limit == 0) {
     return answer == PlanAnswer::kWhetherAdmissible
                ? plan_without_bytes(config, world_size, layers)
-               : plan_as_asked(config, world_size, layers);
+               : plan_without_limit(config, world_size, layers);
   }
   if (!config.layout && world_size > 1) {
     const auto fit = [&](const configs::RunConfig& trial) {
@@ -332,6 +341,36 @@ PlanDecision decide(const configs::RunConfig& config, int world_size,
 
 }  // namespace
 
+plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config) {
+  if (config.batch_norm_rule) return *config.batch_norm_rule;
+  if (config.batch_norm_group_size > 0) return {config.batch_norm_group_size};
+  if (config.sync_batch_norm) return {config.global_batch_size};
+  return plan::usual_batch_norm_rule(config.global_batch_size);
+}
+
+bool chooses_batch_norm_groups(const configs::RunConfig& config) {
+  return !config.batch_norm_rule && config.batch_norm_group_size == 0 &&
+         !config.sync_batch_norm;
+}
+
+std::optional<std::string> smaller_groups_warning(
+    const configs::RunConfig& config, const plan::Plan& plan) {
+  const int64_t batch = config.global_batch_size;
+  const plan::BatchNormRule usual = batch_norm_rule(config);
+  const plan::BatchNormRule rule = plan.batch_norm_rule();
+  if (!chooses_batch_norm_groups(config) || !rule.even ||
+      rule.size >= usual.size) {
+    return std::nullopt;
+  }
+  return "batch-norm groups of " + plan::group_sizes_text(batch, rule) +
+         " images instead of " + plan::group_sizes_text(batch, usual) +
+         ": nothing else fits in " + format_bytes(config.memory_limit) +
+         ". Statistics of fewer images are noisier, so this run learns other "
+         "weights than one with more memory, often less accurate ones; use "
+         "more --processes, a smaller --img or a larger --memory-limit to keep "
+         "the usual groups";
+}
+
 plan::Backend backend_of(const configs::RunConfig& config) {
   if (config.backend == "mpi") return plan::Backend::kMpi;
   if (config.backend == "gloo") return plan::Backend::kGloo;
@@ -344,10 +383,10 @@ std::string reason_of(const configs::RunConfig& config,
   std::string text = counted(config.global_batch_size, "image") + " over " +
                      axes_of(plan.layout) + ", ";
   const int64_t count = num_micro_batches(config, plan);
-  text += number(count) +
-          (count == 1 ? " micro-batch of " : " micro-batches of ") +
-          number(plan.micro_batch_size) + ", batch-norm groups of " +
-          number(plan.batch_norm_group_size);
+  text +=
+      number(count) + (count == 1 ? " micro-batch of " : " micro-batches of ") +
+      number(plan.micro_batch_size) + ", batch-norm groups of " +
+      plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule());
   if (plan.zero_stage > 0) {
     text += ", ZeRO stage " + number(plan.zero_stage);
     if (plan.layout.data_parallel_size == 1) {

@@ -5,7 +5,7 @@
 // given is chosen here:
 //   layout              all workers on the data axis; under --memory-limit the
 //                       fastest that fits (fit_memory.h)
-//   batch-norm groups   the largest divisor of the batch not above 16
+//   batch-norm groups   even ones of about 16 (batch_norm_groups.h)
 //   micro-batch         a rank's whole share; one group at a time in a pipeline
 //                       where a share holds several, so that stages overlap
 //   pipeline stages     the least memory, then the fastest (stage_cut.h)
@@ -70,6 +70,18 @@ std::string remedy_of(const configs::RunConfig& config, int world_size,
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          const RemedyScope& scope = {});
+
+// How the run's batches are cut into batch-norm groups: as the run that goes on
+// began, as --bn-group or --sync-bn say, or as usual.
+plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config);
+
+// Whether nothing says how.
+bool chooses_batch_norm_groups(const configs::RunConfig& config);
+
+// What it means that a plan has smaller groups than usual because no others
+// fit; nothing where it has not.
+std::optional<std::string> smaller_groups_warning(
+    const configs::RunConfig& config, const plan::Plan& plan);
 
 // What the ranks of a run exchange tensors with. For auto that is NCCL where
 // they are on devices, else Gloo. REQUIRES: a backend that choose_plan admits.

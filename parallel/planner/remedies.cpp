@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "parallel/base/units.h"
-#include "parallel/plan/batch_split.h"
+#include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/plan_memory.h"
 
@@ -44,10 +44,9 @@ struct Fit {
 
 // Whether the planner takes smaller batch-norm groups than without a limit.
 bool shrinks_groups(const Remedy& remedy) {
-  const RunConfig& config = remedy.config;
-  return config.batch_norm_group_size == 0 && !config.sync_batch_norm &&
+  return chooses_batch_norm_groups(remedy.config) &&
          remedy.plan.batch_norm_group_size <
-             plan::default_batch_norm_group_size(config.global_batch_size);
+             batch_norm_rule(remedy.config).size;
 }
 
 bool changes_training(const Remedy& remedy) {
@@ -445,6 +444,7 @@ class RemedySearch {
   }
 
   void smaller_groups() {
+    if (config_.batch_norm_rule) return;  // a run that goes on keeps its own
     const int64_t batch = config_.global_batch_size;
     int64_t group =
         config_.sync_batch_norm ? batch : config_.batch_norm_group_size;
@@ -487,7 +487,8 @@ std::string fit_text(const Remedy& remedy) {
   std::string text = format_bytes(fullest_rank_bytes(remedy.plan));
   if (remedy.kind == RemedyKind::kGroups || shrinks_groups(remedy)) {
     text += ", batch-norm groups of " +
-            std::to_string(remedy.plan.batch_norm_group_size);
+            plan::group_sizes_text(remedy.config.global_batch_size,
+                                   remedy.plan.batch_norm_rule());
   }
   return " (" + text + ")";
 }

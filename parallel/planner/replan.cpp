@@ -42,7 +42,7 @@ class ReplanSearch {
         world_size_(failed.layout.world_size()),
         layers_(layers) {
     request_.memory_limit = bound;
-    request_.batch_norm_group_size = failed.batch_norm_group_size;
+    request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
     request_.resume = "the checkpoint";  // read at the start
   }
@@ -52,6 +52,7 @@ class ReplanSearch {
                                           const plan::Plan& plan) const {
     configs::RunConfig resumed = config;
     resumed.resume = request_.resume;
+    resumed.batch_norm_rule = request_.batch_norm_rule;
     resumed.layout = plan.layout;
     resumed.zero_stage = plan.zero_stage;
     resumed.micro_batch_size = plan.micro_batch_size;
@@ -60,10 +61,7 @@ class ReplanSearch {
       resumed.activations = activations;
       const PlanDecision decision = choose_plan(resumed, world_size_, layers_,
                                                 PlanAnswer::kWithoutRemedy);
-      if (!decision.plan ||
-          decision.plan->batch_norm_group_size != plan.batch_norm_group_size) {
-        continue;
-      }
+      if (!decision.plan) continue;
       return "--layout " + plan::to_string(plan.layout) + " --zero " +
              std::to_string(plan.zero_stage) + " --micro-batch " +
              std::to_string(plan.micro_batch_size) + " --activations " +
@@ -75,7 +73,7 @@ class ReplanSearch {
 
   // What else would fit: more processes, or smaller images. Resumed with one
   // flag of the plan, a run has the defaults of the others.
-  std::optional<Remedy> other_remedy(const configs::RunConfig& config) const {
+  std::optional<Remedy> other_remedy() const {
     configs::RunConfig open = request_;
     open.layout.reset();
     open.zero_stage = 0;
@@ -92,14 +90,8 @@ class ReplanSearch {
     };
     for (const Remedy& remedy :
          find_remedies(open, world_size_, layers_, scope, plan_of)) {
-      if (remedy.kind != RemedyKind::kProcesses &&
-          remedy.kind != RemedyKind::kImage) {
-        continue;
-      }
-      configs::RunConfig resumed = remedy.config;
-      resumed.batch_norm_group_size = config.batch_norm_group_size;
-      const auto plan = plan_of(resumed, remedy.world_size, true);
-      if (plan && plan->batch_norm_group_size == open.batch_norm_group_size) {
+      if (remedy.kind == RemedyKind::kProcesses ||
+          remedy.kind == RemedyKind::kImage) {
         return remedy;
       }
     }
@@ -152,7 +144,7 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
   }
   refusal.reason = numbers + ", and no other plan of " +
                    processes_text(failed.layout.world_size()) + " fits";
-  const auto remedy = search.other_remedy(config);
+  const auto remedy = search.other_remedy();
   if (!remedy) {
     refusal.reason += "; use a machine with more memory, or a smaller model";
     return refusal;
@@ -243,8 +235,7 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
   if (keeps) return {wanted, wanted.reason};
   configs::RunConfig open = config;
   open.layout.reset();
-  open.sync_batch_norm = false;
-  open.batch_norm_group_size = wanted.batch_norm_group_size;
+  open.batch_norm_rule = wanted.batch_norm_rule();
   ElasticPlan found;
   for (int count = workers; count >= 1; --count) {
     if (count == asked) return {wanted, wanted.reason};

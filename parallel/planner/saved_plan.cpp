@@ -16,7 +16,7 @@ namespace headroom::planner {
 plan::BatchCut batch_cut(const configs::RunConfig& config,
                          const plan::Plan& plan) {
   return {config.global_batch_size, plan.layout.data_parallel_size,
-          plan.micro_batch_size, plan.batch_norm_group_size};
+          plan.micro_batch_size, plan.batch_norm_rule()};
 }
 
 std::string plan_match_error(const configs::RunConfig& config,
@@ -46,14 +46,30 @@ std::string plan_match_error(const configs::RunConfig& config,
   return "";
 }
 
+namespace {
+
+std::optional<plan::Plan> plan_of_run(const std::string& run_directory) {
+  const std::string file = run_directory + "/plan.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return plan::plan_from_json(yaml::read_config_file(file, "resume"), file);
+}
+
+}  // namespace
+
+std::optional<plan::BatchNormRule> saved_batch_norm_rule(
+    const std::string& run_directory) {
+  const std::optional<plan::Plan> plan = plan_of_run(run_directory);
+  if (!plan) return std::nullopt;
+  return plan->batch_norm_rule();
+}
+
 SavedPlan read_saved_plan(const std::string& run_directory,
                           const configs::RunConfig& config, int world_size,
                           const std::vector<layers::LayerCost>& layers) {
-  const std::string file = run_directory + "/plan.json";
   SavedPlan saved;
-  if (!std::filesystem::exists(file)) return saved;
-  plan::Plan plan =
-      plan::plan_from_json(yaml::read_config_file(file, "resume"), file);
+  const std::optional<plan::Plan> found = plan_of_run(run_directory);
+  if (!found) return saved;
+  plan::Plan plan = *found;
   plan.backend = backend_of(config);
   saved.plan_error = plan_match_error(config, plan, world_size, layers.size());
   if (!saved.plan_error.empty()) return saved;

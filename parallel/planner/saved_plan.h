@@ -31,6 +31,12 @@ struct SavedPlan {
   std::string plan_error;  // why it is none for this request; "" without a file
 };
 
+// How plan.json of the run directory says that batches are cut into batch-norm
+// groups, which a run that goes on keeps; nothing without the file. Throws
+// Error if the file is not a plan.
+std::optional<plan::BatchNormRule> saved_batch_norm_rule(
+    const std::string& run_directory);
+
 // plan.json of the run directory, if it is still one for `config` and so many
 // ranks. Throws Error if the file is not a plan.
 SavedPlan read_saved_plan(const std::string& run_directory,

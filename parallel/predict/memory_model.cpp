@@ -104,7 +104,7 @@ class Estimator {
   }
 
   void add_targets() {
-    const int64_t bound = share_.most_matches(share_.part().local.size());
+    const int64_t bound = share_.most_matches(share_.most_local_samples());
     const int64_t matches =
         request_.step ? request_.step->batch_matches : bound;
     estimate_.targets =

@@ -130,6 +130,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   request.smooths_labels = config.label_smoothing > 0;
   request.num_threads = std::max<int64_t>(1, config.threads);
   request.labels = label_bound(config);
+  request.num_images = request.labels.statistics.num_images();
   return request;
 }
 

@@ -55,16 +55,37 @@ RankShare::RankShare(const MemoryRequest& request,
       rank_(rank),
       stage_(stage_of(request, rank)),
       cut_{request.global_batch_size, plan().layout.data_parallel_size,
-           plan().micro_batch_size, plan().batch_norm_group_size} {
+           plan().micro_batch_size, plan().batch_norm_rule()} {
   for (const ModelLayer& layer : request.layers)
     largest_stride_ = std::max(largest_stride_, layer.stride);
-  part_ = plan::part_of(cut_, samples(), smallest_map_elements(),
-                        rank.data_parallel_rank);
+  samples_ = largest_batch();
+  part_ = part_with(samples_);
 }
 
-int64_t RankShare::samples() const {
-  return request_.step ? request_.step->global_size
-                       : request_.global_batch_size;
+plan::BatchPart RankShare::part_with(int64_t samples) const {
+  return plan::part_of(cut_, samples, smallest_map_elements(),
+                       rank_.data_parallel_rank);
+}
+
+int64_t RankShare::largest_batch() const {
+  if (request_.step) return request_.step->global_size;
+  const int64_t full = request_.global_batch_size;
+  const int64_t last = request_.num_images % full;
+  if (last == 0 || !cut_.groups.even) return full;
+  const auto in_flight = [&](int64_t samples) {
+    const plan::BatchPart part = part_with(samples);
+    return part.micro_batches.front().size() *
+           std::min<int64_t>(
+               static_cast<int64_t>(part.micro_batches.size()),
+               plan().layout.pipeline_parallel_size - rank_.pipeline_stage);
+  };
+  return in_flight(last) > in_flight(full) ? last : full;
+}
+
+int64_t RankShare::most_local_samples() const {
+  return request_.step || samples_ == request_.global_batch_size
+             ? part_.local.size()
+             : part_with(request_.global_batch_size).local.size();
 }
 int64_t RankShare::height() const {
   return request_.step ? request_.step->image_height : request_.image_height;
@@ -111,8 +132,8 @@ bool RankShare::groups_span_ranks() const {
 
 // Where a group sits on several ranks, all of them list all groups.
 int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
-  const auto groups = plan::batch_norm_groups(
-      samples(), cut_.batch_norm_group_size, smallest_map_elements());
+  const auto groups =
+      plan::batch_norm_groups(samples(), cut_.groups, smallest_map_elements());
   if (groups_span_ranks()) return static_cast<int64_t>(groups.size());
   return std::ranges::count_if(groups, [&](const plan::SampleRange& group) {
     return group.begin < micro_batch.end && group.end > micro_batch.begin;
@@ -178,6 +199,8 @@ int64_t RankShare::place_bytes() const {
   int64_t samples = 0;
   for (const plan::SampleRange& micro_batch : part.micro_batches)
     samples = std::max(samples, micro_batch.size());
+  if (!request_.step)
+    samples = std::max(samples, part_.micro_batches.front().size());
   // Colours also where the network sees gray.
   const int64_t bands =
       request_.image_channels == 1 ? kColours : request_.image_channels;

@@ -23,8 +23,10 @@ class RankShare {
   // The rank's part of the step that the request asks for.
   const plan::BatchPart& part() const { return part_; }
 
-  int64_t samples() const;  // of the global batch
-  int64_t height() const;   // of whole images
+  int64_t samples() const { return samples_; }  // of the global batch
+  // The most of the rank in a batch.
+  int64_t most_local_samples() const;
+  int64_t height() const;  // of whole images
   int64_t width() const;
   int64_t largest_stride() const { return largest_stride_; }
   int64_t smallest_map_elements() const;
@@ -53,6 +55,10 @@ class RankShare {
   int64_t target_bytes(int64_t matches) const;
 
  private:
+  plan::BatchPart part_with(int64_t samples) const;
+  // Of the step that the request asks for; else of a full batch, or of an
+  // epoch's last one where its even groups need more at once.
+  int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;
   // Bytes on a device for the largest micro-batch as it was loaded, and for
   // what it is rendered from (worker/step/device_prefetcher.h).
@@ -64,6 +70,7 @@ class RankShare {
   plan::BatchCut cut_;
   plan::BatchPart part_;
   int64_t largest_stride_ = 1;
+  int64_t samples_ = 0;
 };
 
 }  // namespace headroom::predict

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "parallel/plan/batch_split.h"
@@ -27,31 +28,37 @@ int64_t tensor_budget(int64_t gpu_memory_bytes) {
 
 namespace {
 
+constexpr int64_t kManyCells = 2;  // in the smallest map of an image
+
 class Estimator {
  public:
   explicit Estimator(const TimeRequest& request)
       : request_(request),
         plan_(request.plan),
-        share_(static_cast<double>(
-            plan::share_of(request.global_batch_size,
-                           request.plan.layout.data_parallel_size, 0)
-                .size())),
+        cut_{request.global_batch_size, plan_.layout.data_parallel_size,
+             plan_.micro_batch_size, plan_.batch_norm_rule()},
+        part_(plan::part_of(cut_, request.global_batch_size, kManyCells, 0)),
+        share_(static_cast<double>(part_.local.size())),
         spatial_(plan_.layout.spatial_parallel_size),
-        num_micro_batches_(static_cast<double>(
-            (plan::share_of(request.global_batch_size,
-                            plan_.layout.data_parallel_size, 0)
-                 .size() +
-             plan_.micro_batch_size - 1) /
-            plan_.micro_batch_size)) {}
+        num_micro_batches_(static_cast<double>(part_.micro_batches.size())),
+        spans_(plan::groups_span_ranks(cut_, request.global_batch_size,
+                                       kManyCells)) {}
 
   StepEstimate run() {
     StepEstimate estimate;
     for (size_t stage = 0; stage < plan_.stage_begins.size(); ++stage) {
       const double compute = compute_of(stage);
       estimate.compute = std::max(estimate.compute, compute);
-      estimate.communication =
-          std::max(estimate.communication,
-                   gradients_of(stage) + image_of(stage) + maps_of(stage));
+      const double statistics = statistics_of(stage);
+      estimate.statistics = std::max(estimate.statistics, statistics);
+      if (spans_) {
+        for_layers(stage, [&](const TimedLayer& layer, size_t) {
+          estimate.num_statistics += 2 * layer.norm_layers;
+        });
+      }
+      estimate.communication = std::max(
+          estimate.communication,
+          gradients_of(stage) + image_of(stage) + maps_of(stage) + statistics);
     }
     // While the pipeline fills and drains, a stage waits for the others.
     const double others = static_cast<double>(plan_.stage_begins.size()) - 1;
@@ -113,6 +120,24 @@ class Estimator {
                                static_cast<double>(request_.element_bytes));
   }
 
+  // Sums of all groups over all data ranks, forward and backward, where a group
+  // sits on several; they go there and back in as many hops as a tree has.
+  double statistics_of(size_t stage) const {
+    if (!spans_) return 0;
+    const auto groups =
+        static_cast<double>(plan::batch_norm_groups(request_.global_batch_size,
+                                                    cut_.groups, kManyCells)
+                                .size());
+    double exchanges = 0, sums = 0;
+    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+      exchanges += static_cast<double>(layer.norm_layers);
+      sums += 2 * static_cast<double>(layer.norm_layers * layer.channels);
+    });
+    const double hops = std::ceil(std::log2(plan_.layout.data_parallel_size));
+    return messages(2 * exchanges * hops,
+                    2 * 2 * groups * sums * sizeof(double));
+  }
+
   // Between the ranks of an image, forward and backward.
   double image_of(size_t stage) const {
     if (spatial_ == 1) return 0;
@@ -153,9 +178,12 @@ class Estimator {
 
   const TimeRequest& request_;
   const plan::Plan& plan_;
-  const double share_;  // images of a rank in a step
+  const plan::BatchCut cut_;
+  const plan::BatchPart part_;  // of the first data rank, of a full batch
+  const double share_;          // images of a rank in a step
   const double spatial_;
   const double num_micro_batches_;
+  const bool spans_;
 };
 
 }  // namespace

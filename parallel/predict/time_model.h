@@ -85,6 +85,10 @@ struct TimeRequest {
 struct StepEstimate {
   double compute = 0;        // seconds
   double communication = 0;  // seconds
+  // Of which batch-norm groups that span data ranks are the cause, and their
+  // exchanges.
+  double statistics = 0;
+  int64_t num_statistics = 0;
   double total() const { return compute + communication; }
 };
 

@@ -34,7 +34,7 @@ int run(const Options& options) {
   loading.dataset = &indexed.dataset;
   loading.image_height = loading.image_width = options.image_size;
   loading.global_batch_size = loading.micro_batch_size = 8;
-  loading.batch_norm_group_size = 8;
+  loading.batch_norm_rule = {8};
   loading.host_memory_limit_bytes = options.host_memory_mib << 20;
   loader::Loader loader(loading);
   for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) loader.next();

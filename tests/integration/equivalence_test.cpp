@@ -100,6 +100,15 @@ INSTANTIATE_TEST_SUITE_P(
                {"--layout", "data=2,pipeline=2"},
                4,
                kGroupsOf2},
+        // One group on both ranks; the last batch of 3 is another.
+        Layout{"uneven17_data2", "17", {"--layout", "data=2"}, 2, {}, 6},
+        // Groups of 19 and 18, each on a rank of its own.
+        Layout{"uneven37_zero3",
+               "37",
+               {"--layout", "data=2", "--zero", "3"},
+               2,
+               {},
+               5},
         // Images of 128 pixels, windows of 96.
         Layout{"data2_random_crop",
                "8",
@@ -138,8 +147,21 @@ INSTANTIATE_TEST_SUITE_P(
                "20",
                {"--processes", "2"},
                2,
-               {},
+               {"--bn-group", "10"},
                10},
+        Layout{"uneven17_data3", "17", {"--layout", "data=3"}, 3, {}, 6},
+        Layout{"uneven17_spatial2", "17", {"--layout", "spatial=2"}, 2, {}, 6},
+        Layout{"uneven34_data3", "34", {"--layout", "data=3"}, 3, {}, 5},
+        Layout{
+            "uneven34_pipeline2", "34", {"--layout", "pipeline=2"}, 2, {}, 5},
+        Layout{
+            "uneven37_pipeline2", "37", {"--layout", "pipeline=2"}, 2, {}, 5},
+        Layout{"uneven37_data2_spatial2",
+               "37",
+               {"--layout", "data=2,spatial=2"},
+               4,
+               {},
+               5},
         Layout{"data2_small_groups",
                "8",
                {"--processes", "2"},

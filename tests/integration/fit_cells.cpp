@@ -71,7 +71,8 @@ std::string FitCell::name() const {
          (between_hosts ? " between hosts" : "") +
          (precision == "fp32" ? "" : " " + precision) +
          (teacher.empty() ? "" : " taught by " + teacher) +
-         (on_device ? " on device" : "") + (cuda_graphs ? " graphs" : "");
+         (on_device ? " on device" : "") + (cuda_graphs ? " graphs" : "") +
+         (batch == 0 ? "" : " of " + std::to_string(batch));
 }
 
 configs::RunConfig FitCell::config() const {
@@ -83,6 +84,10 @@ configs::RunConfig FitCell::config() const {
   // Two micro-batches where there are stages, and one per data rank.
   const bool is_whole = layout == "one" || layout == "spatial";
   config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
+  if (batch > 0) {
+    config.global_batch_size = batch;
+    config.batch_norm_group_size = 0;
+  }
   config.activations = policy == "mixed" ? "keep" : policy;
   config.freeze = freeze;
   config.teacher = config.teacher_model = teacher;

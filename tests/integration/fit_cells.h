@@ -25,6 +25,7 @@ struct FitCell {
   std::string teacher = "";  // a shipped model
   bool on_device = false;    // on the test device, one for each rank
   bool cuda_graphs = false;  // there
+  int64_t batch = 0;         // in its usual groups; 0: in micro-batches
 
   std::string name() const;
   configs::RunConfig config() const;

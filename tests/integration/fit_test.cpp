@@ -95,6 +95,28 @@ TEST(Fit, SmallCells) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
+// Batches of one uneven group, and of groups of two sizes: whole on a rank, on
+// both, in micro-batches, and in bands.
+TEST(Fit, UnevenGroups) {
+  Table table;
+  for (FitCell cell :
+       std::vector<FitCell>{{"yolov5n", 128, 37, "keep", "one", 0},
+                            {"yolov5n", 128, 19, "lean", "one", 0},
+                            {"yolov5n", 128, 37, "keep", "data", 0},
+                            {"yolov5n", 128, 37, "recompute", "zero3", 0},
+                            {"yolov5n", 128, 19, "keep", "pipeline", 0},
+                            {"yolov5n", 128, 19, "keep", "spatial", 0}}) {
+    cell.batch = 37;
+    table.add(cell, measure(cell, 2));
+  }
+  for (FitCell cell :
+       std::vector<FitCell>{{"yolov5n", 128, 17, "keep", "one", 0},
+                            {"yolov5n", 128, 17, "keep", "data", 0}}) {
+    cell.batch = 17;
+    table.add(cell, measure(cell, 2));
+  }
+}
+
 FitCell in_precision(FitCell cell, const std::string& precision) {
   cell.precision = precision;
   return cell;

@@ -158,7 +158,7 @@ TEST(LabelBound, ThePlanSaysWhatItCountsOn) {
       fresh_folder());
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   const Json json = Json::parse(plan.out);
-  EXPECT_EQ(json.at("global_batch_size"), 36) << "there are 37 images";
+  EXPECT_EQ(json.at("global_batch_size"), 37) << "all images that there are";
   EXPECT_NE(plan.err.find("the data set has no more than 37 images"),
             std::string::npos)
       << plan.err;

@@ -20,6 +20,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/batch_norm_groups.h"
 #include "tests/support/layout_run.h"
 
 namespace headroom {
@@ -31,9 +32,11 @@ struct Row {
   int64_t freeze = 0;
   bool many_modules = false;  // instead of yolov5n
   std::string teacher = "";
+  int64_t usual_batch = 0;  // that of a run with usual groups; 0: none
 
   LayoutRunOptions options() const {
     LayoutRunOptions options;
+    if (usual_batch > 0) return usual_options();
     options.batch_norm_group_size = group;
     options.freeze = freeze;
     if (many_modules)
@@ -42,12 +45,27 @@ struct Row {
     options.teacher = teacher;
     return options;
   }
+
+  // Every third batch is a short one, with groups of its own.
+  LayoutRunOptions usual_options() const {
+    LayoutRunOptions options;
+    const auto rule = plan::usual_batch_norm_rule(usual_batch);
+    options.height = options.width = 64;
+    options.global_batch_size = usual_batch;
+    options.batch_norm_group_size = rule.size;
+    options.even_groups = rule.even;
+    options.short_size = usual_batch / 2 + 5;
+    options.steps = 6;
+    return options;
+  }
 };
 
 const LayoutRun& one_process(const Row& row) {
-  static std::map<std::tuple<int64_t, int64_t, bool, std::string>, LayoutRun>
+  static std::map<std::tuple<int64_t, int64_t, bool, std::string, int64_t>,
+                  LayoutRun>
       runs;
-  LayoutRun& run = runs[{row.group, row.freeze, row.many_modules, row.teacher}];
+  LayoutRun& run = runs[{row.group, row.freeze, row.many_modules, row.teacher,
+                         row.usual_batch}];
   if (run.loss.empty()) {
     run = run_layout(layout_case("one", "data=1", 0), row.options());
   }
@@ -108,7 +126,8 @@ TEST_P(Layouts, EqualOneProcess) {
   const LayoutRun& one = one_process(row);
   const LayoutRun run = run_layout(row.layout, row.options());
   ASSERT_EQ(run.loss.size(), one.loss.size());
-  EXPECT_EQ(run.optimizer_steps, 20) << "warm-up steps at every commit";
+  EXPECT_EQ(run.optimizer_steps, row.options().steps)
+      << "warm-up steps at every commit";
   const Largest largest = largest_deviations(one, run);
   print_row(row, one, run, largest);
   EXPECT_LT(largest.early_loss, 1e-9);
@@ -196,7 +215,47 @@ std::vector<Row> rows() {
   return all;
 }
 
+// Groups of one, of two sizes, and those that span ranks.
+std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
+  std::vector<Row> all;
+  for (const int64_t batch : batches) {
+    const int64_t group =
+        plan::largest_group(batch, plan::usual_batch_norm_rule(batch));
+    const std::string name = "batch" + std::to_string(batch) + "_";
+    for (const LayoutCase& layout :
+         {layout_case(name + "data2", "data=2", 0),
+          layout_case(name + "data3", "data=3", 0),
+          layout_case(name + "pipeline2", "pipeline=2", group),
+          layout_case(name + "spatial2", "spatial=2", group),
+          layout_case(name + "zero3_data2", "data=2", 0, 3),
+          layout_case(name + "data2_pipeline2_zero3_recompute",
+                      "data=2,pipeline=2", group, 3,
+                      plan::ActivationPolicy::kRecompute)}) {
+      Row row{layout};
+      row.usual_batch = batch;
+      all.push_back(row);
+    }
+    if (batch < 32) continue;
+    Row row{layout_case(name + "micro_batches", "data=1", group)};
+    row.usual_batch = batch;
+    all.push_back(row);
+  }
+  return all;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(rows()),
+                         [](const auto& info) {
+                           return info.param.layout.name;
+                         });
+
+INSTANTIATE_TEST_SUITE_P(UnevenGroups, Layouts,
+                         testing::ValuesIn(uneven_rows({37})),
+                         [](const auto& info) {
+                           return info.param.layout.name;
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Slow, Layouts,
+                         testing::ValuesIn(uneven_rows({17, 34, 100})),
                          [](const auto& info) {
                            return info.param.layout.name;
                          });

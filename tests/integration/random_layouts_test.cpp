@@ -74,7 +74,7 @@ bool is_admissible(const Draw& draw) {
   if (draw.layout.spatial_parallel_size > draw.height / kStride) return false;
   const int64_t group = config.batch_norm_group_size > 0
                             ? config.batch_norm_group_size
-                            : batch;  // its largest divisor not above 16
+                            : batch;  // fewer than 17 are one group
   const int64_t share = (batch + data - 1) / data;
   const int64_t micro = config.micro_batch_size;
   return micro == 0 || micro >= share || micro % group == 0;
@@ -112,8 +112,7 @@ void expect_samples_covered_once(const Draw& draw, const plan::Plan& plan,
                                  int64_t count) {
   const int data = plan.layout.data_parallel_size;
   const plan::BatchCut cut = {draw.config.global_batch_size, data,
-                              plan.micro_batch_size,
-                              plan.batch_norm_group_size};
+                              plan.micro_batch_size, plan.batch_norm_rule()};
   const int64_t elements = draw.height / kStride * (kWidth / kStride);
   int64_t next = 0;
   size_t micro_batches = 0;
@@ -153,6 +152,7 @@ LayoutRunOptions options_of(const Draw& draw, const plan::Plan& plan) {
   options.width = kWidth;
   options.global_batch_size = draw.config.global_batch_size;
   options.batch_norm_group_size = plan.batch_norm_group_size;
+  options.even_groups = plan.even_batch_norm_groups;
   options.short_size = draw.short_size;
   options.short_every = 2;
   options.steps = 2;

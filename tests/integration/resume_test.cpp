@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,47 @@ TEST_F(Resume, ContinuesBitForBit) {
     const Json b = read_json(parts / kRun / "summary.json");
     EXPECT_EQ(a.at("map50"), b.at("map50"));
     EXPECT_EQ(a.at("best_epoch"), b.at("best_epoch"));
+  }
+}
+
+std::string replaced(std::string text, const std::string& what,
+                     const std::string& with) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what << " in " << text;
+  return at == std::string::npos ? text : text.replace(at, what.size(), with);
+}
+
+void edit(const fs::path& file, const std::string& what,
+          const std::string& with) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::ofstream(file) << replaced(text.str(), what, with);
+}
+
+// A run of an earlier version, which chose its groups: their size stands in
+// plan.json alone. It goes on with it, as planned and planned anew.
+TEST_F(Resume, GoesOnWithTheGroupsThatItBeganWith) {
+  const fs::path folder = fresh_folder();
+  const std::vector<std::string> groups = {"--processes", "1", "--bn-group",
+                                           "3"};
+  ASSERT_EQ(train(folder / "whole", groups).exit_code, 0);
+  for (const auto& flags : std::vector<std::vector<std::string>>{
+           {}, {"--zero", "0"}}) {  // which changes nothing but plans anew
+    const fs::path parts = folder / ("parts" + std::to_string(flags.size()));
+    std::vector<std::string> first = groups;
+    first.insert(first.end(), {"--max-steps", "7"});
+    ASSERT_EQ(train(parts, first).exit_code, 0);
+    edit(parts / kRun / "run.yaml", "batch_norm_group_size: 3",
+         "batch_norm_group_size: 0");
+    edit(parts / kRun / "plan.json", "  \"even_batch_norm_groups\": false,\n",
+         "");
+    std::vector<std::string> more = flags;
+    more.insert(more.end(), {"--max-steps", "0"});
+    const ProgramResult resumed = resume(parts, more);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_same_steps(steps(folder / "whole"), steps(parts));
+    EXPECT_EQ(read_json(parts / kRun / "plan.json").at("batch_norm_group_size"),
+              3);
   }
 }
 

@@ -20,6 +20,7 @@ plan::Plan example_plan() {
   plan.backend = plan::Backend::kMpi;
   plan.micro_batch_size = 5;
   plan.batch_norm_group_size = 10;
+  plan.even_batch_norm_groups = true;
   plan.reason = "because";
   plan.zero_stage = 3;
   plan.stage_begins = {0, 9};

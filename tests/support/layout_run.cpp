@@ -99,11 +99,12 @@ LayoutRun run_layout(const LayoutCase& layout,
     plan.activation_policies.resize(table.layers.size(),
                                     plan.activation_policies.front());
   const int data = plan.layout.data_parallel_size;
-  if (plan.micro_batch_size == 0) {
-    plan.micro_batch_size =
-        plan::share_of(options.global_batch_size, data, 0).size();
-  }
   plan.batch_norm_group_size = options.batch_norm_group_size;
+  plan.even_batch_norm_groups = options.even_groups;
+  if (plan.micro_batch_size == 0) {
+    plan.micro_batch_size = plan::largest_share(options.global_batch_size, data,
+                                                plan.batch_norm_rule());
+  }
 
   LayoutRun run;
   const int ranks = plan.layout.world_size();
@@ -136,7 +137,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         loading.data_parallel_size = data;
         loading.data_parallel_rank = mesh.here.data_parallel_rank;
         loading.micro_batch_size = plan.micro_batch_size;
-        loading.batch_norm_group_size = plan.batch_norm_group_size;
+        loading.batch_norm_rule = plan.batch_norm_rule();
         loading.own_rows = step::own_rows(mesh, state.model().max_stride());
         LabelledImages source(loading, kClasses, options.short_size,
                               options.short_every);

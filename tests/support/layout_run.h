@@ -33,6 +33,7 @@ struct LayoutRunOptions {
   int64_t height = 96, width = 128;
   int64_t global_batch_size = 8;
   int64_t batch_norm_group_size = 2;
+  bool even_groups = false;
   int64_t short_size = 5;   // samples of every third batch,
   int64_t short_every = 3;  // or of every so many
   int steps = 20;

@@ -28,7 +28,7 @@ PlainTraining::PlainTraining(const configs::RunConfig& config)
   loader::LoaderOptions options = step::loader_options(config, state_.model());
   options.global_batch_size = config.global_batch_size;
   options.micro_batch_size = config.global_batch_size;
-  options.batch_norm_group_size = config.global_batch_size;
+  options.batch_norm_rule = {config.global_batch_size};
   source_.emplace(options);
   gains_ = loss::scale_gains(
       config.hyp, static_cast<int64_t>(state_.model().levels().size()),

@@ -50,7 +50,7 @@ StepSegments step_segments(predict::MemoryRequest request,
       predict::estimate_segments(request, rank);
   const plan::BatchCut cut = {
       request.global_batch_size, request.plan.layout.data_parallel_size,
-      request.plan.micro_batch_size, request.plan.batch_norm_group_size};
+      request.plan.micro_batch_size, request.plan.batch_norm_rule()};
   if (!plan::smaller_micro_batch_error(cut)) {
     request.plan.micro_batch_size = plan::smaller_micro_batches(cut).back();
   }

@@ -179,7 +179,7 @@ loader::LoaderOptions of_one_rank(loader::LoaderOptions options) {
   options.data_parallel_size = 1;
   options.data_parallel_rank = 0;
   options.micro_batch_size = options.global_batch_size;
-  options.batch_norm_group_size = 1;
+  options.batch_norm_rule = {};
   options.own_rows = {};
   options.first_step = 0;
   options.host_memory_limit_bytes = 0;

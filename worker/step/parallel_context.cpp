@@ -10,8 +10,7 @@ namespace headroom::step {
 StepGroups groups_of(const GroupRequest& request,
                      plan::SampleRange micro_batch) {
   const std::vector<plan::SampleRange> all = plan::batch_norm_groups(
-      request.global_size, request.cut.batch_norm_group_size,
-      request.smallest_map_elements);
+      request.global_size, request.cut.groups, request.smallest_map_elements);
   StepGroups result;
   result.span_ranks = plan::groups_span_ranks(request.cut, request.global_size,
                                               request.smallest_map_elements);
@@ -52,7 +51,7 @@ ParallelContext::ParallelContext(const plan::Plan& plan,
                                  const at::TensorOptions& map_options,
                                  model::LayerExecutor* runner)
     : cut_{global_batch_size, plan.layout.data_parallel_size,
-           plan.micro_batch_size, plan.batch_norm_group_size},
+           plan.micro_batch_size, plan.batch_norm_rule()},
       max_stride_(max_stride),
       mesh_(mesh),
       runner_(runner),
@@ -113,7 +112,7 @@ model::StepContext ParallelContext::evaluation() {
 
 int64_t ParallelContext::num_groups() const {
   return static_cast<int64_t>(
-      plan::batch_norm_groups(groups_.global_size, cut_.batch_norm_group_size,
+      plan::batch_norm_groups(groups_.global_size, cut_.groups,
                               groups_.smallest_map_elements)
           .size());
 }

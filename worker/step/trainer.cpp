@@ -43,7 +43,7 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
                               mesh.here.pipeline_stage)),
       cut_{options_.schedule.global_batch_size,
            options_.plan.layout.data_parallel_size,
-           options_.plan.micro_batch_size, options_.plan.batch_norm_group_size},
+           options_.plan.micro_batch_size, options_.plan.batch_norm_rule()},
       policies_(activation_rungs(options_.plan, state.model().num_layers(),
                                  options_.host_memory_limit)),
       rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),

@@ -29,7 +29,7 @@ loader::LoaderOptions training_options(const configs::RunConfig& config,
   options.data_parallel_size = plan.layout.data_parallel_size;
   options.data_parallel_rank = mesh.here.data_parallel_rank;
   options.micro_batch_size = plan.micro_batch_size;
-  options.batch_norm_group_size = plan.batch_norm_group_size;
+  options.batch_norm_rule = plan.batch_norm_rule();
   options.own_rows = step::own_rows(mesh, options.stride);
   if (inputs.training) options.dataset = &*inputs.training;
   if (config.image_weights) {

@@ -269,12 +269,26 @@ std::string pipeline_note(const PlanReport& report) {
       report.parts.front().micro_batches.size() > 1) {
     return "";
   }
-  const int64_t group = report.plan.batch_norm_group_size;
+  const int64_t group = plan::largest_group(report.config.global_batch_size,
+                                            report.plan.batch_norm_rule());
   return group < 4 ? ""
                    : "one micro-batch: a stage works while the others wait; "
                      "smaller groups, for example --bn-group " +
                          std::to_string(group / 4) +
                          " from the start of a run, make more of them\n";
+}
+
+// What the batch-norm groups cost.
+std::string groups_note(const PlanReport& report) {
+  std::string text;
+  const std::string exchanges = planner::statistics_text(
+      planner::plan_time(report.config, report.plan, report.layers));
+  if (!exchanges.empty()) text += "statistics   " + exchanges + "\n";
+  if (const auto why =
+          planner::smaller_groups_warning(report.config, report.plan)) {
+    text += "warning: " + *why + "\n";
+  }
+  return text;
 }
 
 std::string others_table(const PlanReport& report) {
@@ -346,8 +360,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   const plan::Plan& plan = report.plan;
   const int64_t batch = config.global_batch_size;
   const plan::BatchCut cut = {batch, plan.layout.data_parallel_size,
-                              plan.micro_batch_size,
-                              plan.batch_norm_group_size};
+                              plan.micro_batch_size, plan.batch_norm_rule()};
   const int64_t stride = layers::largest_stride(report.layers);
   const int64_t smallest_map =
       (image_height(report) / stride) * (image_width(report) / stride);
@@ -356,7 +369,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
     report.parts.push_back(plan::part_of(cut, batch, smallest_map, rank));
   }
   report.groups =
-      plan::batch_norm_groups(batch, plan.batch_norm_group_size, smallest_map);
+      plan::batch_norm_groups(batch, plan.batch_norm_rule(), smallest_map);
 
   for (const plan::ParallelLayout& layout : plan::layouts_of(world_size)) {
     if (layout == plan.layout) continue;
@@ -399,7 +412,7 @@ std::string plan_report_text(const PlanReport& report) {
       ", " + plan::to_string(plan.backend) + "\n" + "zero         " +
       std::to_string(plan.zero_stage) + "\n" + "activations  " +
       plan::activations_text(plan.activation_policies) + "\n" +
-      "optimizer    " + config.optimizer + "\n\n";
+      "optimizer    " + config.optimizer + "\n" + groups_note(report) + "\n";
   text +=
       "Predicted bytes of tensors of a rank, at the peak of a step: " +
       predict::bound_text(predict::label_bound(config), plan.micro_batch_size) +
@@ -421,7 +434,8 @@ std::string plan_report_text(const PlanReport& report) {
       ", in " + std::to_string(static_cast<int64_t>(report.groups.size())) +
       (report.groups.size() == 1 ? " batch-norm group of "
                                  : " batch-norm groups of ") +
-      std::to_string(plan.batch_norm_group_size) + "\n" + samples_table(report);
+      plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule()) +
+      "\n" + samples_table(report);
   if (!report.schedule.empty()) {
     text += "\nSchedule, one column per time slot\n" + report.schedule;
   }

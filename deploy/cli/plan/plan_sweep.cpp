@@ -134,6 +134,10 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
         cell.micro_batch = plan->micro_batch_size;
         cell.zero_stage = plan->zero_stage;
         cell.predicted_peak_bytes = planner::fullest_rank_bytes(*plan);
+        if (planner::smaller_groups_warning(trial, *plan)) {
+          cell.smaller_groups =
+              plan::group_sizes_text(batch, plan->batch_norm_rule());
+        }
       }
       cells.push_back(cell);
     }
@@ -141,17 +145,28 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
   return cells;
 }
 
+namespace {
+
+std::string outcome_of(const SweepCell& cell) {
+  if (!cell.fits) return "refused: " + cell.refusal;
+  return cell.smaller_groups.empty()
+             ? "fits"
+             : "warning: fits only in smaller batch-norm groups, of " +
+                   cell.smaller_groups + " images";
+}
+
+}  // namespace
+
 std::string sweep_text(const std::vector<SweepCell>& cells) {
   std::vector<std::vector<std::string>> table = {
       {"img", "batch", "predicted", "activations", "micro-batch", "zero", ""}};
   for (const SweepCell& cell : cells) {
-    table.push_back({std::to_string(cell.image_size),
-                     std::to_string(cell.batch),
-                     cell.fits ? format_bytes(cell.predicted_peak_bytes) : "-",
-                     cell.fits ? cell.policy : "-",
-                     cell.fits ? std::to_string(cell.micro_batch) : "-",
-                     cell.fits ? std::to_string(cell.zero_stage) : "-",
-                     cell.fits ? "fits" : "refused: " + cell.refusal});
+    table.push_back(
+        {std::to_string(cell.image_size), std::to_string(cell.batch),
+         cell.fits ? format_bytes(cell.predicted_peak_bytes) : "-",
+         cell.fits ? cell.policy : "-",
+         cell.fits ? std::to_string(cell.micro_batch) : "-",
+         cell.fits ? std::to_string(cell.zero_stage) : "-", outcome_of(cell)});
   }
   return text_table(table);
 }
@@ -169,6 +184,9 @@ std::string sweep_json(const std::vector<SweepCell>& cells) {
       entry["micro_batch_size"] = cell.micro_batch;
       entry["zero_stage"] = cell.zero_stage;
       entry["predicted_peak_bytes"] = cell.predicted_peak_bytes;
+      if (!cell.smaller_groups.empty()) {
+        entry["smaller_batch_norm_groups"] = cell.smaller_groups;
+      }
     } else {
       entry["reason"] = cell.refusal;
     }

@@ -31,6 +31,7 @@ struct SweepCell {
   int64_t micro_batch = 0;
   int zero_stage = 0;
   int64_t predicted_peak_bytes = 0;
+  std::string smaller_groups;  // than usual, their sizes; "": the usual ones
   std::string refusal;
 };
 

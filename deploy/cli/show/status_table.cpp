@@ -25,6 +25,7 @@ std::string seconds_text(double seconds) {
 std::string plan_text(const plan::Plan& plan) {
   return plan::to_string(plan.layout) + ", micro-batch " +
          std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
+         (plan.even_batch_norm_groups ? "about " : "") +
          std::to_string(plan.batch_norm_group_size) +
          (plan.zero_stage > 0 ? ", ZeRO " + std::to_string(plan.zero_stage)
                               : "") +
@@ -128,6 +129,7 @@ std::string status_json(const coordinator::RunStatus& status) {
         {"layout", plan::to_string(status.plan->layout)},
         {"micro_batch_size", status.plan->micro_batch_size},
         {"batch_norm_group_size", status.plan->batch_norm_group_size},
+        {"even_batch_norm_groups", status.plan->even_batch_norm_groups},
         {"zero_stage", status.plan->zero_stage},
         {"stage_begins", status.plan->stage_begins},
         {"activations",

@@ -6,6 +6,8 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/planner.h"
 #include "tests/deploy/cli/temporary_folder.h"
 
 namespace headroom::cli {
@@ -371,6 +373,34 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
     EXPECT_NE(run.config.micro_batch_size, 4) << flag[0];
     EXPECT_NE(run.config.activations, "recompute") << flag[0];
     EXPECT_EQ(run.config.batch_norm_group_size, 4) << flag[0];
+  }
+}
+
+// A run of batches of 17 in groups of 1, from before groups were even, and a
+// run of today: both go on as they began, with any number of processes.
+TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  saved.global_batch_size = 17;
+  const fs::path directory = save_run(saved);
+  const auto resumed = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"train", "--resume", directory});
+    return make_run_request(parse_command_line(flags), {}, 8);
+  };
+  EXPECT_EQ(resumed({}).config.batch_norm_rule, std::nullopt);
+  plan::Plan plan;
+  plan.micro_batch_size = 17;
+  for (const plan::BatchNormRule rule :
+       {plan::BatchNormRule{1, false}, plan::BatchNormRule{16, true}}) {
+    plan.batch_norm_group_size = rule.size;
+    plan.even_batch_norm_groups = rule.even;
+    root_.write("exp/plan.json", plan::plan_to_json(plan));
+    EXPECT_EQ(resumed({}).config.batch_norm_rule, rule);
+    EXPECT_TRUE(resumed({}).saved_plan);
+    const RunRequest other = resumed({"--processes", "2"});
+    EXPECT_FALSE(other.saved_plan);
+    EXPECT_EQ(planner::choose_plan(other.config, 2, {}).plan->batch_norm_rule(),
+              rule);
   }
 }
 

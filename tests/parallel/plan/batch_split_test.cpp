@@ -42,24 +42,11 @@ TEST(BatchSplit, SharesByHand) {
   EXPECT_THROW(share_of(-1, 3, 0), CheckFailure);
 }
 
-TEST(BatchSplit, DefaultGroupIsTheLargestDivisorUpTo16) {
-  for (int64_t batch = 1; batch <= 200; ++batch) {
-    int64_t largest = 0;
-    for (int64_t group = 1; group <= 16; ++group) {
-      if (batch % group == 0) largest = group;
-    }
-    EXPECT_EQ(default_batch_norm_group_size(batch), largest) << batch;
-  }
-  EXPECT_EQ(default_batch_norm_group_size(64), 16);
-  EXPECT_EQ(default_batch_norm_group_size(24), 12);
-  EXPECT_EQ(default_batch_norm_group_size(17), 1);
-}
-
 TEST(BatchSplit, GroupsTileTheBatch) {
   for (int64_t count = 1; count <= 40; ++count) {
     for (int64_t group = 1; group <= 20; ++group) {
       for (const int64_t elements : {1, 2, 100}) {
-        const auto groups = batch_norm_groups(count, group, elements);
+        const auto groups = batch_norm_groups(count, {group}, elements);
         expect_tiles(groups, 0, count);
         for (size_t i = 0; i + 1 < groups.size(); ++i) {
           EXPECT_EQ(groups[i].size(), group);
@@ -78,18 +65,17 @@ TEST(BatchSplit, GroupsTileTheBatch) {
 
 TEST(BatchSplit, ARemainderWithOneValueJoinsTheGroupBefore) {
   using Groups = std::vector<SampleRange>;
-  EXPECT_EQ(batch_norm_groups(9, 4, 1), (Groups{{0, 4}, {4, 9}}));
-  EXPECT_EQ(batch_norm_groups(9, 4, 2), (Groups{{0, 4}, {4, 8}, {8, 9}}));
-  EXPECT_EQ(batch_norm_groups(10, 4, 1), (Groups{{0, 4}, {4, 8}, {8, 10}}));
-  EXPECT_EQ(batch_norm_groups(1, 4, 1), (Groups{{0, 1}}));
-  EXPECT_EQ(batch_norm_groups(3, 16, 1), (Groups{{0, 3}}));
-  EXPECT_EQ(batch_norm_groups(0, 4, 1), Groups{});
+  EXPECT_EQ(batch_norm_groups(9, {4}, 1), (Groups{{0, 4}, {4, 9}}));
+  EXPECT_EQ(batch_norm_groups(9, {4}, 2), (Groups{{0, 4}, {4, 8}, {8, 9}}));
+  EXPECT_EQ(batch_norm_groups(10, {4}, 1), (Groups{{0, 4}, {4, 8}, {8, 10}}));
+  EXPECT_EQ(batch_norm_groups(1, {4}, 1), (Groups{{0, 1}}));
+  EXPECT_EQ(batch_norm_groups(3, {16}, 1), (Groups{{0, 3}}));
+  EXPECT_EQ(batch_norm_groups(0, {4}, 1), Groups{});
 }
 
 // All that must hold of the parts of one batch, whatever the cut.
 void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
-  const auto groups =
-      batch_norm_groups(count, cut.batch_norm_group_size, elements);
+  const auto groups = batch_norm_groups(count, cut.groups, elements);
   const bool span = groups_span_ranks(cut, count, elements);
   int64_t place = 0;
   const size_t num_micro_batches =
@@ -105,7 +91,7 @@ void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
       EXPECT_EQ(micro.begin, inside);
       inside = micro.end;
       // A remainder joined to the last group is the only excess.
-      EXPECT_LE(micro.size(), cut.micro_batch_size + cut.batch_norm_group_size);
+      EXPECT_LE(micro.size(), cut.micro_batch_size + cut.groups.size);
       if (span) continue;
       for (const SampleRange& group : groups) {
         const bool apart = group.end <= micro.begin || micro.end <= group.begin;
@@ -127,7 +113,7 @@ TEST(BatchSplit, PartsTileEveryBatchAndKeepGroupsTogether) {
     for (int ranks = 1; ranks <= 4; ++ranks) {
       for (int64_t micro = 1; micro <= batch; ++micro) {
         for (int64_t group = 1; group <= batch; ++group) {
-          const BatchCut cut{batch, ranks, micro, group};
+          const BatchCut cut{batch, ranks, micro, {group}};
           if (groups_error(cut)) {
             ++refused;
             continue;
@@ -199,7 +185,7 @@ TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
     for (const int ranks : {1, 2, 3}) {
       for (const int64_t group : {1, 2, 3, 4}) {
         for (const int64_t micro : {2, 4, 6, 12, 30}) {
-          const BatchCut cut{batch, ranks, micro, group};
+          const BatchCut cut{batch, ranks, micro, {group}};
           if (groups_error(cut)) continue;
           for (const int64_t size : smaller_micro_batches(cut)) {
             for (int64_t count = 1; count <= batch; ++count) {

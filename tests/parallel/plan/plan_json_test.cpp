@@ -42,6 +42,7 @@ TEST(PlanJson, TheDocumentIsThis) {
   "backend": "gloo",
   "micro_batch_size": 8,
   "batch_norm_group_size": 16,
+  "even_batch_norm_groups": false,
   "zero_stage": 0,
   "stage_begins": [
     0
@@ -53,6 +54,21 @@ TEST(PlanJson, TheDocumentIsThis) {
   "reason": "asked"
 }
 )");
+}
+
+// Plans of earlier versions do not have the member: their groups have the size
+// that stands there, and a remainder.
+TEST(PlanJson, GroupsAreEvenWhereThatIsSaid) {
+  Plan plan = example_plan();
+  plan.even_batch_norm_groups = true;
+  const std::string text = plan_to_json(plan);
+  EXPECT_EQ(plan_from_json(text, "plan.json"), plan);
+  nlohmann::ordered_json object = nlohmann::ordered_json::parse(text);
+  object.erase("even_batch_norm_groups");
+  EXPECT_EQ(plan_from_json(object.dump(), "plan.json").batch_norm_rule(),
+            (BatchNormRule{16, false}));
+  object["even_batch_norm_groups"] = 1;
+  EXPECT_THROW(plan_from_json(object.dump(), "plan.json"), Error);
 }
 
 TEST(PlanJson, ComesBackAsItWas) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "configs/layers/model_table.h"
+#include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
 #include "parallel/planner/planner.h"
 
@@ -92,8 +93,59 @@ TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaid) {
   const PlanDecision decision = decide(request(64, kGiB / 2));
   ASSERT_TRUE(decision.plan);
   EXPECT_LT(decision.plan->batch_norm_group_size, 16);
-  EXPECT_THAT(decision.reason, HasSubstr("changes the mathematics"));
+  EXPECT_TRUE(decision.plan->even_batch_norm_groups);
   EXPECT_LE(bytes_of(decision), kGiB / 2);
+  const auto warning =
+      smaller_groups_warning(request(64, kGiB / 2), *decision.plan);
+  ASSERT_TRUE(warning);
+  EXPECT_THAT(*warning, HasSubstr("images instead of 16: nothing else fits in "
+                                  "512 MiB"));
+  EXPECT_THAT(*warning, HasSubstr("learns other weights"));
+  const configs::RunConfig usual = request(64, 2 * kGiB);
+  EXPECT_EQ(smaller_groups_warning(usual, *decide(usual).plan), std::nullopt);
+}
+
+TEST(FitMemory, UnevenGroupsAreMicroBatches) {
+  const configs::RunConfig config = request(100, 3 * kGiB);
+  const PlanDecision decision = decide(config);
+  ASSERT_TRUE(decision.plan) << decision.reason;
+  EXPECT_EQ(decision.plan->micro_batch_size % 17, 0);
+  EXPECT_LT(decision.plan->micro_batch_size, 100);
+  EXPECT_THAT(decision.reason, HasSubstr("groups of 17 and 16"));
+}
+
+// A micro-batch of 14 holds 14 groups of 1, or one of 8: the fewest images at
+// once come with neither the smallest groups nor the largest.
+TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
+  configs::RunConfig config = request(64, 64 * kGiB);
+  config.micro_batch_size = 14;
+  config.activations = "recompute";
+  config.layout = plan::parse_layout("data=2");
+  const auto layers = layers::layer_costs(layers::load_model_table(config.cfg));
+  const int64_t most = bytes_of(decide(config, 2));
+  int fitting = 0;
+  for (int percent = 40; percent <= 100; percent += 3) {
+    config.memory_limit = most / 100 * percent + 100;
+    const bool fits = choose_plan(config, 2, layers, PlanAnswer::kWithoutRemedy)
+                          .plan.has_value();
+    fitting += fits;
+    EXPECT_EQ(choose_plan(config, 2, layers, PlanAnswer::kWhetherFits)
+                  .plan.has_value(),
+              fits)
+        << percent << " %";
+  }
+  EXPECT_GT(fitting, 1);
+  EXPECT_LT(fitting, 21);
+}
+
+// 64 x 10 + 23 images: the last batch is one group, larger than a full batch's.
+TEST(FitMemory, TheLastBatchOfAnEpochCounts) {
+  configs::RunConfig config = request(64, 64 * kGiB);
+  config.micro_batch_size = 16;
+  config.label_counts = "1x640";
+  const int64_t full = bytes_of(decide(config));
+  config.label_counts = "1x663";
+  EXPECT_GT(bytes_of(decide(config)), full * 5 / 4);
 }
 
 TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {

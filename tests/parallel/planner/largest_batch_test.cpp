@@ -63,19 +63,13 @@ TEST(LargestBatch, UpToSixteenItIsAnyNumber) {
   }
 }
 
-TEST(LargestBatch, BeyondSixteenItDividesIntoUsualGroups) {
+TEST(LargestBatch, AnyNumberOfImagesIsOne) {
   configs::RunConfig config = request(1);
-  config.memory_limit = bytes_of(config, 19);
-  EXPECT_EQ(choose(config).global_batch_size, 18) << "2 groups of 9";
-  EXPECT_EQ(choose(config).remark,
-            "; 19 would be batch-norm groups of 1 image");
-  config.sync_batch_norm = true;
-  config.memory_limit = bytes_of(config, 19);
-  EXPECT_EQ(choose(config).global_batch_size, 19) << "one group";
-  config.sync_batch_norm = false;
-  config.batch_norm_group_size = 4;
-  config.memory_limit = bytes_of(config, 19);
-  EXPECT_EQ(choose(config).global_batch_size, 19) << "groups as asked";
+  for (const int64_t wanted : {17, 19, 37}) {
+    config.memory_limit = bytes_of(config, wanted);
+    EXPECT_EQ(choose(config).global_batch_size, wanted);
+    EXPECT_EQ(choose(config).remark, "");
+  }
 }
 
 TEST(LargestBatch, AGroupThatIsAskedForIsTheLeast) {
@@ -131,10 +125,8 @@ TEST(LargestBatch, NoMoreImagesThanTheDataSetHas) {
             "; the data set has no more than 50 images for 4 processes to "
             "share equally");
   config.label_counts = "0x37";
-  EXPECT_EQ(choose(config).global_batch_size, 36);
-  EXPECT_EQ(choose(config).remark,
-            "; the data set has no more than 37 images, and 37 would be "
-            "batch-norm groups of 1 image");
+  EXPECT_EQ(choose(config).global_batch_size, 37);
+  EXPECT_EQ(choose(config).remark, "; the data set has no more than 37 images");
   config.label_counts = "0x3";
   EXPECT_EQ(choose(config).global_batch_size, 3);
   EXPECT_EQ(choose(config, 3).global_batch_size, 3);

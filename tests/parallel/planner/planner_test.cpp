@@ -88,7 +88,71 @@ TEST(Planner, AnUnevenShareIsTheLargestRanks) {
   const PlanDecision decision = choose_plan(batch_of(18), 4, {});
   ASSERT_TRUE(decision.plan);
   EXPECT_EQ(decision.plan->micro_batch_size, 5);
-  EXPECT_EQ(decision.plan->batch_norm_group_size, 9);
+  EXPECT_THAT(decision.reason, testing::HasSubstr("groups of 18"));
+}
+
+TEST(Planner, UnevenGroupsAreWholeOnTheirRanks) {
+  const PlanDecision decision = choose_plan(batch_of(100), 2, {});
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(decision.plan->micro_batch_size, 51);
+  EXPECT_TRUE(decision.plan->even_batch_norm_groups);
+  EXPECT_THAT(decision.reason, testing::HasSubstr("groups of 17 and 16"));
+}
+
+TEST(Planner, ARunThatGoesOnKeepsItsRule) {
+  configs::RunConfig config = batch_of(17);
+  config.batch_norm_rule = plan::BatchNormRule{1, false};
+  for (const int world_size : {1, 2}) {
+    const PlanDecision decision = choose_plan(config, world_size, {});
+    ASSERT_TRUE(decision.plan);
+    EXPECT_EQ(decision.plan->batch_norm_rule(), *config.batch_norm_rule);
+    EXPECT_EQ(smaller_groups_warning(config, *decision.plan), std::nullopt);
+  }
+}
+
+// 8 images a rank: a group of 16 is on two of them. With small images their
+// exchanges take longer than what other layouts wait for; with large ones they
+// do not, and the plan says what they cost.
+TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
+  configs::RunConfig config = batch_of(512);
+  const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
+  for (const int64_t side : {96, 640}) {
+    config.image_height = config.image_width = side;
+    config.layout.reset();
+    const PlanDecision decision = choose_plan(config, 64, layers);
+    ASSERT_TRUE(decision.plan) << decision.reason;
+    EXPECT_EQ(exchanges_far(config, *decision.plan), side == 640)
+        << decision.reason;
+    config.layout = plan::parse_layout("data=64");
+    const PlanDecision given = choose_plan(config, 64, layers);
+    ASSERT_TRUE(given.plan);
+    const predict::StepEstimate data = plan_time(config, *given.plan, layers);
+    EXPECT_EQ(data.num_statistics, 114);
+    const std::string cost = "114 exchanges of statistics a step";
+    EXPECT_THAT(statistics_text(data), testing::HasSubstr(cost));
+    if (side == 640) {
+      EXPECT_EQ(decision.plan->layout, *config.layout);
+      EXPECT_THAT(decision.reason, testing::HasSubstr(cost));
+    } else {
+      EXPECT_LT(plan_time(config, *decision.plan, layers).total(),
+                data.total());
+    }
+  }
+}
+
+TEST(Planner, FiveHundredRanksOfEightImagesKeepGroupsTogether) {
+  configs::RunConfig config = batch_of(4096);
+  const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
+  for (const int64_t side : {96, 640}) {
+    config.image_height = config.image_width = side;
+    config.layout.reset();
+    const PlanDecision decision = choose_plan(config, 512, layers);
+    ASSERT_TRUE(decision.plan) << decision.reason;
+    EXPECT_FALSE(exchanges_far(config, *decision.plan)) << decision.reason;
+    EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
+    EXPECT_THAT(decision.reason,
+                testing::HasSubstr("data=512,pipeline=1,spatial=1 would take"));
+  }
 }
 
 TEST(Planner, TheGroupDoesNotDependOnTheNumberOfRanks) {

@@ -96,7 +96,7 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         loading.data_parallel_size = plan.layout.data_parallel_size;
         loading.data_parallel_rank = mesh.here.data_parallel_rank;
         loading.micro_batch_size = of.micro_batch;
-        loading.batch_norm_group_size = of.group;
+        loading.batch_norm_rule = {of.group};
         loading.own_rows = own_rows(mesh, loading.stride);
         loader::SyntheticInput source(loading);
         Trainer::Options options;

@@ -73,7 +73,7 @@ TEST(StepGroups, EveryGroupIsCountedByExactlyOneRank) {
           samples += group.local_end - group.local_begin;
         }
       }
-      EXPECT_EQ(counted, plan::batch_norm_groups(count, 8, kManyCells).size())
+      EXPECT_EQ(counted, plan::batch_norm_groups(count, {8}, kManyCells).size())
           << count << " on " << ranks;
       EXPECT_EQ(samples, count);
     }

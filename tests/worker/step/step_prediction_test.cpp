@@ -100,7 +100,7 @@ Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
     change(*options.memory);
     loader::LoaderOptions loading = loader_options(config, state.model());
     loading.global_batch_size = loading.micro_batch_size = 2;
-    loading.batch_norm_group_size = 2;
+    loading.batch_norm_rule = {2};
     loader::SyntheticInput source(loading);
     Trainer trainer(options, state, mesh);
     for (int step = 0; step < 3; ++step) {

@@ -74,7 +74,7 @@ Losses train(int ranks, int64_t batch, int64_t group, int steps) {
     loading.data_parallel_size = ranks;
     loading.data_parallel_rank = rank;
     loading.micro_batch_size = batch;
-    loading.batch_norm_group_size = group;
+    loading.batch_norm_rule = {group};
     loader::SyntheticInput source(loading);
     run.record_exchanges();
     Trainer trainer(run.options, run.state, mesh);
@@ -149,7 +149,7 @@ struct OneRank {
     loader::LoaderOptions loading = loader_options(config, run.state.model());
     loading.global_batch_size = 2;
     loading.micro_batch_size = 2;
-    loading.batch_norm_group_size = 2;
+    loading.batch_norm_rule = {2};
     source = std::make_unique<loader::SyntheticInput>(loading);
   }
   configs::RunConfig config;
@@ -285,7 +285,7 @@ TEST(Trainer, RanksThatShareStatisticsOrImagesSurviveOneThatRunsOutOfMemory) {
         loading.data_parallel_size = layout.data_parallel_size;
         loading.data_parallel_rank = mesh.here.data_parallel_rank;
         loading.micro_batch_size = 4;
-        loading.batch_norm_group_size = 4;
+        loading.batch_norm_rule = {4};
         loading.own_rows = own_rows(mesh, loading.stride);
         loader::SyntheticInput source(loading);
         run.record_exchanges(layout.spatial_parallel_size > 1);
@@ -324,7 +324,7 @@ TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
     loading.data_parallel_size = 2;
     loading.data_parallel_rank = rank;
     loading.micro_batch_size = 1;
-    loading.batch_norm_group_size = 2;
+    loading.batch_norm_rule = {2};
     loader::SyntheticInput source(loading);
     run.record_exchanges();
     Trainer trainer(run.options, run.state, mesh);

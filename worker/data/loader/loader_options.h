@@ -62,13 +62,13 @@ struct LoaderOptions {
   int data_parallel_size = 1;
   int data_parallel_rank = 0;
   int64_t micro_batch_size = 1;
-  int64_t batch_norm_group_size = 1;
+  plan::BatchNormRule batch_norm_rule;
   // The rows [begin, end) of an image of that height which this rank works on;
   // none: all.
   std::function<plan::SampleRange(int64_t height)> own_rows;
   plan::BatchCut cut() const {
     return {global_batch_size, data_parallel_size, micro_batch_size,
-            batch_norm_group_size};
+            batch_norm_rule};
   }
   plan::SampleRange rows_of(int64_t height) const {
     return own_rows ? own_rows(height) : plan::SampleRange{0, height};
