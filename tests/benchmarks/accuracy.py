@@ -23,6 +23,7 @@ import argparse
 import csv
 import json
 import pathlib
+import re
 import shlex
 import statistics
 import subprocess
@@ -88,10 +89,25 @@ def aerial_flags(args):
 TRAININGS = {'shapes': shapes_flags, 'bccd': bccd_flags, 'aerial': aerial_flags}
 
 
+def epochs_of(folder):
+    """The lines of results.csv, as numbers by column."""
+    if not (folder / 'results.csv').exists():
+        return []
+    with open(folder / 'results.csv', newline='') as file:
+        return [{key.strip(): float(value) for key, value in line.items()} for line in csv.DictReader(file)]
+
+
+def is_complete(folder):
+    if not (folder / 'run.yaml').exists():
+        return False
+    wanted = re.search(r'^epochs: (\d+)$', (folder / 'run.yaml').read_text(), re.MULTILINE)
+    return len(epochs_of(folder)) == int(wanted.group(1))
+
+
 def train(args, name, flags, seed):
     """The folder of that run, complete."""
     folder = args.folder / name / f'seed{seed}'
-    if (folder / 'summary.json').exists():
+    if is_complete(folder):
         return folder
     if any(folder.glob('checkpoints/*')):
         words = ['--resume', folder]
@@ -105,8 +121,7 @@ def train(args, name, flags, seed):
 
 def figures(folder):
     """One line of the table: heading -> number."""
-    with open(folder / 'results.csv', newline='') as file:
-        epochs = [{key.strip(): float(value) for key, value in line.items()} for line in csv.DictReader(file)]
+    epochs = epochs_of(folder)
     curve = [line['metrics/mAP_0.5'] for line in epochs]
     means = [line['metrics/mAP_0.5:0.95'] for line in epochs]
     best = max(range(len(curve)), key=lambda i: (0.1 * curve[i] + 0.9 * means[i], i))
