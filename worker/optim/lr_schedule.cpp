@@ -36,6 +36,13 @@ void check_options(const ScheduleOptions& options) {
           std::to_string(options.nominal_batch_size));
 }
 
+// The epoch whose factor a step's rate has.
+int64_t epoch_of_rate(const ScheduleOptions& options, int64_t epoch) {
+  const int64_t last_warmup_epoch =
+      std::max<int64_t>(last_warmup_step(options) / options.steps_per_epoch, 0);
+  return epoch <= last_warmup_epoch ? epoch : epoch - 1;
+}
+
 }  // namespace
 
 double lr_factor(const ScheduleOptions& options, int64_t epoch) {
@@ -62,7 +69,7 @@ StepSettings settings_at(const ScheduleOptions& options, int64_t step,
       step >= 0 && epoch >= 0,
       "step " + std::to_string(step) + " of epoch " + std::to_string(epoch));
   const configs::Hyperparameters& hyp = options.hyp;
-  const double lr = hyp.lr0 * lr_factor(options, epoch);
+  const double lr = hyp.lr0 * lr_factor(options, epoch_of_rate(options, epoch));
   StepSettings settings;
   settings.lr = {lr, lr, lr};
   settings.momentum = hyp.momentum;

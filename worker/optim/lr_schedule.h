@@ -5,6 +5,9 @@
 //
 //   f(e)      linear (1 - e/E)(1 - lrf) + lrf, or cosine
 //             ((1 - cos(pi e/E))/2)(lrf - 1) + 1, with e the epoch of the step
+//             up to the epoch in which the warm-up ends, and the epoch before
+//             it from then on: YOLOv5 moves its rate after an epoch, and its
+//             first move sets f(0)
 //   warm-up   steps 0..nw, both included, nw = max(round(warmup_epochs *
 //             steps_per_epoch), 100): bias rate from warmup_bias_lr, other
 //             rates from 0, to lr0*f(e); momentum from warmup_momentum;
@@ -53,7 +56,7 @@ struct StepSettings {
 StepSettings settings_at(const ScheduleOptions& options, int64_t step,
                          int64_t epoch);
 
-// The rate's factor f(epoch), without warm-up.
+// The function f above.
 double lr_factor(const ScheduleOptions& options, int64_t epoch);
 
 // Last step of the warm-up; -1 without one.

@@ -20,7 +20,8 @@ ScheduleOptions small_run() {
 }
 
 TEST(LrScheduleTest, WarmupIncludesBothEnds) {
-  const ScheduleOptions options = small_run();
+  ScheduleOptions options = small_run();
+  options.steps_per_epoch = 11;
   EXPECT_EQ(last_warmup_step(options), 100);
 
   const StepSettings first = settings_at(options, 0, 0);
@@ -34,6 +35,28 @@ TEST(LrScheduleTest, WarmupIncludesBothEnds) {
   EXPECT_EQ(last.lr, after.lr);
   EXPECT_EQ(last.momentum, after.momentum);
   EXPECT_NE(settings_at(options, 99, 9).lr, after.lr);
+}
+
+// As a run of YOLOv5 logs it: after the warm-up the rate is an epoch late.
+TEST(LrScheduleTest, AfterTheWarmup_AnEpochHasTheRateOfTheEpochBefore) {
+  ScheduleOptions options = small_run();
+  options.steps_per_epoch = 40;  // the warm-up ends within epoch 3, at step 120
+  const auto rate = [&](int64_t epoch, int64_t step_in_epoch) {
+    const StepSettings settings =
+        settings_at(options, 40 * epoch + step_in_epoch, epoch);
+    EXPECT_EQ(settings.lr[kBiasGroup], settings.lr[kWeightGroup]);
+    return settings.lr[kWeightGroup];
+  };
+  EXPECT_EQ(rate(3, 0), 0.01 * lr_factor(options, 3));
+  EXPECT_EQ(rate(3, 39), 0.01 * lr_factor(options, 3));
+  for (int64_t epoch = 4; epoch < 10; ++epoch) {
+    EXPECT_EQ(rate(epoch, 0), 0.01 * lr_factor(options, epoch - 1)) << epoch;
+    EXPECT_EQ(rate(epoch, 39), 0.01 * lr_factor(options, epoch - 1)) << epoch;
+  }
+  options.hyp.warmup_epochs = 0;
+  EXPECT_EQ(rate(0, 0), 0.01);
+  EXPECT_EQ(rate(1, 0), 0.01);
+  EXPECT_EQ(rate(2, 0), 0.01 * lr_factor(options, 1));
 }
 
 TEST(LrScheduleTest, NoWarmupAtAll) {
@@ -115,10 +138,14 @@ TEST(LrScheduleParityTest, WarmupAndAccumulation) {
       EXPECT_EQ(static_cast<double>(settings.accumulate),
                 sample["accumulate"].get<double>())
           << at;
-      EXPECT_NEAR(settings.lr[kBiasGroup], sample["lr_bias"], 1e-15) << at;
-      EXPECT_NEAR(settings.lr[kWeightGroup], sample["lr_other"], 1e-15) << at;
       EXPECT_EQ(settings.lr[kWeightGroup], settings.lr[kNormWeightGroup]);
       EXPECT_NEAR(settings.momentum, sample["momentum"], 1e-15) << at;
+      // The vectors' rates after the warm-up are their epoch's factor, without
+      // the scheduler's delay.
+      if (sample["epoch"] > last_warmup_step(options) / options.steps_per_epoch)
+        continue;
+      EXPECT_NEAR(settings.lr[kBiasGroup], sample["lr_bias"], 1e-15) << at;
+      EXPECT_NEAR(settings.lr[kWeightGroup], sample["lr_other"], 1e-15) << at;
     }
 
     const auto expected =
