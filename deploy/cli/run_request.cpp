@@ -1,7 +1,9 @@
 #include "deploy/cli/run_request.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -431,6 +433,35 @@ std::string image_size_text(const configs::RunConfig& config,
       by(layers::rounded_image_size(config.image_height, stride),
          layers::rounded_image_size(config.image_width, stride));
   return used == asked ? asked : used + " (rounded up from " + asked + ")";
+}
+
+std::string model_line(const RunRequest& request) {
+  const configs::RunConfig& config = request.config;
+  const std::vector<layers::LayerCost> layers =
+      planner::layers_for_plan(config);
+  const int64_t stride = layers.empty() ? 1 : layers::largest_stride(layers);
+  const auto pixels = static_cast<double>(
+      layers::rounded_image_size(config.image_height, stride) *
+      layers::rounded_image_size(config.image_width, stride));
+  int64_t parameters = 0;
+  double flops = 0;
+  for (const layers::LayerCost& layer : layers) {
+    parameters += layer.parameters;
+    flops += 2 * layer.multiply_adds_per_pixel * pixels;
+  }
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(),
+                "model: %.3g million parameters, %.3g GFLOPs an image; ",
+                static_cast<double>(parameters) / 1e6, flops / 1e9);
+  const std::string every = config.checkpoint_every_steps > 0
+                                ? counted(config.checkpoint_every_steps, "step")
+                                : "";
+  return text.data() +
+         (every.empty()
+              ? std::string(config.nosave ? "no checkpoint before the end"
+                                          : "a checkpoint after each epoch")
+              : "a checkpoint every " + every +
+                    (config.nosave ? "" : " and after each epoch"));
 }
 
 std::string headline(const RunRequest& request) {

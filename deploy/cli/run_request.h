@@ -67,5 +67,7 @@ std::string image_size_text(const configs::RunConfig& config,
                             const std::vector<layers::LayerCost>& layers);
 
 std::string headline(const RunRequest& request);
+// How large the model is, and when a checkpoint of a training comes.
+std::string model_line(const RunRequest& request);
 
 }  // namespace headroom::cli

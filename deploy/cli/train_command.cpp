@@ -134,6 +134,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   request.run_directory = run_folder.path().string();
   options.log = run_folder.log_file().string();
   terminal.print(headline(request));
+  if (request.config.command == "train") terminal.print(model_line(request));
   if (wants_anchors(request.config)) {
     ask_data(request.config, {.anchors = true});
   }

@@ -93,6 +93,10 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
     output.lines.push_back(event.reason);
     return output;
   }
+  if (event.event == "data" && !event.warning) {  // how much there is of it
+    output.lines.push_back("data: " + event.reason);
+    return output;
+  }
   if (event.event == "epoch") {
     output.lines.push_back(epoch_line(event, last_, eta_seconds_));
     told_steps_ = event.step;

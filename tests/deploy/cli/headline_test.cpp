@@ -36,5 +36,23 @@ TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
               HasSubstr("65 x 65, batch"));
 }
 
+// YOLOv5's own figures: 1.9 million and 4.5 GFLOPs.
+TEST(Headline, TellsHowLargeTheModelIsAndWhenCheckpointsCome) {
+  RunRequest request;
+  request.config.command = "train";
+  request.config.cfg = "yolov5n";
+  EXPECT_EQ(
+      model_line(request),
+      "model: 1.87 million parameters, 4.47 GFLOPs an image; a checkpoint "
+      "after each epoch");
+  request.config.checkpoint_every_steps = 5;
+  EXPECT_THAT(model_line(request),
+              HasSubstr("a checkpoint every 5 steps and after each epoch"));
+  request.config.nosave = true;
+  EXPECT_THAT(model_line(request), HasSubstr("a checkpoint every 5 steps"));
+  request.config.checkpoint_every_steps = 0;
+  EXPECT_THAT(model_line(request), HasSubstr("no checkpoint before the end"));
+}
+
 }  // namespace
 }  // namespace headroom::cli

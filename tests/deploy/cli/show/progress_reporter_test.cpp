@@ -140,6 +140,14 @@ TEST(ProgressReporter, WhatWasTransferredIsSaid) {
               ElementsAre("warning: " + event.reason));
 }
 
+TEST(ProgressReporter, HowMuchDataThereIsIsSaid) {
+  wire::EventRecord event;
+  event.event = "data";
+  event.reason = "train: 160 images (0 without boxes), 382 boxes";
+  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+              ElementsAre("data: " + event.reason));
+}
+
 TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
   ProgressReporter reporter(false);
   reporter.update(after(4), 0, at(0));
