@@ -201,8 +201,8 @@ RunOutcome TrainingRun::Implementation::run(
   } else if (assignment.generation > 1) {
     if (auto ended = catch_up()) return *ended;
   }
-  // Else somebody elsewhere holds the state.
-  const agent_loss::Reprieve reprieve(assignment.is_on_one_machine());
+  // Else workers of other agents hold the state.
+  const agent_loss::Reprieve reprieve(assignment.has_one_agent);
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
     if (config.image_weights) begin_draws(*source);
