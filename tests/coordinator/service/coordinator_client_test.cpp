@@ -103,11 +103,11 @@ TEST(CoordinatorClient, WhoWaitsForAnAssignmentIsNotStuck) {
   const auto w0 = run.worker(0);
   PeerWait::sign_of_life();
   std::thread waits([&] { w0->next_assignment(); });
-  std::this_thread::sleep_for(milliseconds(200));
+  std::this_thread::sleep_for(seconds(2));
   EXPECT_EQ(PeerWait::quiet(), milliseconds(0));
   const auto w1 = run.worker(1);
   waits.join();
-  EXPECT_LT(PeerWait::quiet(), milliseconds(150));
+  EXPECT_LT(PeerWait::quiet(), seconds(1));
 }
 
 TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
@@ -179,7 +179,7 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
     w0->commit(step, 0.5, wire::RunProgress());
     w0->report_event(control::RunEvent());
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(6));
   EXPECT_FALSE(w0->stop_requested());
   EXPECT_THROW(w0->report_failure({5, "x", true}), CommunicationError);
 }
@@ -197,7 +197,7 @@ TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
           "no answer from the coordinator at " + wire.address() + " for 3 s")));
   const auto waited = std::chrono::steady_clock::now() - begin;
   EXPECT_GE(waited, seconds(3));
-  EXPECT_LT(waited, seconds(8));
+  EXPECT_LT(waited, seconds(13));
 }
 
 TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {

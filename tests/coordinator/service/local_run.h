@@ -17,7 +17,7 @@ namespace headroom::coordinator {
 
 // Polls for at most 10 s.
 inline bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 3000; ++i) {
     if (holds()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

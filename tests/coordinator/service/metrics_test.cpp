@@ -80,7 +80,7 @@ TEST(Metrics, ConnectionsThatSayNothingDelayNobodyForLong) {
   connection.send_bytes(
       "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(connection.receive_all(), HasSubstr("200 OK"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
 }
 
 TEST(Metrics, APortInUseIsRefused) {

@@ -139,9 +139,13 @@ int stranger_at(int port) {
   return handle;
 }
 
-bool is_answered(int stranger, std::chrono::milliseconds limit) {
-  pollfd waiting{stranger, POLLOUT, 0};
-  return poll(&waiting, 1, static_cast<int>(limit.count())) == 1;
+bool is_any_answered(const std::vector<int>& strangers,
+                     std::chrono::milliseconds limit) {
+  std::vector<pollfd> waiting;
+  for (const int stranger : strangers)
+    waiting.push_back({stranger, POLLOUT, 0});
+  return poll(waiting.data(), waiting.size(), static_cast<int>(limit.count())) >
+         0;
 }
 
 TEST(TensorPort, StrangersCostNothing) {
@@ -161,15 +165,16 @@ TEST(TensorPort, StrangersCostNothing) {
     const std::string words(i % 2 == 0 ? 0 : i % 50, '\0');
     send(strangers.back(), words.data(), words.size(), MSG_NOSIGNAL);
   }
-  EXPECT_TRUE(is_answered(strangers.front(), seconds(5)));
+  EXPECT_TRUE(is_any_answered(strangers, seconds(30)));
   EXPECT_LE(open_files(first), before + 10);
   const pid_t second = start_rank("gloo", 1, 2, folder, "besieged");
   for (const char* key : {"connected 0", "connected 1"}) {
-    EXPECT_NO_THROW(store.get(key, seconds(30))) << key;
+    EXPECT_NO_THROW(store.get(key, seconds(60))) << key;
   }
   // From then on nobody is heard.
   strangers.push_back(stranger_at(port));
-  EXPECT_FALSE(is_answered(strangers.back(), std::chrono::milliseconds(300)));
+  EXPECT_FALSE(
+      is_any_answered({strangers.back()}, std::chrono::milliseconds(300)));
   store.set("go", "");
   for (const pid_t rank : {first, second}) {
     int status = 0;
