@@ -350,15 +350,34 @@ export SAME_BITS_BUILD="$build" SAME_BITS_KEEP="$keep" SAME_BITS_RENAMED="$renam
 
 # --- running ------------------------------------------------------------------
 
+# Takes from the array `command` the earlier uses of a flag that stands in it
+# more than once: headroom takes a flag once.
+keep_last_uses() {
+  local -A later=()
+  local -a kept=() use=()
+  local i word
+  for ((i = ${#command[@]} - 1; i >= 0; i--)); do
+    word="${command[i]}"
+    use=("$word" "${use[@]}")
+    [[ $word == --* || $i -eq 0 ]] || continue
+    if [[ -z ${later[$word]:-} || $word == --set ]]; then kept=("${use[@]}" "${kept[@]}"); fi
+    later[$word]=1
+    use=()
+  done
+  command=("${kept[@]}")
+}
+
 # run NAME COMMAND... runs the command in a folder of its own, from which the
 # files of another run are ../OTHER/. Checkpoints are large, so they are deleted
 # afterwards unless `checkpoints=kept` stands before the call.
 run() {
   local name="$1" status=0 started="$EPOCHREALTIME"
   shift
+  local command=("$@")
+  keep_last_uses
   mkdir -p "$folder/$name"
   (cd "$folder/$name" &&
-    exec timeout --foreground -k 10 120 "$@" >stdout 2>stderr </dev/null) || status=$?
+    exec timeout --foreground -k 10 120 "${command[@]}" >stdout 2>stderr </dev/null) || status=$?
   printf '%s\n' "$status" >"$folder/$name/exit_code"
   say "$(awk -v name="$name" -v from="$started" -v to="$EPOCHREALTIME" -v status="$status" \
     'BEGIN {printf "%s: %.1f s, exit %d", name, to - from, status}')"
