@@ -81,6 +81,10 @@ std::vector<CommandFlag> flags_of_processes() {
            "that can be rented, for example p4d.24xlarge:2. One process per "
            "GPU.",
            {.value_name = "NAME:NODES"}),
+      flag({"--gpu"}, {"plan"},
+           "Plan for cards that need not be here, so many of a kind, for "
+           "example \"RTX 4090:2\". One process per card.",
+           {.value_name = "CARD[:N]"}),
       flag({"--gpu-memory"}, {"plan"},
            "Plan for GPUs of this memory, for example 8GiB; --processes says "
            "how many there are.",
