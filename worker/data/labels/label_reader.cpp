@@ -5,6 +5,7 @@
 
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "worker/data/labels/file_list.h"
 
 namespace headroom::labels {
@@ -40,7 +41,15 @@ class YoloLabels : public LabelReader {
     ImageLabels result;
     result.file = label_path(images_[index]);
     std::string reason;
-    const auto text = read_label_text(result.file, reason);
+    auto text = read_label_text(result.file, reason);
+    if (text && !text->empty()) {
+      const std::string kind =
+          foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes));
+      if (!kind.empty()) {
+        reason = kind + ", not lines `class cx cy w h`";
+        text.reset();
+      }
+    }
     if (text) {
       result.labels = parse_label_file(*text, result.file.string(),
                                        num_classes_, single_cls_);
