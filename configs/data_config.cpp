@@ -173,13 +173,13 @@ class Reader {
     }
     std::error_code error;
     if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
-        found->extension() != ".json") {
+        found->extension() != ".json" && found->extension() != ".csv") {
       throw Error("data",
                   yaml::to_string(value.place) + ": " + key + ": " +
                       found->string() +
                       " is neither a folder nor a .txt list of images nor a "
-                      "COCO .json",
-                  "name a folder, a .txt list or a .json");
+                      "COCO .json nor a .csv",
+                  "name a folder, a .txt list, a .json or a .csv");
     }
     return *found;
   }

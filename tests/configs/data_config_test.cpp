@@ -201,12 +201,13 @@ TEST_F(DataConfigTest, MissingImagesNameEveryPathTried) {
 }
 
 TEST_F(DataConfigTest, OnlyFoldersAndLists) {
-  folder_.file("set/train.csv", "{}");
-  EXPECT_EQ(refusal("path: .\ntrain: train.csv\nval: images/val\n"
-                    "names: [a]\n"),
-            "[data] set/data.yaml:2:8: train: set/train.csv is neither a "
-            "folder nor a .txt list of images nor a COCO .json: name a "
-            "folder, a .txt list or a .json");
+  folder_.file("set/train.tsv", "{}");
+  EXPECT_EQ(
+      refusal("path: .\ntrain: train.tsv\nval: images/val\n"
+              "names: [a]\n"),
+      "[data] set/data.yaml:2:8: train: set/train.tsv is neither a "
+      "folder nor a .txt list of images nor a COCO .json nor a .csv: name a "
+      "folder, a .txt list, a .json or a .csv");
 }
 
 TEST_F(DataConfigTest, ClassNamesAreUtf8) {

@@ -162,6 +162,12 @@ std::vector<fs::path> list_images(const std::vector<fs::path>& sources,
   return lister.take();
 }
 
+bool stays_in_folder(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
+}
+
 fs::path label_path(const fs::path& image) {
   const fs::path beside = fs::path(image).replace_extension(".txt");
   constexpr std::string_view kImages = "/images/";
