@@ -87,6 +87,10 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                [&](int64_t i) {
                  const auto at = static_cast<size_t>(i);
                  examined[at] = examine_fully(images.images[at], options);
+                 if (options.image_done) {
+                   options.image_done(name,
+                                      static_cast<int64_t>(examined.size()));
+                 }
                });
   for (ExaminedImage& one : examined) add_to(result, one, config);
   const DataReport& report = result.report;
