@@ -82,8 +82,8 @@ std::vector<CommandFlag> flags_of_processes() {
            "GPU.",
            {.value_name = "NAME:NODES"}),
       flag({"--gpu"}, {"plan"},
-           "Plan for cards that need not be here, so many of a kind, for "
-           "example \"RTX 4090:2\". One process per card.",
+           "Plan for so many cards of a kind, here or not, for example \"RTX "
+           "4090:2\".",
            {.value_name = "CARD[:N]"}),
       flag({"--gpu-memory"}, {"plan"},
            "Plan for GPUs of this memory, for example 8GiB; --processes says "
