@@ -244,6 +244,13 @@ wire::Assignment Delivery::assignment_for(const Order& order) const {
   message.set_local_rank(member->local_rank);
   message.set_local_world_size(member->local_world_size);
   message.set_world_size(static_cast<int>(generation.members.size()));
+  const auto agent_of = [&](const RankedMember& one) {
+    return state_.membership().find(one.worker_id)->node_id;
+  };
+  message.set_has_one_agent(
+      std::ranges::all_of(generation.members, [&](const RankedMember& one) {
+        return agent_of(one) == agent_of(*member);
+      }));
   *message.mutable_plan() = wire::to_wire(generation.plan);
   message.set_run_config_yaml(identity_.run_config_yaml);
   message.set_run_directory(identity_.run_directory);

@@ -2,7 +2,7 @@
 //
 // One MAX all-reduce of four numbers tells the worst outcome, the lowest rank
 // that had it, and whether anybody asked to stop, to end the generation, or to
-// save the state because this machine's processes are about to end. Out
+// save the state because all ranks' agent is lost. Out
 // of memory outranks non-finite: what such a rank contributed was zeros, so its
 // peers' finite gradients say nothing.
 #pragma once

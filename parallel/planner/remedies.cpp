@@ -11,6 +11,7 @@
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
 
 namespace headroom::planner {
 namespace {

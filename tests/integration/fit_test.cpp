@@ -17,6 +17,8 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "parallel/base/units.h"
 #include "tests/integration/fit_cells.h"
@@ -99,21 +101,24 @@ TEST(Fit, SmallCells) {
 // both, in micro-batches, and in bands.
 TEST(Fit, UnevenGroups) {
   Table table;
-  for (FitCell cell :
-       std::vector<FitCell>{{"yolov5n", 128, 37, "keep", "one", 0},
-                            {"yolov5n", 128, 19, "lean", "one", 0},
-                            {"yolov5n", 128, 37, "keep", "data", 0},
-                            {"yolov5n", 128, 37, "recompute", "zero3", 0},
-                            {"yolov5n", 128, 19, "keep", "pipeline", 0},
-                            {"yolov5n", 128, 19, "keep", "spatial", 0}}) {
-    cell.batch = 37;
-    table.add(cell, measure(cell, 2));
-  }
-  for (FitCell cell :
-       std::vector<FitCell>{{"yolov5n", 128, 17, "keep", "one", 0},
-                            {"yolov5n", 128, 17, "keep", "data", 0}}) {
-    cell.batch = 17;
-    table.add(cell, measure(cell, 2));
+  const std::vector<std::pair<int64_t, std::vector<FitCell>>> batches = {
+      {37,
+       {{"yolov5n", 128, 37, "keep", "one", 0},
+        {"yolov5n", 128, 19, "lean", "one", 0},
+        {"yolov5n", 128, 37, "keep", "data", 0},
+        {"yolov5n", 128, 37, "recompute", "zero3", 0},
+        {"yolov5n", 128, 19, "keep", "pipeline", 0},
+        {"yolov5n", 128, 19, "keep", "spatial", 0}}},
+      {17,
+       {{"yolov5n", 128, 17, "keep", "one", 0},
+        {"yolov5n", 128, 17, "keep", "data", 0}}},
+      {34, {{"yolov5n", 128, 17, "keep", "data", 0}}},
+      {100, {{"yolov5n", 64, 17, "lean", "one", 0}}}};
+  for (const auto& [batch, cells] : batches) {
+    for (FitCell cell : cells) {
+      cell.batch = batch;
+      table.add(cell, measure(cell, 2));
+    }
   }
 }
 

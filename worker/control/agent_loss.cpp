@@ -1,5 +1,6 @@
 #include "worker/control/agent_loss.h"
 
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,7 +16,11 @@ std::atomic<int> reprieves = 0;
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
+pid_t agent = 0;
+
+// Launchers may send the same signal for reasons of their own.
 void take(int) {
+  if (getppid() == agent) return;
   is_lost = true;
   if (reprieves == 0) _exit(128 + SIGKILL);
   alarm(kSecondsToSave);  // of which the default action ends the process
@@ -24,6 +29,7 @@ void take(int) {
 }  // namespace
 
 void install() {
+  agent = getppid();
   struct sigaction action = {};
   action.sa_handler = take;
   action.sa_flags = SA_RESTART;

@@ -50,6 +50,7 @@ Assignment to_assignment(const wire::Assignment& message) {
   assignment.local_rank = message.local_rank();
   assignment.local_world_size = message.local_world_size();
   assignment.world_size = message.world_size();
+  assignment.has_one_agent = message.has_one_agent();
   assignment.plan = wire::from_wire(message.plan());
   assignment.run_config_yaml = message.run_config_yaml();
   assignment.run_directory = message.run_directory();

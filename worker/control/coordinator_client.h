@@ -35,6 +35,7 @@ struct Assignment {
   int local_rank = 0;
   int local_world_size = 1;
   int world_size = 1;
+  bool has_one_agent = false;  // all ranks have the same one
   plan::Plan plan;
   std::string run_config_yaml;
   std::string run_directory;
@@ -43,8 +44,6 @@ struct Assignment {
   std::string resume_checkpoint;
   int64_t resume_steps = 0;
   std::string reason;
-
-  bool is_on_one_machine() const { return local_world_size == world_size; }
 };
 
 struct RunEvent {

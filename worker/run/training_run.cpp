@@ -18,6 +18,7 @@
 #include "parallel/predict/phase_memory.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/checkpoint/peer_replicas.h"
+#include "worker/control/agent_loss.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/loader.h"
 #include "worker/data/loader/synthetic.h"
@@ -200,8 +201,8 @@ RunOutcome TrainingRun::Implementation::run(
   } else if (assignment.generation > 1) {
     if (auto ended = catch_up()) return *ended;
   }
-  // Else somebody elsewhere holds the state.
-  const agent_loss::Reprieve reprieve(assignment.is_on_one_machine());
+  // Else workers of other agents hold the state.
+  const agent_loss::Reprieve reprieve(assignment.has_one_agent);
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
     if (config.image_weights) begin_draws(*source);
@@ -379,10 +380,9 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
     reports->report(batch.step, {"loss_scale", lowered_scale_text(result)});
   }
   reports->note_first_step();
-  note_step(
-      batch, result,
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count());
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  note_step(batch, result, taken.count());
 
   if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch

@@ -100,7 +100,7 @@ class Trainer {
   struct Requests {
     bool stop = false;   // end the run
     bool leave = false;  // end the generation
-    bool save = false;   // before this machine's processes end
+    bool save = false;   // before all ranks end with their agent
   };
   using AskForRequests = std::function<Requests()>;
   StepResult train_step(const loader::Batch& batch,
