@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstring>
 #include <utility>
 
 #include "configs/yaml/scalar.h"
@@ -90,6 +92,38 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   return names;
 }
 
+// "NVIDIA GeForce RTX 4090" as "4090".
+std::string card_key(const std::string& name) {
+  std::string key;
+  for (const char c : name) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalnum(letter) != 0)
+      key += static_cast<char>(std::tolower(letter));
+  }
+  for (const char* series :
+       {"nvidia", "geforce", "quadro", "tesla", "rtx", "gtx"}) {
+    const size_t at = key.find(series);
+    if (at != std::string::npos) key.erase(at, std::strlen(series));
+  }
+  return key;
+}
+
+std::string nearest_cards(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Instance& card : card_catalogue()) names.push_back(card.name);
+  const std::string key = card_key(name);
+  std::ranges::stable_sort(names, {}, [&](const std::string& known) {
+    const std::string other = card_key(known);
+    return std::pair(!other.starts_with(key), yaml::edit_distance(key, other));
+  });
+  names.resize(std::min(kNearest, names.size()));
+  std::string text;
+  for (const std::string& known : names) {
+    text += (text.empty() ? "" : ", ") + known;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<Instance> parse_instances(const std::string& text,
@@ -154,6 +188,56 @@ const Instance& find_instance(const std::string& name) {
     nearest += (nearest.empty() ? "" : ", ") + known;
   throw Error("cluster", "there is no instance '" + name + "'",
               "the nearest real ones are " + nearest);
+}
+
+std::vector<Instance> parse_cards(const std::string& text,
+                                  const std::string& file) {
+  static const std::array<std::string, 1> kKeys = {"cards"};
+  static const std::array<std::string, 5> kCardKeys = {
+      "name", "gpu_memory", "compute_capability", "link",
+      "link_gigabytes_per_second"};
+  const yaml::YamlValue root = yaml::parse_yaml(text, file);
+  yaml::require_mapping(root, "a list of cards", kKeys);
+  std::vector<Instance> cards;
+  for (const yaml::YamlValue& item : yaml::require(root, "cards").items) {
+    yaml::require_mapping(item, "a card", kCardKeys);
+    Instance card;
+    card.name = yaml::as_text(yaml::require(item, "name"), "name");
+    card.gpus = 1;
+    card.gpu = "NVIDIA " + card.name;
+    card.gpu_memory_bytes = memory(item);
+    card.compute_capability = capability(item);
+    card.link = yaml::as_text(yaml::require(item, "link"), "link");
+    card.link_gigabytes_per_second =
+        optional_positive(item, "link_gigabytes_per_second");
+    cards.push_back(card);
+  }
+  return cards;
+}
+
+const std::vector<Instance>& card_catalogue() {
+  static const std::vector<Instance> all = [] {
+    std::vector<Instance> cards;
+    for (const yaml::ShippedFile& file : yaml::shipped_files()) {
+      if (!file.path.starts_with("cards/")) continue;
+      for (Instance& card : parse_cards(std::string(file.content), file.path)) {
+        cards.push_back(std::move(card));
+      }
+    }
+    return cards;
+  }();
+  return all;
+}
+
+const Instance& find_card(const std::string& name) {
+  const auto found =
+      std::ranges::find_if(card_catalogue(), [&](const Instance& card) {
+        return card_key(card.name) == card_key(name);
+      });
+  if (found != card_catalogue().end()) return *found;
+  throw Error("cluster", "there is no card '" + name + "' in the catalogue",
+              "the nearest ones are " + nearest_cards(name) +
+                  "; of any other card give --gpu-memory SIZE");
 }
 
 }  // namespace headroom::configs

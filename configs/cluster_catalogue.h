@@ -1,5 +1,5 @@
-// The catalogue of machines that can be rented: configs/cluster/*.yaml, which
-// are part of the program.
+// The catalogue of machines that can be rented, configs/cluster/*.yaml, and of
+// cards that people have, configs/cards/*.yaml. Both are part of the program.
 //
 // One file per family, whose instances differ only in the number of GPUs and
 // the network. Unknown, missing and mistyped keys are refused with
@@ -37,5 +37,17 @@ const std::vector<Instance>& instance_catalogue();
 
 // Throws Error (exit 2) that names the nearest real ones.
 const Instance& find_instance(const std::string& name);
+
+// `text` is the content of `file`: each card as a machine that has one.
+std::vector<Instance> parse_cards(const std::string& text,
+                                  const std::string& file);
+
+// The shipped cards, in the order written.
+const std::vector<Instance>& card_catalogue();
+
+// A machine of one such card. Spaces, hyphens, case and the names of NVIDIA's
+// series do not matter: "RTX 4090", "geforce-rtx-4090", "4090". Throws Error
+// (exit 2) that names the nearest ones.
+const Instance& find_card(const std::string& name);
 
 }  // namespace headroom::configs

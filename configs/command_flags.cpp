@@ -81,6 +81,10 @@ std::vector<CommandFlag> flags_of_processes() {
            "that can be rented, for example p4d.24xlarge:2. One process per "
            "GPU.",
            {.value_name = "NAME:NODES"}),
+      flag({"--gpu"}, {"plan"},
+           "Plan for so many cards of a kind, here or not, for example \"RTX "
+           "4090:2\".",
+           {.value_name = "CARD[:N]"}),
       flag({"--gpu-memory"}, {"plan"},
            "Plan for GPUs of this memory, for example 8GiB; --processes says "
            "how many there are.",
@@ -168,16 +172,16 @@ std::vector<CommandFlag> flags_of_tools() {
            "The weights to export: .safetensors, or a checkpoint of YOLOv5 "
            "(.pt).",
            {.value_name = "FILE", .is_required = true}),
-      flag({"--include"}, {"export"},
-           "What to write: onnx, torchscript, safetensors, or several.",
-           {.value_name = "FORMAT [FORMAT]",
-            .default_value = "onnx",
-            .most_values = 3}),
+      flag(
+          {"--include"}, {"export"},
+          "What to write: onnx, torchscript, safetensors, or several. Default: "
+          "what --output ends in, else onnx.",
+          {.value_name = "FORMAT [FORMAT]", .most_values = 3}),
       flag({"--cfg"}, {"export"},
            "The model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
       flag({"--output"}, {"export"},
-           "Where to write: STEM.onnx. Default: beside the weights.",
+           "Where to write: STEM or STEM.onnx. Default: beside the weights.",
            {.value_name = "STEM"}),
       flag({"--img", "--imgsz", "--img-size"}, {"export"},
            "The network's input size in pixels. Default: as trained, else 640.",

@@ -15,7 +15,16 @@ namespace headroom::configs {
 
 void check_class_names(const std::vector<std::string>& names,
                        const std::filesystem::path& file) {
+  std::map<std::string, size_t> first_uses;
   for (size_t i = 0; i < names.size(); ++i) {
+    const auto [first, is_new] = first_uses.emplace(names[i], i);
+    if (!is_new) {
+      throw Error("data",
+                  file.string() + ": classes " + std::to_string(first->second) +
+                      " and " + std::to_string(i) + " are both named '" +
+                      short_line(names[i], 200) + "'",
+                  "give each class a name of its own, or label both as one");
+    }
     if (short_line(names[i], names[i].size()) == names[i]) continue;
     if (valid_utf8(names[i]) == names[i]) {
       throw Error("data",
@@ -164,13 +173,13 @@ class Reader {
     }
     std::error_code error;
     if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
-        found->extension() != ".json") {
+        found->extension() != ".json" && found->extension() != ".csv") {
       throw Error("data",
                   yaml::to_string(value.place) + ": " + key + ": " +
                       found->string() +
                       " is neither a folder nor a .txt list of images nor a "
-                      "COCO .json",
-                  "name a folder, a .txt list or a .json");
+                      "COCO .json nor a .csv",
+                  "name a folder, a .txt list, a .json or a .csv");
     }
     return *found;
   }
@@ -327,8 +336,13 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                 "downloaded: describe your copy in a file as "
                 "configs/data/own_images.yaml");
   }
-  const yaml::YamlValue root =
-      yaml::parse_yaml(yaml::read_config_file(file, "data"), file.string());
+  const std::string text = yaml::read_config_file(file, "data");
+  if (text.empty()) {
+    throw Error("data", file.string() + " is an empty file",
+                "write train, val and names into it, as in "
+                "configs/data/own_images.yaml");
+  }
+  const yaml::YamlValue root = yaml::parse_yaml(text, file.string());
   yaml::require_mapping(root, "a data file", known_keys());
 
   DataConfig config;

@@ -20,6 +20,8 @@ namespace headroom::configs {
 // Class names go into JSON, TensorBoard and messages, all of which are UTF-8: a
 // name that is not is refused where it is read, not when a run is saved.
 //
+// Two classes of one name are refused, too: no table could tell them apart.
+//
 // Errors: Error (exit 2) that names the file and the name's place in the list.
 
 void check_class_names(const std::vector<std::string>& names,

@@ -44,6 +44,7 @@ std::vector<Flag> build_flags() {
                      "before --hyp and all other flags."});
   all.push_back({.spellings = {"--set"},
                  .value_name = "KEY=VALUE",
+                 .may_repeat = true,
                  .description =
                      "Set any knob by its key, for example "
                      "checkpoint_every_steps=3 or hyp.lr0=0.02. May be "

@@ -23,6 +23,8 @@ struct Flag {
   std::vector<std::string> keys = {};  // knobs it sets; none: --config, --set
   Values values = Values::kOne;
   std::string value_name = {};  // for the help: "N", "HEIGHT [WIDTH]"
+  // Each use adds to the ones before; other flags are given once.
+  bool may_repeat = false;
   bool in_train = true;
   bool in_val = true;
   std::string description = {};

@@ -8,6 +8,7 @@
 
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "parallel/base/units.h"
 
 namespace headroom::yaml {
@@ -48,6 +49,13 @@ std::string read_config_file(const std::filesystem::path& file,
   }
   std::ostringstream text;
   text << stream.rdbuf();
+  // An empty file of knobs is one that sets none.
+  const std::string kind = foreign_kind(text.view().substr(0, kFileHeadBytes));
+  if (size > 0 && !kind.empty()) {
+    throw Error(
+        tag, file.string() + " is " + kind + ", not YAML in UTF-8",
+        kind == "UTF-16 text" ? "save it as UTF-8" : "name the right file");
+  }
   return text.str();
 }
 

@@ -345,12 +345,13 @@ PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
   const PlanDecision& least = *search.least();
   PlanDecision refused;
   refused.exit_code = ExitCode::kNoPlan;
-  refused.reason =
-      "a process needs " + exact_bytes(bytes_of(least)) + " " +
-      fullest_phase(*least.plan) + " with activations " +
-      plan::activations_text(least.plan->activation_policies) +
-      " and micro-batches of " + std::to_string(least.plan->micro_batch_size) +
-      ", but --memory-limit is " + exact_bytes(config.memory_limit);
+  refused.reason = "a process needs " + exact_bytes(bytes_of(least)) + " " +
+                   fullest_phase(*least.plan) + " with activations " +
+                   plan::activations_text(least.plan->activation_policies) +
+                   " and micro-batches of " +
+                   std::to_string(least.plan->micro_batch_size) +
+                   ", but the memory limit of a process is " +
+                   exact_bytes(config.memory_limit);
   return refused;
 }
 

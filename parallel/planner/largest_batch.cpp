@@ -153,7 +153,7 @@ class BatchSearch {
                   std::to_string(config_.batch_norm_group_size) + ", need ";
     throw Error("plan",
                 "--batch -1: " + what + exact_bytes(least.bytes) +
-                    ", but --memory-limit is " +
+                    ", but the memory limit of a process is " +
                     exact_bytes(config_.memory_limit),
                 what_fits(least.bytes), ExitCode::kNoPlan);
   }

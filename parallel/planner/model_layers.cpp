@@ -6,6 +6,7 @@
 #include "configs/data_config.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "parallel/planner/planner.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
@@ -30,6 +31,7 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   }
   const auto json = nlohmann::json::parse(header, nullptr, false);
   if (!in || !json.is_object()) {
+    require_no_foreign_weights(file);
     throw Error(
         "weights",
         file + " is damaged, or neither safetensors nor a checkpoint",

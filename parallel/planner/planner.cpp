@@ -367,8 +367,8 @@ std::optional<std::string> smaller_groups_warning(
          ": nothing else fits in " + format_bytes(config.memory_limit) +
          ". Statistics of fewer images are noisier, so this run learns other "
          "weights than one with more memory, often less accurate ones; use "
-         "more --processes, a smaller --img or a larger --memory-limit to keep "
-         "the usual groups";
+         "more processes, a smaller --img or more memory to keep the usual "
+         "groups";
 }
 
 plan::Backend backend_of(const configs::RunConfig& config) {

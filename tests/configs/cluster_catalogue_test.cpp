@@ -42,6 +42,21 @@ TEST(ClusterCatalogue, AWrongNameGetsTheNearestRealOnes) {
               ThrowsMessage<Error>(HasSubstr("p2.xlarge")));
 }
 
+TEST(ClusterCatalogue, CardsAreFoundHoweverTheirNameIsWritten) {
+  for (const char* name :
+       {"RTX 4090", "NVIDIA GeForce RTX 4090", "geforce-rtx-4090", "4090"}) {
+    EXPECT_EQ(find_card(name).name, "RTX 4090") << name;
+  }
+  EXPECT_EQ(find_card("Tesla T4").compute_capability, 75);
+  // Each is found by its own name: no two are read as one.
+  for (const Instance& card : card_catalogue()) {
+    EXPECT_EQ(&find_card(card.name), &card) << card.name;
+  }
+  EXPECT_THAT([] { find_card("A100"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("A100 40GB, A100 80GB"),
+                                         HasSubstr("--gpu-memory SIZE"))));
+}
+
 TEST(ClusterCatalogue, UnknownAndMissingKeysAreRefusedByPlace) {
   const auto refuses = [](const std::string& text, const std::string& what) {
     EXPECT_THAT([&] { parse_instances(text, "x.yaml"); },

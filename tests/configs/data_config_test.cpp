@@ -156,8 +156,11 @@ TEST_F(DataConfigTest, MissingKeysAndWrongTypes) {
             "[config] set/data.yaml:1:1: the key 'val' is missing: add a line "
             "'val: ...'");
   EXPECT_EQ(refusal(""),
-            "[config] set/data.yaml:1:1: the key 'train' is missing: add a "
-            "line 'train: ...'");
+            "[data] set/data.yaml is an empty file: write train, val and names "
+            "into it, as in configs/data/own_images.yaml");
+  EXPECT_EQ(refusal(kSplits + "names: [car, bus, car]\n"),
+            "[data] set/data.yaml: classes 0 and 2 are both named 'car': give "
+            "each class a name of its own, or label both as one");
   EXPECT_EQ(refusal("train: images/train\nvall: x\nnames: [a]\n"),
             "[config] set/data.yaml:2:1: unknown key 'vall' in a data file: "
             "did you mean 'val'?");
@@ -198,12 +201,13 @@ TEST_F(DataConfigTest, MissingImagesNameEveryPathTried) {
 }
 
 TEST_F(DataConfigTest, OnlyFoldersAndLists) {
-  folder_.file("set/train.csv", "{}");
-  EXPECT_EQ(refusal("path: .\ntrain: train.csv\nval: images/val\n"
-                    "names: [a]\n"),
-            "[data] set/data.yaml:2:8: train: set/train.csv is neither a "
-            "folder nor a .txt list of images nor a COCO .json: name a "
-            "folder, a .txt list or a .json");
+  folder_.file("set/train.tsv", "{}");
+  EXPECT_EQ(
+      refusal("path: .\ntrain: train.tsv\nval: images/val\n"
+              "names: [a]\n"),
+      "[data] set/data.yaml:2:8: train: set/train.tsv is neither a "
+      "folder nor a .txt list of images nor a COCO .json nor a .csv: name a "
+      "folder, a .txt list, a .json or a .csv");
 }
 
 TEST_F(DataConfigTest, ClassNamesAreUtf8) {

@@ -30,10 +30,36 @@ void redirect(const fs::path& path, int descriptor) {
   ::close(file);
 }
 
+bool is_flag(const std::string& word) { return word.starts_with("--"); }
+
+// Of a flag of `headroom train` or val that stands there twice, the last use.
+std::vector<std::string> each_flag_once(std::vector<std::string> command) {
+  const auto verb = std::ranges::find_if(command, [](const auto& word) {
+    return word == "train" || word == "val" || word == "plan";
+  });
+  if (verb == command.end()) return command;
+  std::vector<std::vector<std::string>> uses;
+  for (auto word = verb + 1; word != command.end(); ++word) {
+    if (uses.empty() || is_flag(*word)) {
+      std::erase_if(uses, [&](const auto& use) {
+        return use.front() == *word && *word != "--set";
+      });
+      uses.emplace_back();
+    }
+    uses.back().push_back(*word);
+  }
+  command.erase(verb + 1, command.end());
+  for (const auto& use : uses) {
+    command.insert(command.end(), use.begin(), use.end());
+  }
+  return command;
+}
+
 }  // namespace
 
 Program::Program(std::vector<std::string> command, fs::path folder)
     : folder_(std::move(folder)), started_(now()) {
+  command = each_flag_once(std::move(command));
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);

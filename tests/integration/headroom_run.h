@@ -22,7 +22,9 @@ struct ProgramResult {
 class Program {
  public:
   // `command[0]` is a path, or a name looked up in PATH. Output goes to files
-  // in `folder`, which is the working directory too.
+  // in `folder`, which is the working directory too. A flag of headroom that
+  // the words name twice, as a test's own behind those of train_shapes(), is
+  // given once, with its last values.
   Program(std::vector<std::string> command, std::filesystem::path folder);
   ~Program();
   Program(const Program&) = delete;

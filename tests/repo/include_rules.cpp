@@ -373,6 +373,8 @@ std::string library_of(const std::string& header) {
       {"tiffio.h", "images"},
       {"tiff.h", "images"},
       {"webp/", "images"},
+      {"fontconfig/", "images"},
+      {"ft2build.h", "images"},
       {"gtest/", "test"},
       {"gmock/", "test"},
       {"benchmark/", "test"},

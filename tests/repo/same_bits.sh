@@ -448,31 +448,32 @@ run nan "${short[@]}" --set skip_non_finite=true --inject "nan@rank=0,step=1"
 run nan-stops "${short[@]}" --inject "nan@rank=0,step=1"
 
 # Data and options.
-run faulty-data "${train[@]}" --data ../drawn/faulty/data.yaml --epochs 1
-run coco "${train[@]}" --data ../drawn/coco/data.yaml --epochs 1
-run voc "${train[@]}" --data ../drawn/voc --epochs 1
+run faulty-data "${train[@]/shapes/faulty}" --epochs 1
+run coco "${train[@]/shapes/coco}" --epochs 1
+run voc "${train[@]/shapes\/data.yaml/voc}" --epochs 1
 run multi-scale "${train[@]/#64/96}" --multi-scale --epochs 2 --layout data=2
 run image-weights "${train[@]}" --image-weights --epochs 3
-run rect "${train[@]}" --data ../drawn/large/data.yaml --batch 2 --rect --epochs 1
-run random-crop "${short[@]}" --data ../drawn/large/data.yaml --batch 2 --random-crop
+large=("${train[@]/shapes/large}")
+run rect "${large[@]/#8/2}" --rect --epochs 1
+run random-crop "${large[@]/#8/2}" --noval --max-steps 3 --random-crop
 run options "${train[@]}" --epochs 2 --optimizer AdamW --cos-lr --label-smoothing 0.1 --freeze 3 \
   --single-cls --close-mosaic 1 --save-period 1 --set checkpoint_every_steps=1
-run augmentation "${short[@]}" --data ../drawn/outlines/data.yaml --hyp scratch-high \
+run augmentation "${short[@]/shapes/outlines}" --hyp scratch-high \
   --set hyp.copy_paste=0.5 --set hyp.mixup=0.5 --set hyp.mosaic9=0.5 --set hyp.degrees=10 \
   --set hyp.shear=5 --set hyp.perspective=0.0005 --set hyp.flipud=0.5 --set hyp.blur=0.5 \
   --set hyp.median_blur=0.5 --set hyp.gray=0.5 --set hyp.clahe=0.5 --set hyp.fl_gamma=1.5
 run anchors "${train[@]}" --epochs 1 --set hyp.anchor_t=1.2
 run teacher "${short[@]}" --teacher "$weights"
 run pictures "${plain[@]}" --device cpu --epochs 1
-run many-modules "${short[@]}" --cfg ../drawn/many_modules.yaml
-run bands "${train[@]}" --data ../drawn/bands/data.yaml --cfg ../drawn/five_bands.yaml \
-  --batch 4 --epochs 1
-run gray "${short[@]}" --cfg ../drawn/gray.yaml --layout spatial=2
+run many-modules "${short[@]/yolov5n/../drawn/many_modules.yaml}"
+bands=("${train[@]/shapes/bands}") && bands=("${bands[@]/#8/4}")
+run bands "${bands[@]/yolov5n/../drawn/five_bands.yaml}" --epochs 1
+run gray "${short[@]/yolov5n/../drawn/gray.yaml}" --layout spatial=2
 for model in yolov5s-ghost yolov5s-mobilenetv3 yolov5s-shufflenetv2 yolov5s-p2; do
-  run "$model" "${short[@]}" --max-steps 1 --cfg "$model"
+  run "$model" "${train[@]/yolov5n/$model}" --noval --max-steps 1
 done
 
-# Other ways to start: certificates, no coordinator, mpirun.
+# Certificates, no coordinator, mpirun.
 run certificates headroom coordinator --init-certs certs --cert-names localhost
 run certified "${short[@]}" --layout data=2 --certs ../certificates/certs
 run standalone-asked headroom plan --data ../drawn/shapes/data.yaml --cfg yolov5n "${size[@]}" \
@@ -596,5 +597,4 @@ run refused-data "${train[@]}" --data nothing.yaml
 run refused-resume headroom train --resume nothing
 run refused-detect "${detect[@]}" --source nothing.jpg
 run refused-export "${export_[@]}" --include coreml
-
 say "all runs took $SECONDS s"

@@ -5,6 +5,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "worker/chart/chart_frame.h"
+#include "worker/chart/chart_text.h"
 
 namespace headroom::chart {
 namespace {

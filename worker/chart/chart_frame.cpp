@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "worker/chart/chart_text.h"
+#include "worker/chart/palette.h"
 
 namespace headroom::chart {
 namespace {
@@ -34,27 +36,6 @@ std::vector<double> chart_ticks(double begin, double end) {
     ticks.push_back(i * step + 0.0);  // 0, not -0
   }
   return ticks;
-}
-
-void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
-               double scale, const cv::Scalar& colour) {
-  cv::putText(picture, text, left, cv::FONT_HERSHEY_SIMPLEX, scale, colour, 1,
-              cv::LINE_AA);
-}
-
-cv::Size text_size(const std::string& text, double scale, int* baseline) {
-  return cv::getTextSize(text, cv::FONT_HERSHEY_SIMPLEX, scale, 1, baseline);
-}
-
-std::string shortened(const std::string& text, size_t letters) {
-  std::string all;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0) == 0x80) continue;  // the rest of a letter in UTF-8
-    all += byte < 0x20 || byte > 0x7E ? '?' : c;
-  }
-  if (all.size() <= letters) return all;
-  return all.substr(0, letters - 3) + "...";
 }
 
 ChartFrame::ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x,

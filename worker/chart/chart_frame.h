@@ -22,15 +22,6 @@ struct ChartAxis {
 // of ten; from 3 to 8 steps where `begin` is 0.
 std::vector<double> chart_ticks(double begin, double end);
 
-void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
-               double scale = 0.45, const cv::Scalar& colour = kInk);
-cv::Size text_size(const std::string& text, double scale = 0.45,
-                   int* baseline = nullptr);
-
-// The first so many letters, "..." where some are left out. The font has ASCII
-// alone: every other letter becomes '?'.
-std::string shortened(const std::string& text, size_t letters);
-
 class ChartFrame {
  public:
   // `place` includes the titles and ticks.

@@ -1,4 +1,5 @@
 #include "worker/chart/line_chart.h"
+#include "worker/chart/chart_text.h"
 
 #include <algorithm>
 #include <cmath>

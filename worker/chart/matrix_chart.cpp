@@ -6,7 +6,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "parallel/base/check.h"
-#include "worker/chart/chart_frame.h"
+#include "worker/chart/chart_text.h"
 
 namespace headroom::chart {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "worker/chart/chart_text.h"
 #include "worker/chart/palette.h"
 #include "worker/data/codecs/image_writer.h"
 
@@ -51,8 +52,6 @@ constexpr std::array<std::string_view, 80> kCocoNames = {
 constexpr std::array<int64_t, 10> kCocoUnused = {12, 26, 29, 30, 45,
                                                  66, 68, 69, 71, 83};
 
-constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
-
 std::string label_of(const metrics::Detection& detection,
                      const std::vector<std::string>& class_names,
                      bool with_confidence) {
@@ -71,13 +70,13 @@ void draw_label(cv::Mat& pixels, const std::string& text, cv::Point corner,
   const double scale = line_width / 3.0;
   const int stroke = std::max(1, line_width - 1);
   int baseline = 0;
-  const cv::Size size = cv::getTextSize(text, kFont, scale, stroke, &baseline);
+  const cv::Size size = chart::text_size(text, scale, &baseline, stroke);
   const int height = size.height + baseline + 2;
   const int top = corner.y >= height ? corner.y - height : corner.y;
   cv::rectangle(pixels, {corner.x, top}, {corner.x + size.width, top + height},
                 colour, cv::FILLED, cv::LINE_AA);
-  cv::putText(pixels, text, {corner.x, top + size.height + 1}, kFont, scale,
-              chart::ink_on(colour), stroke, cv::LINE_AA);
+  chart::draw_text(pixels, text, {corner.x, top + size.height + 1}, scale,
+                   chart::ink_on(colour), stroke);
 }
 
 }  // namespace

@@ -48,6 +48,24 @@ std::string converter_of(const std::string& format) {
   return "";
 }
 
+void settle_formats(ExportRequest& request) {
+  const fs::path output = request.output;
+  const std::string suffix = output.extension().string();
+  if (suffix == ".onnx" || suffix == ".safetensors" ||
+      suffix == ".torchscript") {
+    const std::string format = suffix.substr(1);
+    if (request.include.empty()) request.include = {format};
+    if (std::ranges::count(request.include, format) == 0) {
+      refuse("--output " + request.output +
+                 " ends in a format that --include " + request.include.front() +
+                 " does not write",
+             "add " + format + " to --include, or leave the suffix out");
+    }
+    request.output = fs::path(output).replace_extension().string();
+  }
+  if (request.include.empty()) request.include = {"onnx"};
+}
+
 void check_export(const ExportRequest& request) {
   if (request.weights.empty()) {
     refuse("there are no weights to export",

@@ -47,6 +47,11 @@ struct ExportRequest {
   int64_t most_per_class = 100;
 };
 
+// --output y.safetensors names a format by its suffix, which stands for
+// --include where that is not given and must be one of its formats where it is;
+// without both the format is onnx. Leaves the stem in `output`.
+void settle_formats(ExportRequest& request);
+
 // Refuses what cannot be asked for together, before anything is read.
 void check_export(const ExportRequest& request);
 

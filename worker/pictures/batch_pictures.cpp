@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "worker/chart/chart_frame.h"
+#include "worker/chart/chart_text.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/codecs/exif.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/chart/chart_frame.h"
+#include "worker/chart/chart_text.h"
 
 namespace headroom::pictures {
 namespace {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "worker/chart/chart_text.h"
 #include "worker/chart/line_chart.h"
 #include "worker/chart/matrix_chart.h"
 

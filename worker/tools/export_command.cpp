@@ -17,6 +17,7 @@
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_inputs.h"
 #include "worker/tools/tool_command.h"
+#include "worker/tools/tool_progress.h"
 #include "worker/validation/validate.h"
 
 namespace headroom::tools {
@@ -37,7 +38,9 @@ exporter::CalibrationImages calibration_images(
   *num_used = std::min(count, all);
   return [split, all, used = *num_used, height = images.height,
           width = images.width, limits](int64_t stride, const auto& hand_over) {
+    ToolProgress progress;
     for (int64_t i = 0; i < used; ++i) {
+      progress.step("calibration", used);
       const codecs::ImageResult image =
           codecs::decode_image(split->path(i * all / used), limits);
       if (!image.ok()) continue;
@@ -51,17 +54,19 @@ exporter::CalibrationImages calibration_images(
 void score_both(model::LayerGraph& model,
                 const exporter::HeadsOfImages& in_8_bits,
                 const validation::ImagesToScore& images) {
-  std::printf(
-      "float32: %s\n",
-      validation::describe(validation::score_network(model, images)).c_str());
+  const auto score = [&](const char* what, const validation::HeadsOf& heads) {
+    ToolProgress progress;
+    validation::ImagesToScore counted = images;
+    counted.image_done = [&](int64_t all) { progress.step(what, all); };
+    return validation::describe(
+        validation::score_network(model, counted, heads));
+  };
+  std::printf("float32: %s\n", score("float32", nullptr).c_str());
   std::fflush(stdout);
   const auto heads = [&in_8_bits](const loader::Batch& batch) {
     return in_8_bits(step::network_input(batch.images, at::kFloat));
   };
-  std::printf(
-      "int8:    %s, simulated\n",
-      validation::describe(validation::score_network(model, images, heads))
-          .c_str());
+  std::printf("int8:    %s, simulated\n", score("int8", heads).c_str());
   std::fflush(stdout);
 }
 
@@ -100,6 +105,7 @@ int export_command(int argc, char** argv) {
     throw Error("export", "--data and --noval are for --int8",
                 "leave them out, or give --int8");
   }
+  exporter::settle_formats(request);
   exporter::check_export(request);  // before the data set is read
   const bool fixes_size = request.int8 || !request.dynamic;
   const PixelSize size = network_size(image_size, request.weights, fixes_size);
@@ -107,8 +113,11 @@ int export_command(int argc, char** argv) {
   request.width = size.width;
   if (threads > 0) at::set_num_threads(threads);
   if (request.int8 && !data.empty()) {
-    const validation::ImagesToScore images = {
-        data, request.weights, request.cfg, request.height, request.width, 16};
+    const validation::ImagesToScore images = {.data = data,
+                                              .weights = request.weights,
+                                              .cfg = request.cfg,
+                                              .height = request.height,
+                                              .width = request.width};
     int64_t num_used = 0;
     request.calibration_images =
         calibration_images(images, num_images, &num_used);

@@ -15,6 +15,7 @@
 #include "parallel/base/units.h"
 #include "worker/tools/channel_pruning.h"
 #include "worker/tools/tool_command.h"
+#include "worker/tools/tool_progress.h"
 #include "worker/validation/validate.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights.h"
@@ -108,13 +109,21 @@ int prune(const PruneRequest& request) {
   print_share("parameters", pruned.parameters_before, pruned.parameters_after);
   std::printf("%s, %s\n", output.c_str(), table_file.c_str());
   if (request.data.empty()) return 0;
-  const auto score = [&](model::LayerGraph& model) {
+  const auto score = [&](const char* what, model::LayerGraph& model) {
+    std::fflush(stdout);
+    ToolProgress progress;
     return validation::describe(validation::score_network(
-        model, {request.data, request.weights, request.cfg, size.height,
-                size.width, request.batch}));
+        model, {.data = request.data,
+                .weights = request.weights,
+                .cfg = request.cfg,
+                .height = size.height,
+                .width = size.width,
+                .batch = request.batch,
+                .image_done = [&](int64_t all) { progress.step(what, all); }}));
   };
-  std::printf("before: %s\n", score(*opened.model).c_str());
-  std::printf("after:  %s, not fine-tuned yet\n", score(*pruned.model).c_str());
+  std::printf("before: %s\n", score("before", *opened.model).c_str());
+  std::printf("after:  %s, not fine-tuned yet\n",
+              score("after", *pruned.model).c_str());
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
 #include "worker/tools/tool_command.h"
+#include "worker/tools/tool_progress.h"
 
 namespace headroom::tools {
 
@@ -43,7 +44,12 @@ int tile_command(int argc, char** argv) {
 
   stop_signals::install();
   const configs::DataConfig config = configs::load_data_config(data);
+  ToolProgress progress;
+  request.index.image_done = [&](const std::string& split, int64_t images) {
+    progress.step(split, images);
+  };
   const auto splits = tiles::tile_data(config, request);
+  progress.clear();
   if (json) {
     std::puts(tiles::tiling_json(splits, request.output).c_str());
   } else {

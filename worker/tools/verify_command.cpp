@@ -12,6 +12,7 @@
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
+#include "worker/tools/tool_progress.h"
 
 namespace headroom::tools {
 namespace {
@@ -50,7 +51,12 @@ int verify(const VerifyRequest& request) {
   if (!request.fix_to.empty()) require_outside_images(request.fix_to, config);
   labels::IndexOptions index = request.index;
   index.keep_outlines = !request.fix_to.empty();
+  ToolProgress progress;
+  index.image_done = [&](const std::string& split, int64_t images) {
+    progress.step(split, images);
+  };
   const auto splits = labels::verify_data(config, index);
+  progress.clear();
   std::string refusal;
   int64_t faults = 0;
   for (const labels::VerifiedSplit& split : splits) {

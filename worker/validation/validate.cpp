@@ -246,7 +246,14 @@ ValidationResult score_network(model::LayerGraph& model,
                            model::StepContext());
     };
   }
-  return validate_heads(model, heads_of, loader,
+  const HeadsOf counted_heads = [&](const loader::Batch& batch) {
+    std::vector<at::Tensor> heads = heads_of(batch);
+    for (int64_t i = 0; images.image_done && i < batch.images.size(0); ++i) {
+      images.image_done(inputs.validation->size());
+    }
+    return heads;
+  };
+  return validate_heads(model, counted_heads, loader,
                         options_of(config, loss_gains(config, model, options),
                                    inputs.class_names));
 }

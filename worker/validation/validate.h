@@ -101,6 +101,8 @@ struct ImagesToScore {
   std::string weights, cfg;           // whose classes are to be there
   int64_t height = 640, width = 640;  // rounded up to the model's stride
   int64_t batch = 16;
+  // Is told of each image that has gone through, of so many; may be empty.
+  std::function<void(int64_t images)> image_done = {};
 };
 
 // The configuration of `headroom val` on them.

@@ -11,6 +11,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
 namespace headroom::weights {
@@ -73,7 +74,10 @@ std::map<std::string, std::string> metadata_of(
 }  // namespace
 
 Safetensors read_weights_file(const std::filesystem::path& path) {
-  if (!pytorch_file::is_pytorch_file(path)) return read_safetensors(path);
+  if (!pytorch_file::is_pytorch_file(path)) {
+    require_no_foreign_weights(path);
+    return read_safetensors(path);
+  }
   pytorch_file::PytorchFile file(path);
   Safetensors result;
   for (const pytorch_file::PytorchFile::Tensor& tensor : file.tensors()) {
@@ -88,8 +92,10 @@ Safetensors read_weights_file(const std::filesystem::path& path) {
 
 std::map<std::string, std::string> read_weights_metadata(
     const std::filesystem::path& path) {
-  if (!pytorch_file::is_pytorch_file(path))
+  if (!pytorch_file::is_pytorch_file(path)) {
+    require_no_foreign_weights(path);
     return read_safetensors_header(path).metadata;
+  }
   return metadata_of(pytorch_file::PytorchFile(path));
 }
 

@@ -23,7 +23,6 @@ struct Entry {
   const configs::Flag* run_flag = nullptr;
   const configs::CommandFlag* command_flag = nullptr;
   std::string absent_spelling;
-  bool repeatable = true;  // each use has exactly one value, or none
 };
 
 // What a flag of `command` may be called besides those of configs/flags.h.
@@ -64,15 +63,12 @@ Entry add_run_flag(CLI::App& app, const configs::Flag& flag) {
       break;
     case configs::Flag::Values::kOneOrTwo:
       entry.option = add_words(app, names, 1, 2);
-      entry.repeatable = false;
       break;
     case configs::Flag::Values::kOptional:
       entry.option = add_words(app, names, 0, 1);
-      entry.repeatable = false;
       break;
     case configs::Flag::Values::kRow:
       entry.option = add_words(app, names, 1, kLongestRow);
-      entry.repeatable = false;
       break;
   }
   return entry;
@@ -88,7 +84,6 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
       entry.option = flag.value_name.empty()
                          ? app.add_flag(spelling)
                          : add_words(app, spelling, 1, flag.most_values);
-      entry.repeatable = flag.most_values == 1;
       entries.push_back(entry);
     }
   }
@@ -105,7 +100,6 @@ std::vector<Entry> add_flags(CLI::App& app, const std::string& command) {
     entry.option = flag.max_values == 0
                        ? app.add_flag(flag.spelling)
                        : add_words(app, flag.spelling, 0, flag.max_values);
-    entry.repeatable = false;
     entries.push_back(entry);
   }
   return entries;
@@ -157,18 +151,20 @@ std::string value_name_of(const Entry& entry) {
               "headroom " + command + " --help shows how to write it");
 }
 
+bool is_flag(const std::string& word) { return word.starts_with("--"); }
+
+bool may_repeat(const Entry& entry) {
+  return entry.run_flag != nullptr && entry.run_flag->may_repeat;
+}
+
 // CLI11 takes the next flag for a value that was forgotten, and any number of
 // words for a list.
 void check_values(const std::string& command, const Entry& entry,
                   const std::vector<std::string>& values) {
-  const auto is_flag = [](const std::string& value) {
-    return value.starts_with("--");
-  };
-  const bool is_list = entry.run_flag != nullptr && !entry.repeatable;
   size_t most = 1;
   if (entry.command_flag != nullptr) {
     most = static_cast<size_t>(entry.command_flag->most_values);
-  } else if (is_list) {
+  } else {
     using Values = configs::Flag::Values;
     if (entry.run_flag->values == Values::kOneOrTwo) most = 2;
     if (entry.run_flag->values == Values::kRow) most = kLongestRow;
@@ -181,9 +177,9 @@ void check_values(const std::string& command, const Entry& entry,
 
 void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   // The parser counts each value of a longer list as a use.
-  if (!entry.repeatable && use_index > 0) return;
+  if (!may_repeat(entry) && use_index > 0) return;
   std::vector<std::string> values = entry.option->results();
-  if (entry.repeatable) values = {values.at(use_index)};
+  if (may_repeat(entry)) values = {values.at(use_index)};
   if (!entry.absent_spelling.empty()) {
     line.notes.push_back(
         configs::answer_unknown_flag(line.command, entry.absent_spelling, {}));
@@ -215,20 +211,31 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   line.run_flags.push_back({entry.run_flag->spellings.front(), values});
 }
 
-// Two uses of a flag with a list of values look like one use with more.
-void refuse_repetition(const Entry& entry,
+// What an option stands for: the same for all spellings of a flag.
+const void* identity(const Entry& entry) {
+  if (entry.run_flag != nullptr) return entry.run_flag;
+  if (entry.command_flag != nullptr) return entry.command_flag;
+  return entry.option;
+}
+
+// No later use of a flag wins over an earlier one without a word.
+void refuse_repetition(const std::vector<Entry>& entries,
                        const std::vector<std::string>& words) {
-  if (entry.repeatable || entry.run_flag == nullptr) return;
-  const auto is_use = [&](const std::string& word) {
-    const std::vector<std::string>& spellings = entry.run_flag->spellings;
-    return std::find(spellings.begin(), spellings.end(),
-                     word.substr(0, word.find('='))) != spellings.end();
-  };
-  const auto uses = std::count_if(words.begin(), words.end(), is_use);
-  if (uses > 1) {
+  std::map<const void*, std::string> uses;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string spelling = words[i].substr(0, words[i].find('='));
+    const auto entry = std::ranges::find_if(entries, [&](const Entry& one) {
+      return is_flag(spelling) && one.option->check_name(spelling);
+    });
+    if (entry == entries.end() || may_repeat(*entry)) continue;
+    std::string use = words[i];
+    for (; i + 1 < words.size() && !is_flag(words[i + 1]); ++i) {
+      use += " " + words[i + 1];
+    }
+    const auto [first, is_new] = uses.emplace(identity(*entry), use);
+    if (is_new) continue;
     throw Error("command line",
-                entry.run_flag->spellings.front() + " is given " +
-                    std::to_string(uses) + " times",
+                first->second + " and " + use + ": the flag is given twice",
                 "give it once");
   }
 }
@@ -238,7 +245,7 @@ void parse_flags(CommandLine& line, std::vector<std::string> words) {
   app.set_help_flag();
   app.allow_extras();
   const std::vector<Entry> entries = add_flags(app, line.command);
-  for (const Entry& entry : entries) refuse_repetition(entry, words);
+  refuse_repetition(entries, words);
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
     app.parse(words);

@@ -15,14 +15,15 @@ namespace {
 
 constexpr int64_t kMostNodes = 128;  // 1024 ranks of 8 an instance
 
-int64_t nodes_of(const std::string& text, const std::string& given) {
+int64_t nodes_of(const std::string& text, const std::string& given,
+                 const std::string& what) {
   int64_t nodes = 0;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), nodes);
   if (error != std::errc() || end != text.data() + text.size() || nodes < 1 ||
       nodes > kMostNodes) {
     throw Error("command line",
-                "--cluster " + given + ": '" + text + "' is no number of nodes",
+                given + ": '" + text + "' is no number of " + what,
                 "write a whole number from 1 to " + std::to_string(kMostNodes) +
                     " after the colon");
   }
@@ -57,34 +58,42 @@ constexpr int64_t kLeastBareBytes = int64_t{1} << 20;
 
 std::optional<PlanMachines> machines_of(const CommandLine& line,
                                         const nvml::Nvml& nvml) {
-  const bool has_cluster = line.has("--cluster");
   const std::string device = cards_given(line);
-  if (!has_cluster && !line.has("--gpu-memory") && device.empty()) {
-    return std::nullopt;
+  PlanMachines machines;
+  for (const char* flag : {"--cluster", "--gpu", "--gpu-memory"}) {
+    if (!line.has(flag)) continue;
+    if (!machines.flag.empty()) {
+      throw Error("command line",
+                  machines.flag + " names the GPUs, and " + flag + " others",
+                  "give one of them");
+    }
+    machines.flag = flag;
   }
-  if (has_cluster && line.has("--gpu-memory")) {
-    throw Error("command line",
-                "--cluster names the GPUs, and --gpu-memory others",
-                "give one of them");
-  }
-  if (!device.empty() && (has_cluster || line.has("--gpu-memory"))) {
+  if (!device.empty() && !machines.flag.empty()) {
     throw Error("command line",
                 "--device " + device + " names this machine's GPUs, and " +
-                    (has_cluster ? "--cluster" : "--gpu-memory") + " others",
+                    machines.flag + " others",
                 "give one of them");
   }
-  PlanMachines machines;
+  if (device.empty() && machines.flag.empty()) return std::nullopt;
   if (!device.empty()) {
+    machines.flag = "--device";
     machines.cards = nvml::cards_asked_for(device, nvml);
     const auto left = std::ranges::min(machines.cards, {}, bytes_left);
     machines.gpu_memory_bytes = bytes_left(left);
-  } else if (has_cluster) {
-    const std::string given = line.value_of("--cluster", "");
+  } else if (machines.flag != "--gpu-memory") {
+    const std::string given = line.value_of(machines.flag, "");
     const size_t colon = given.rfind(':');
-    machines.instance = configs::find_instance(given.substr(0, colon));
-    machines.nodes = colon == std::string::npos
-                         ? 1
-                         : nodes_of(given.substr(colon + 1), given);
+    const std::string name = given.substr(0, colon);
+    const bool is_cluster = machines.flag == "--cluster";
+    machines.instance =
+        is_cluster ? configs::find_instance(name) : configs::find_card(name);
+    machines.nodes =
+        colon == std::string::npos
+            ? 1
+            : nodes_of(given.substr(colon + 1), machines.flag + " " + given,
+                       is_cluster ? "nodes" : "cards");
+    if (machines.num_gpus() == 1) machines.instance->link.clear();
     machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
   } else {
     const std::string given = line.value_of("--gpu-memory", "");
@@ -124,10 +133,9 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
   if (machines.instance || is_here) {
     if (is_given(line, "--processes")) {
       throw Error("command line",
-                  std::string("--processes is given, but ") +
-                      (is_here ? "--device" : "--cluster") + " has " +
-                      std::to_string(machines.num_gpus()) +
-                      " GPUs and runs a process on each",
+                  "--processes is given, but " + machines.flag + " has " +
+                      counted(machines.num_gpus(), "GPU") +
+                      " and runs a process on each",
                   "leave it out");
     }
     line.run_flags.push_back(
@@ -157,8 +165,9 @@ void bound_remedies(planner::RemedyScope& remedies,
   remedies.processes_flag.clear();
   remedies.limit_flag.clear();
   if (const auto& instance = machines.instance) {
-    remedies.processes_flag = "--cluster";
+    remedies.processes_flag = machines.flag;
     remedies.processes_prefix = instance->name + ":";
+    std::ranges::replace(remedies.processes_prefix, ' ', '-');
     remedies.processes_each = static_cast<int>(instance->gpus);
   } else if (machines.cards.empty()) {
     remedies.processes_flag = "--processes";
@@ -183,9 +192,11 @@ void bound_remedies(planner::RemedyScope& remedies,
 std::string machines_text(const PlanMachines& machines) {
   std::string text = "machines     ";
   if (const auto& instance = machines.instance) {
-    text += std::to_string(machines.nodes) + " x " + instance->provider + " " +
-            instance->name + ": " + std::to_string(machines.num_gpus()) +
-            " x " + instance->gpu;
+    if (machines.flag == "--cluster") {
+      text += std::to_string(machines.nodes) + " x " + instance->provider +
+              " " + instance->name + ": ";
+    }
+    text += std::to_string(machines.num_gpus()) + " x " + instance->gpu;
     if (!instance->link.empty()) text += ", " + instance->link;
     if (instance->link_gigabytes_per_second > 0) {
       text +=

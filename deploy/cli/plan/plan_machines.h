@@ -1,5 +1,6 @@
 // The GPUs that `headroom plan` was asked about: of machines that are not here
-// (--cluster NAME:NODES, --gpu-memory SIZE), or this one's (--device 0,1).
+// (--cluster NAME:NODES, --gpu CARD:N, --gpu-memory SIZE), or this one's
+// (--device 0,1).
 //
 // A plan for them is one for as many processes as there are GPUs, whose tensors
 // stay within what a GPU has left beside its context and workspaces, and beside
@@ -20,7 +21,10 @@
 namespace headroom::cli {
 
 struct PlanMachines {
-  std::optional<configs::Instance> instance;  // --cluster
+  // The flag that named them, which the messages speak of.
+  std::string flag;
+  // Of --cluster; of --gpu a machine with one such card.
+  std::optional<configs::Instance> instance;
   int64_t nodes = 0;
   std::vector<nvml::Card> cards;  // --device
   // What one GPU has, or is left of it: the least of all cards.

@@ -168,6 +168,15 @@ TEST(StrictYaml, FilesThatCannotBeRead) {
             "[data] " + large.string() +
                 " has 5 MiB, more than the 4 MiB that a YAML file of a run may "
                 "have: name the right file");
+  const auto page = folder.file("page.yaml", "<!DOCTYPE html>");
+  EXPECT_EQ(configs::refusal_of([&] { read_config_file(page, "data"); }),
+            "[data] " + page.string() +
+                " is text (HTML or XML), not YAML in UTF-8: name the right "
+                "file");
+  const auto wide = folder.file("wide.yaml", "\xFF\xFEt");
+  EXPECT_EQ(configs::refusal_of([&] { read_config_file(wide, "data"); }),
+            "[data] " + wide.string() +
+                " is UTF-16 text, not YAML in UTF-8: save it as UTF-8");
 }
 
 TEST(StrictYaml, RandomBytesNeverCrash) {

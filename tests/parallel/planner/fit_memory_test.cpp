@@ -155,7 +155,8 @@ TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
   const PlanDecision decision = decide(config);
   ASSERT_FALSE(decision.plan);
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
-  EXPECT_THAT(decision.reason, HasSubstr("--memory-limit is 2 GiB"));
+  EXPECT_THAT(decision.reason,
+              HasSubstr("the memory limit of a process is 2 GiB"));
   EXPECT_THAT(decision.remedy,
               StartsWith("use --activations auto --micro-batch 16 ("));
   EXPECT_THAT(decision.remedy, HasSubstr(", or --processes "));

@@ -86,15 +86,6 @@ TEST(LineChart, NamesMakeALegendBesideTheAxes) {
   EXPECT_GT(find(picture(cv::Rect(640, 0, 260, 400)), {0, 0, 255}).count, 20);
 }
 
-TEST(ChartText, OtherLettersThanAsciiAreOneMarkEach) {
-  EXPECT_EQ(shortened("Stra\xC3\x9F"
-                      "e",
-                      20),
-            "Stra?e");
-  EXPECT_EQ(shortened("abcdefghij", 10), "abcdefghij");
-  EXPECT_EQ(shortened("abcdefghijk", 10), "abcdefg...");
-}
-
 TEST(MatrixChart, ValuesAreShadesInTheirPlaces) {
   MatrixChart chart;
   chart.names = {"a", "b"};

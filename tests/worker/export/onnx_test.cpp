@@ -233,6 +233,32 @@ TEST_F(OnnxTest, OnnxruntimeComputesATrainedNetwork) {
   expect_within(1e-4);
 }
 
+TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
+  const auto settled = [](const std::string& output,
+                          std::vector<std::string> include) {
+    ExportRequest asked;
+    asked.output = output;
+    asked.include = std::move(include);
+    settle_formats(asked);
+    std::string text = asked.output + ":";
+    for (const std::string& format : asked.include) text += " " + format;
+    return text;
+  };
+  EXPECT_EQ(settled("d/y.safetensors", {}), "d/y: safetensors");
+  EXPECT_EQ(settled("y.onnx", {"onnx", "torchscript"}), "y: onnx torchscript");
+  EXPECT_EQ(settled("y.v2", {}), "y.v2: onnx");
+  EXPECT_EQ(settled("", {}), ": onnx");
+  try {
+    settled("y.safetensors", {"onnx"});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[export] --output y.safetensors ends in a format that "
+                 "--include onnx does not write: add safetensors to --include, "
+                 "or leave the suffix out");
+  }
+}
+
 TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);

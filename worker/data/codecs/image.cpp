@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "parallel/base/file_kind.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
@@ -74,19 +75,16 @@ namespace {
 constexpr std::array<const Codec*, 5> kCodecs{
     &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
 
-bool starts_with(std::span<const uint8_t> head, std::string_view text) {
-  return head.size() >= text.size() &&
-         std::memcmp(head.data(), text.data(), text.size()) == 0;
-}
-
 // What people find in their data folders instead of images.
 std::string describe_foreign(std::span<const uint8_t> head) {
-  if (starts_with(head, "version https://git-lfs")) {
-    return "a Git LFS pointer, not an image: fetch it with git lfs pull";
+  const std::string kind =
+      foreign_kind({reinterpret_cast<const char*>(head.data()), head.size()});
+  if (kind == "a Git LFS pointer") {
+    return kind + ", not an image: fetch it with git lfs pull";
   }
-  if (starts_with(head, "<")) return "text (HTML or XML), not an image";
-  if (starts_with(head, "GIF8")) return "GIF is not supported";
-  return "not a JPEG, PNG, BMP, TIFF or WebP file";
+  if (kind.ends_with(" image")) return kind + ", which is not supported";
+  const std::string wanted = "not a JPEG, PNG, BMP, TIFF or WebP file";
+  return kind.empty() ? wanted : kind + ", " + wanted;
 }
 
 const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {

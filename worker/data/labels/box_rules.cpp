@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -22,6 +23,20 @@ std::string extent_text(const BoxExtent& extent) {
 }
 
 }  // namespace
+
+std::optional<double> parse_number(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+  double value = 0;
+  const auto [end, status] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
 
 void BoxRules::at(std::string where, std::string box) {
   where_ = std::move(where);

@@ -22,6 +22,9 @@ struct BoxExtent {
 // "0.25", six digits.
 std::string short_number(double value);
 
+// A number between spaces; nothing if the text is anything else.
+std::optional<double> parse_number(std::string_view text);
+
 class BoxRules {
  public:
   explicit BoxRules(LabelFile& result) : result_(result) {}

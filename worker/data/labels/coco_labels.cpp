@@ -13,19 +13,13 @@
 
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/coco_json.h"
+#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A name that stays in its folder.
-bool is_safe(const std::string& name) {
-  const fs::path path(name);
-  return !name.empty() && path.is_relative() &&
-         std::find(path.begin(), path.end(), "..") == path.end();
-}
 
 using Parts = std::vector<std::vector<double>>;
 
@@ -55,7 +49,7 @@ class CocoLabels : public LabelReader {
     }
     std::map<int64_t, size_t> index_of;
     for (const CocoImage& image : content.images) {
-      if (!is_safe(image.file_name)) {
+      if (!stays_in_folder(image.file_name)) {
         report.add({DataFaultKind::kUnreadableImage, place(image.line),
                     "file_name '" + image.file_name +
                         "' is empty or leads out of its folder",

@@ -22,6 +22,8 @@ std::string_view to_string(DataFaultKind kind) {
       return "sticks out of the image";
     case DataFaultKind::kOutside:
       return "outside the image";
+    case DataFaultKind::kInPixels:
+      return "in pixels";
     case DataFaultKind::kDuplicate:
       return "duplicate";
     case DataFaultKind::kExtraValue:
@@ -60,19 +62,22 @@ int64_t DataReport::num_faults() const {
   return sum;
 }
 
+std::string DataReport::counts_text() const {
+  std::string text;
+  for (size_t kind = 0; kind < counts.size(); ++kind) {
+    if (counts[kind] == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(counts[kind]) + " ";
+    text += to_string(static_cast<DataFaultKind>(kind));
+  }
+  return text;
+}
+
 std::vector<std::string> DataReport::lines(int64_t max_lines) const {
   std::string head = split + ": " + counted(images, "image") + " (" +
                      std::to_string(background) + " without boxes), " +
                      counted(boxes, "box");
   if (num_faults() > 0) {
-    head += "; " + counted(num_faults(), "fault") + ":";
-    for (size_t kind = 0; kind < counts.size(); ++kind) {
-      if (counts[kind] == 0) continue;
-      head += " " + std::to_string(counts[kind]) + " ";
-      head += to_string(static_cast<DataFaultKind>(kind));
-      head += ",";
-    }
-    head.pop_back();
+    head += "; " + counted(num_faults(), "fault") + ": " + counts_text();
   }
   std::vector<std::string> result{head};
   const auto shown =

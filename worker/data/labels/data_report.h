@@ -17,6 +17,7 @@ enum class DataFaultKind {
   kNegativeSize,
   kOutOfRange,        // sticks out by more than the rounding of 6 decimals
   kOutside,           // nothing of it lies in the image
+  kInPixels,          // numbers that can be no fractions of the image
   kDuplicate,         // the same row twice
   kExtraValue,        // a sixth value, as detectors write it
   kUnreadableLabels,  // the label file exists and cannot be read
@@ -25,7 +26,7 @@ enum class DataFaultKind {
   kListedTwice,
   kUnknownImage  // a box of an image that its file does not list
 };
-inline constexpr int kNumDataFaultKinds = 14;
+inline constexpr int kNumDataFaultKinds = 15;
 
 std::string_view to_string(DataFaultKind kind);
 
@@ -44,13 +45,23 @@ struct DataReport {
   int64_t images = 0;      // kept
   int64_t background = 0;  // of these, without a box
   int64_t boxes = 0;       // kept
+  // Label files with a class that `names` does not have.
+  int64_t files_of_unknown_classes = 0;
+  int64_t largest_class = -1;  // of all numbers of classes
+  bool has_class_zero = false;
   std::array<int64_t, kNumDataFaultKinds> counts{};
   // In the order of files and lines; at most kMaxDataFaults are kept, counts
   // are of all.
   std::vector<DataFault> faults;
 
   void add(DataFault fault);
+  // Are classes 1 to `num_classes` there, and none is 0?
+  bool counts_classes_from_one(int64_t num_classes) const {
+    return largest_class == num_classes && !has_class_zero;
+  }
   int64_t num_faults() const;
+  // "3 bad line, 1 duplicate".
+  std::string counts_text() const;
   // One line of numbers, then the first `max_lines` faults, then how many more.
   std::vector<std::string> lines(int64_t max_lines) const;
 };

@@ -119,17 +119,33 @@ class DatasetBuilder {
 namespace {
 
 void refuse_unknown_class(const configs::DataConfig& config,
-                          const Examined& examined) {
-  const auto& unknown = examined.labels.labels.unknown_class;
-  if (!unknown) return;
+                          const std::vector<Examined>& examined,
+                          DataReport& report) {
+  for (const Examined& image : examined) {
+    add_classes(image.labels.labels, report);
+  }
+  if (report.files_of_unknown_classes == 0) return;
+  const ImageLabels& first =
+      std::ranges::find_if(examined, [](const Examined& image) {
+        return image.labels.labels.unknown_class.has_value();
+      })->labels;
+  const auto classes = static_cast<int64_t>(config.names.size());
+  const bool from_one = report.counts_classes_from_one(classes);
   throw Error("data",
-              examined.labels.file.string() + ":" +
-                  std::to_string(unknown->line) + " has class " +
-                  unknown->class_name + ", but names in " +
-                  config.file.string() + " has " +
-                  std::to_string(config.names.size()) + " classes, 0 to " +
-                  std::to_string(static_cast<int64_t>(config.names.size()) - 1),
-              "complete names, or correct the label", ExitCode::kData);
+              first.file.string() + ":" +
+                  std::to_string(first.labels.unknown_class->line) +
+                  " has class " + first.labels.unknown_class->class_name +
+                  ", but names in " + config.file.string() + " has " +
+                  counted(classes, "class") + ", 0 to " +
+                  std::to_string(classes - 1) +
+                  " (label files with such a class: " +
+                  std::to_string(report.files_of_unknown_classes) +
+                  (from_one ? "; with class 0: none, so these labels count "
+                              "classes from 1)"
+                            : ")"),
+              from_one ? "take 1 from the class of every line"
+                       : "complete names, or correct the label",
+              ExitCode::kData);
 }
 
 [[noreturn]] void refuse_empty(const configs::DataConfig& config,
@@ -138,7 +154,12 @@ void refuse_unknown_class(const configs::DataConfig& config,
   const size_t num_found = images.size();
   const std::string name = report.split + " of " + config.file.string();
   if (num_found == 0) {
-    throw Error("data", name + " has no image",
+    const std::string left_out =
+        report.faults.empty()
+            ? ""
+            : ", " + counted(report.num_faults(), "file") +
+                  " left out, first " + to_string(report.faults[0]);
+    throw Error("data", name + " has no image" + left_out,
                 "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
                 "files",
                 ExitCode::kData);
@@ -150,6 +171,18 @@ void refuse_unknown_class(const configs::DataConfig& config,
                 "none of " + counted(static_cast<int64_t>(num_found), "image") +
                     " in " + name + " can be used" + why,
                 "replace them", ExitCode::kData);
+  }
+  const int64_t in_pixels =
+      report.counts[static_cast<size_t>(DataFaultKind::kInPixels)];
+  if (report.num_faults() > 0) {
+    throw Error("data",
+                "none of " + counted(report.images, "image") + " in " + name +
+                    " has a box that can be used: " + report.counts_text() +
+                    ", first " + to_string(report.faults.front()),
+                in_pixels > 0 ? "write cx cy w h as fractions of the image's "
+                                "width and height"
+                              : "correct the labels",
+                ExitCode::kData);
   }
   throw Error("data",
               "none of " + counted(report.images, "image") + " in " + name +
@@ -213,8 +246,8 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                [&](int64_t i) { examined[i] = examine(images[i], options); });
 
   DatasetBuilder builder(config, options.single_cls);
+  refuse_unknown_class(config, examined, result.report);
   for (size_t i = 0; i < images.size(); ++i) {
-    refuse_unknown_class(config, examined[i]);
     if (const auto boxes = examined[i].undecodable) {
       result.undecodable.push_back(*boxes);
     }

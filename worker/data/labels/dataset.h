@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ struct IndexOptions {
   bool keep_outlines = false;  // of labels that are polygons
   int64_t num_threads = 8;     // image headers are read in parallel
   codecs::ImageLimits limits;
+  // Is told, from any thread, of each image that a tool has gone through, with
+  // its split and how many images that has.
+  std::function<void(const std::string& split, int64_t images)> image_done = {};
 };
 
 class Dataset {

@@ -12,16 +12,23 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 
 namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 9> kDecodedSuffixes{
-    ".bmp", ".jpeg", ".jpg", ".mpo", ".png", ".svs", ".tif", ".tiff", ".webp"};
-constexpr std::array<std::string_view, 8> kOtherSuffixes{
-    ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2", ".dcm"};
+constexpr std::array<std::string_view, 12> kDecodedSuffixes{
+    ".bmp", ".jfif", ".jpe", ".jpeg", ".jpg",  ".jfi",
+    ".mpo", ".png",  ".svs", ".tif",  ".tiff", ".webp"};
+constexpr std::array<std::string_view, 13> kOtherSuffixes{
+    ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2",
+    ".dcm", ".jxl", ".tga", ".ppm",  ".pgm",  ".exr"};
+// Labels and what else lies beside images: not looked into.
+constexpr std::array<std::string_view, 10> kForeignSuffixes{
+    ".txt", ".xml", ".json",  ".csv", ".yaml",
+    ".yml", ".md",  ".cache", ".npy", ".zip"};
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N>& suffixes,
@@ -99,6 +106,13 @@ class Lister {
     } else if (contains(kOtherSuffixes, suffix)) {
       report_.add({DataFaultKind::kUnsupportedImage, file.string(), suffix,
                    "image left out"});
+    } else if (!contains(kForeignSuffixes, suffix)) {
+      const std::string kind = foreign_kind(file_head(file));
+      if (!kind.ends_with(" image")) return;
+      report_.add({DataFaultKind::kUnsupportedImage, file.string(),
+                   kind + (suffix.empty() ? " whose name has no suffix"
+                                          : ", but its suffix is " + suffix),
+                   "image left out: give it the suffix of its format"});
     }
   }
 
@@ -146,6 +160,12 @@ std::vector<fs::path> list_images(const std::vector<fs::path>& sources,
   Lister lister(report);
   for (const fs::path& source : sources) lister.add_source(source);
   return lister.take();
+}
+
+bool stays_in_folder(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
 }
 
 fs::path label_path(const fs::path& image) {

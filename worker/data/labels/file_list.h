@@ -26,4 +26,7 @@ std::string lower_suffix(const std::filesystem::path& file);
 // The first of the two where neither exists.
 std::filesystem::path label_path(const std::filesystem::path& image);
 
+// Does a file name lead nowhere but into the folder that it starts from?
+bool stays_in_folder(const std::string& name);
+
 }  // namespace headroom::labels

@@ -19,6 +19,8 @@ constexpr size_t kBoxValues = 5;
 // The largest class that is still exact and plainly not a typing error of
 // another column.
 constexpr double kMaxClass = 1e6;
+// A box may stick out of its image, but not by more than the image's own size.
+constexpr double kMostFraction = 2;
 
 std::string quoted(std::string_view line) {
   constexpr size_t kShown = 60;
@@ -112,6 +114,9 @@ class LineParser {
       return std::nullopt;
     }
     if (single_cls_) return 0;
+    result_.largest_class =
+        std::max(result_.largest_class, static_cast<int64_t>(value));
+    if (value == 0) result_.has_class_zero = true;
     if (value >= static_cast<double>(num_classes_)) {
       if (!result_.unknown_class) {
         result_.unknown_class = {line_number_,
@@ -134,6 +139,11 @@ class LineParser {
       drop(DataFaultKind::kZeroSize, size);
       return std::nullopt;
     }
+    if (std::any_of(values.begin() + 1, values.begin() + kBoxValues,
+                    [](double value) { return value > kMostFraction; })) {
+      drop(DataFaultKind::kInPixels, quoted(line_));
+      return std::nullopt;
+    }
     if (values.size() > kBoxValues) {
       rules_.fault(DataFaultKind::kExtraValue, short_number(values[5]),
                    "value ignored, box kept");
@@ -149,6 +159,10 @@ class LineParser {
       corners.x2 = std::max(corners.x2, values[i]);
       corners.y1 = std::min(corners.y1, values[i + 1]);
       corners.y2 = std::max(corners.y2, values[i + 1]);
+    }
+    if (std::max(corners.x2, corners.y2) > kMostFraction) {
+      drop(DataFaultKind::kInPixels, quoted(line_));
+      return std::nullopt;
     }
     if (corners.x1 == corners.x2 || corners.y1 == corners.y2) {
       drop(DataFaultKind::kZeroSize, "a polygon without area");
@@ -210,6 +224,12 @@ LabelFile parse_label_file(std::string_view text, std::string_view file,
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return result;
+}
+
+void add_classes(const LabelFile& labels, DataReport& report) {
+  if (labels.unknown_class) ++report.files_of_unknown_classes;
+  report.largest_class = std::max(report.largest_class, labels.largest_class);
+  report.has_class_zero = report.has_class_zero || labels.has_class_zero;
 }
 
 std::optional<std::string> read_label_text(const std::filesystem::path& file,

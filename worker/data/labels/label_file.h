@@ -3,9 +3,11 @@
 //   class cx cy w h             a box, normalised by image width and height
 //   class x1 y1 x2 y2 x3 y3 ..  a polygon: its bounding box, and its outline
 //
-// Which of the two is decided per line, so that a mixed file means what it
-// says. Files written with six decimals stick out of the image by up to 5e-7:
-// boxes within kLabelTolerance are neither faults nor changed.
+// The numbers are fractions of the image; a line with one above 2 is taken to
+// be in pixels, and dropped. Which of the two is decided per line, so that a
+// mixed file means what it says. Files written with six decimals stick out of
+// the image by up to 5e-7: boxes within kLabelTolerance are neither faults nor
+// changed.
 #pragma once
 
 #include <array>
@@ -49,6 +51,8 @@ struct LabelFile {
   std::vector<Outline> outlines;  // of each box; empty where it has none
   std::vector<DataFault> faults;
   std::optional<UnknownClass> unknown_class;  // the first
+  int64_t largest_class = -1;                 // that is a number in the file
+  bool has_class_zero = false;
   int64_t num_polygons = 0;
 };
 
@@ -56,6 +60,9 @@ struct LabelFile {
 // none is unknown.
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            int64_t num_classes, bool single_cls);
+
+// Which classes a file has, into the report of its split.
+void add_classes(const LabelFile& labels, DataReport& report);
 
 // The text of a label file, "" if there is no such file; nothing, and `reason`,
 // if it cannot be read or is beyond 64 MiB.

@@ -5,6 +5,7 @@
 
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "worker/data/labels/file_list.h"
 
 namespace headroom::labels {
@@ -40,7 +41,15 @@ class YoloLabels : public LabelReader {
     ImageLabels result;
     result.file = label_path(images_[index]);
     std::string reason;
-    const auto text = read_label_text(result.file, reason);
+    auto text = read_label_text(result.file, reason);
+    if (text && !text->empty()) {
+      const std::string kind =
+          foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes));
+      if (!kind.empty()) {
+        reason = kind + ", not lines `class cx cy w h`";
+        text.reset();
+      }
+    }
     if (text) {
       result.labels = parse_label_file(*text, result.file.string(),
                                        num_classes_, single_cls_);
@@ -57,6 +66,13 @@ class YoloLabels : public LabelReader {
   int64_t num_classes_;
   bool single_cls_;
 };
+
+// Are an image's boxes in Pascal VOC's form, and in YOLO's not?
+bool has_voc_file(const fs::path& image) {
+  std::error_code error;
+  return !fs::exists(label_path(image), error) &&
+         fs::exists(voc_file_of(image), error);
+}
 
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
   std::stable_sort(
@@ -117,6 +133,9 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     if (source.extension() == ".json") {
       result.readers.push_back(open_coco_labels(
           source, split_images(config, split), classes, report, keep_outlines));
+    } else if (source.extension() == ".csv") {
+      result.readers.push_back(open_csv_labels(
+          source, split_images(config, split), classes, report));
     } else if (configs::is_voc_split(source)) {
       result.readers.push_back(open_voc_labels(source, classes, report));
     } else {
@@ -124,9 +143,17 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     }
   }
   if (!folders_and_lists.empty()) {
+    std::vector<fs::path> images = list_images(folders_and_lists, report);
+    const auto annotated = std::ranges::stable_partition(
+        images, [](const fs::path& image) { return !has_voc_file(image); });
+    std::vector<fs::path> voc(annotated.begin(), annotated.end());
+    images.erase(annotated.begin(), annotated.end());
+    if (!voc.empty()) {
+      result.readers.push_back(open_voc_files(std::move(voc), classes));
+    }
     result.readers.push_back(std::make_unique<YoloLabels>(
-        list_images(folders_and_lists, report),
-        static_cast<int64_t>(config.names.size()), single_cls));
+        std::move(images), static_cast<int64_t>(config.names.size()),
+        single_cls));
   }
   for (const auto& reader : result.readers) {
     for (size_t i = 0; i < reader->images().size(); ++i) {

@@ -2,7 +2,11 @@
 // implementation per format; what is done with a box is the same for all
 // (box_rules.h).
 //
-//   a folder, a .txt list, an image   YOLO's text files (file_list, label_file)
+//   a folder, a .txt list, an image   YOLO's text files (file_list,
+//   label_file);
+//                                     where an image has none, a STEM.xml of
+//                                     Pascal VOC beside it (voc_labels.cpp)
+//   a .csv                            one box a line (csv_labels.cpp)
 //   a .json                           COCO (coco_labels.cpp)
 //   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
 //
@@ -107,5 +111,21 @@ std::unique_ptr<LabelReader> open_coco_labels(
 std::unique_ptr<LabelReader> open_voc_labels(const std::filesystem::path& split,
                                              const ClassRules& classes,
                                              DataReport& report);
+
+// STEM.xml beside an image.
+std::filesystem::path voc_file_of(const std::filesystem::path& image);
+
+// Images whose boxes are in such files.
+std::unique_ptr<LabelReader> open_voc_files(
+    std::vector<std::filesystem::path> images, const ClassRules& classes);
+
+// The images and boxes of a CSV whose first line names the columns filename,
+// class, xmin, ymin, xmax and ymax, in any order and among others. File names
+// start at `images`, or where that is "", at the CSV's own folder or at one
+// beside it: train of train_labels.csv. Throws Error (exit 4) for a file
+// without these columns.
+std::unique_ptr<LabelReader> open_csv_labels(
+    const std::filesystem::path& file, const std::filesystem::path& images,
+    const ClassRules& classes, DataReport& report);
 
 }  // namespace headroom::labels

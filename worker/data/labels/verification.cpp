@@ -63,6 +63,7 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
     report.boxes += static_cast<int64_t>(labels.boxes.size());
     if (labels.boxes.empty()) ++report.background;
   }
+  add_classes(labels, report);
   if (const auto& unknown = labels.unknown_class) {
     report.add(
         {DataFaultKind::kBadClass,
@@ -86,12 +87,28 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                [&](int64_t i) {
                  const auto at = static_cast<size_t>(i);
                  examined[at] = examine_fully(images.images[at], options);
+                 if (options.image_done) {
+                   options.image_done(name,
+                                      static_cast<int64_t>(examined.size()));
+                 }
                });
   for (ExaminedImage& one : examined) add_to(result, one, config);
+  const DataReport& report = result.report;
+  const bool from_one =
+      report.counts_classes_from_one(static_cast<int64_t>(config.names.size()));
+  if (!result.refusal.empty() && from_one) {
+    result.refusal += ": they count classes from 1, for " +
+                      counted(report.files_of_unknown_classes, "label file") +
+                      " reach class " + std::to_string(report.largest_class) +
+                      " and none has class 0";
+  }
   if (result.refusal.empty() && result.report.images == 0) {
     result.refusal = "no image can be used";
   } else if (result.refusal.empty() && result.report.boxes == 0) {
     result.refusal = "no image has a box";
+    if (report.num_faults() > 0) {
+      result.refusal += " that can be used: " + report.counts_text();
+    }
   }
   return result;
 }

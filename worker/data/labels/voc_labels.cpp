@@ -3,13 +3,14 @@
 //   FOLDER/JPEGImages/**/STEM.*       the image; else
 //   FOLDER/../images/**/STEM.*
 //
+// or an annotation beside its image, STEM.xml, with the same content.
+//
 // Corners are taken as they are written, without the offset of one pixel that
 // the format's first tools had; `filename`, `path` and `size` are often stale
 // and not read. `difficult` objects are boxes like others. An image without an
 // annotation is background.
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -64,20 +65,6 @@ std::vector<std::string> read_stems(const fs::path& list) {
   return stems;
 }
 
-std::optional<double> parse_number(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == std::string_view::npos) return std::nullopt;
-  text = text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
-  double value = 0;
-  const auto [end, status] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return value;
-}
-
 // Positions of a text as lines.
 class Lines {
  public:
@@ -94,6 +81,65 @@ class Lines {
  private:
   std::vector<std::ptrdiff_t> ends_;
 };
+
+void read_objects(const pugi::xml_document& document, std::string_view text,
+                  const ClassRules& classes, codecs::ImageSize size,
+                  ImageLabels& result) {
+  const Lines lines(text);
+  BoxRules rules(result.labels);
+  for (const pugi::xml_node object :
+       document.child("annotation").children("object")) {
+    const std::string name = object.child("name").text().get();
+    const int64_t line = lines.at(object.offset_debug());
+    rules.at(result.file.string() + ":" + std::to_string(line),
+             "object '" + name.substr(0, 40) + "'");
+    const pugi::xml_node box = object.child("bndbox");
+    const auto x1 = parse_number(box.child("xmin").text().get());
+    const auto y1 = parse_number(box.child("ymin").text().get());
+    const auto x2 = parse_number(box.child("xmax").text().get());
+    const auto y2 = parse_number(box.child("ymax").text().get());
+    if (!x1 || !y1 || !x2 || !y2) {
+      rules.drop(DataFaultKind::kBadLine,
+                 "bndbox has not four numbers xmin, ymin, xmax, ymax");
+      continue;
+    }
+    const auto class_index = classes.find(name, line, result.labels);
+    if (class_index) {
+      rules.add_pixels(*class_index, {*x1, *y1, *x2, *y2}, size);
+    }
+  }
+}
+
+// The boxes of one annotation; none where there is no such file.
+ImageLabels read_annotation(fs::path file, const ClassRules& classes,
+                            codecs::ImageSize size) {
+  ImageLabels result;
+  result.file = std::move(file);
+  std::string reason;
+  const auto text = read_label_text(result.file, reason);
+  if (text && text->empty()) return result;
+  pugi::xml_document document;
+  if (text && text->size() > kMostBytes) {
+    reason = "more than 4 MiB of XML";
+  } else if (text) {
+    const pugi::xml_parse_result parsed =
+        document.load_buffer(text->data(), text->size());
+    if (!parsed) {
+      reason = std::string(parsed.description()) + ", in line " +
+               std::to_string(Lines(*text).at(parsed.offset));
+    } else if (!document.child("annotation")) {
+      reason = "its root is not 'annotation'";
+    }
+  }
+  if (!reason.empty()) {
+    result.fault =
+        DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
+                  reason, "its image left out"};
+    return result;
+  }
+  read_objects(document, *text, classes, size, result);
+  return result;
+}
 
 class VocLabels : public LabelReader {
  public:
@@ -127,69 +173,45 @@ class VocLabels : public LabelReader {
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    ImageLabels result;
-    result.file = folder_ / "Annotations" / (stems_[index] + ".xml");
-    std::string reason;
-    const auto text = read_label_text(result.file, reason);
-    if (text && text->empty()) return result;
-    pugi::xml_document document;
-    if (text && text->size() > kMostBytes) {
-      reason = "more than 4 MiB of XML";
-    } else if (text) {
-      const pugi::xml_parse_result parsed =
-          document.load_buffer(text->data(), text->size());
-      if (!parsed) {
-        reason = std::string(parsed.description()) + ", in line " +
-                 std::to_string(Lines(*text).at(parsed.offset));
-      } else if (!document.child("annotation")) {
-        reason = "its root is not 'annotation'";
-      }
-    }
-    if (!reason.empty()) {
-      result.fault =
-          DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
-                    reason, "its image left out"};
-      return result;
-    }
-    read_objects(document, *text, size, result);
-    return result;
+    return read_annotation(folder_ / "Annotations" / (stems_[index] + ".xml"),
+                           classes_, size);
   }
 
  private:
-  void read_objects(const pugi::xml_document& document, std::string_view text,
-                    codecs::ImageSize size, ImageLabels& result) const {
-    const Lines lines(text);
-    BoxRules rules(result.labels);
-    for (const pugi::xml_node object :
-         document.child("annotation").children("object")) {
-      const std::string name = object.child("name").text().get();
-      const int64_t line = lines.at(object.offset_debug());
-      rules.at(result.file.string() + ":" + std::to_string(line),
-               "object '" + name.substr(0, 40) + "'");
-      const pugi::xml_node box = object.child("bndbox");
-      const auto x1 = parse_number(box.child("xmin").text().get());
-      const auto y1 = parse_number(box.child("ymin").text().get());
-      const auto x2 = parse_number(box.child("xmax").text().get());
-      const auto y2 = parse_number(box.child("ymax").text().get());
-      if (!x1 || !y1 || !x2 || !y2) {
-        rules.drop(DataFaultKind::kBadLine,
-                   "bndbox has not four numbers xmin, ymin, xmax, ymax");
-        continue;
-      }
-      const auto class_index = classes_.find(name, line, result.labels);
-      if (class_index) {
-        rules.add_pixels(*class_index, {*x1, *y1, *x2, *y2}, size);
-      }
-    }
-  }
-
   fs::path folder_;
   ClassRules classes_;
   std::vector<fs::path> images_;
   std::vector<std::string> stems_;  // of the images
 };
 
+// Annotations beside their images, as labelling programs write them.
+class VocFiles : public LabelReader {
+ public:
+  VocFiles(std::vector<fs::path> images, ClassRules classes)
+      : images_(std::move(images)), classes_(std::move(classes)) {}
+
+  const std::vector<fs::path>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    return read_annotation(voc_file_of(images_[index]), classes_, size);
+  }
+
+ private:
+  std::vector<fs::path> images_;
+  ClassRules classes_;
+};
+
 }  // namespace
+
+fs::path voc_file_of(const fs::path& image) {
+  return fs::path(image).replace_extension(".xml");
+}
+
+std::unique_ptr<LabelReader> open_voc_files(std::vector<fs::path> images,
+                                            const ClassRules& classes) {
+  return std::make_unique<VocFiles>(std::move(images), classes);
+}
 
 std::unique_ptr<LabelReader> open_voc_labels(const fs::path& split,
                                              const ClassRules& classes,

@@ -171,6 +171,10 @@ void write_split(PlannedSplit& planned, const NewFolder& folder,
                  reasons[at] = image.file.ok()
                                    ? write_tiles(image, name, folder, request)
                                    : image.file.reason;
+                 if (request.index.image_done) {
+                   request.index.image_done(
+                       name, static_cast<int64_t>(reasons.size()));
+                 }
                });
   for (size_t i = 0; i < reasons.size(); ++i) {
     add_to(planned.result, planned.images[i], reasons[i]);

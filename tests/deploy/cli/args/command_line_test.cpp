@@ -107,7 +107,7 @@ TEST(CommandLine, TheFlagsOfVal) {
 TEST(CommandLine, LaterFlagsAndSetsWin) {
   EXPECT_EQ(config_of("--epochs 3 --set epochs=5").epochs, 5);
   EXPECT_EQ(config_of("--set epochs=5 --epochs 3").epochs, 3);
-  EXPECT_EQ(config_of("--epochs 3 --epochs 4").epochs, 4);
+  EXPECT_EQ(config_of("--set epochs=3 --set epochs=4").epochs, 4);
   const configs::RunConfig config = config_of(
       "--set epochs=5 --set hyp.lr0=0.5 --epochs 6 --set "
       "checkpoint_every_steps=3");
@@ -205,8 +205,28 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"train --processes 0",
                 "[config] --processes 0: a run needs at least one process: "
                 "leave the flag out to have the number chosen"},
-        Refused{"train --img 320 --img 640",
-                "[command line] --img is given 2 times: give it once"},
+        Refused{"train --img 320 480 --rect --imgsz=640",
+                "[command line] --img 320 480 and --imgsz=640: the flag is "
+                "given twice: give it once"},
+        Refused{"val --batch 8 --batch-size 16",
+                "[command line] --batch 8 and --batch-size 16: the flag is "
+                "given twice: give it once"},
+        Refused{"train --json --epochs 3 --json",
+                "[command line] --json and --json: the flag is given twice: "
+                "give it once"},
+        Refused{"train --hyp a.yaml --hyp b.yaml",
+                "[command line] --hyp a.yaml and --hyp b.yaml: the flag is "
+                "given twice: give it once"},
+        Refused{"train --verbose --verbose",
+                "[command line] --verbose and --verbose: the flag is given "
+                "twice: give it once"},
+        Refused{"detect --img 320 --weights w.pt --imgsz 640",
+                "[command line] --img 320 and --imgsz 640: the flag is given "
+                "twice: give it once"},
+        Refused{
+            "status --certs a --certs a",
+            "[command line] --certs a and --certs a: the flag is given twice: "
+            "give it once"},
         Refused{"train --data",
                 "[command line] --data must be followed by DATA.YAML: headroom "
                 "train --help shows how to write it"},

@@ -87,6 +87,33 @@ TEST(PlanMachines, AGivenLimitStays) {
   EXPECT_EQ(request.config.memory_limit, 2 * kGiB);
 }
 
+TEST(PlanMachines, CardsByTheirName) {
+  const auto machines = machines_of(plan({"--gpu", "rtx 4090:2"}), fake());
+  ASSERT_TRUE(machines);
+  EXPECT_EQ(machines->num_gpus(), 2);
+  EXPECT_EQ(machines->gpu_memory_bytes, int64_t{24564} << 20);
+  EXPECT_THAT(machines_text(*machines),
+              HasSubstr("machines     2 x NVIDIA RTX 4090, PCIe\nbudget "));
+  const CommandLine line = with_machines(plan({"--batch", "4"}), *machines);
+  EXPECT_EQ(make_run_request(line, std::nullopt, 2).expected_workers(), 2);
+  EXPECT_THAT(machines_text(*machines_of(plan({"--gpu", "GTX1080Ti"}), fake())),
+              HasSubstr("has no code for compute capability 6.1"));
+  planner::RemedyScope scope;
+  bound_remedies(scope, *machines, {});
+  EXPECT_EQ(scope.processes_flag + " " + scope.processes_prefix,
+            "--gpu RTX-4090:");
+  EXPECT_EQ(scope.limit_flag, "");
+  EXPECT_THAT(refusal({"--gpu", "RTX 4190"}),
+              HasSubstr("there is no card 'RTX 4190' in the catalogue: the "
+                        "nearest ones are RTX 4090"));
+  EXPECT_EQ(refusal({"--gpu", "4090:x"}),
+            "[command line] --gpu 4090:x: 'x' is no number of cards: write a "
+            "whole number from 1 to 128 after the colon");
+  EXPECT_EQ(refusal({"--gpu", "4090", "--gpu-memory", "8GiB"}),
+            "[command line] --gpu names the GPUs, and --gpu-memory others: "
+            "give one of them");
+}
+
 TEST(PlanMachines, RefusesContradictions) {
   EXPECT_EQ(refusal({"--gpu-memory", "8"}),
             "[command line] --gpu-memory 8 has no unit: write --gpu-memory "
@@ -95,7 +122,7 @@ TEST(PlanMachines, RefusesContradictions) {
             "[command line] --device 0 names this machine's GPUs, and "
             "--gpu-memory others: give one of them");
   EXPECT_EQ(refusal({"--device", "0", "--processes", "2"}),
-            "[command line] --processes is given, but --device has 1 GPUs and "
+            "[command line] --processes is given, but --device has 1 GPU and "
             "runs a process on each: leave it out");
   EXPECT_THAT(refusal({"--device", "1"}), HasSubstr("there is no card 1"));
 }

@@ -77,7 +77,8 @@ TEST(Dataset, FaultsCostABoxOrAnImageAndAreNamed) {
   EXPECT_EQ(lines[3],
             root +
                 "/images/2.jpg: unreadable image (text (HTML or XML), not "
-                "an image): image and its boxes left out");
+                "a JPEG, PNG, BMP, TIFF or WebP file): image and its boxes "
+                "left out");
   EXPECT_EQ(lines[4], "and 1 more");
 }
 
@@ -96,6 +97,57 @@ TEST(Dataset, AClassBeyondNamesIsRefusedByLine) {
   const Dataset single = index_dataset(config, Split::kTrain, options).dataset;
   EXPECT_EQ(single.class_names(), std::vector<std::string>{"item"});
   EXPECT_EQ(single.labels(0).size(), 1u);  // two equal rows of class 0
+}
+
+TEST(Dataset, LabelsThatAreNoLabelsCostTheirImageAndAreCalledWhatTheyAre) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", picture());
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+  folder.write("images/2.bmp", picture());
+  folder.write("labels/2.txt", "<html>");
+  folder.write("images/3.bmp", picture());
+  folder.write("labels/3.txt", std::string("\xFF\xFE"
+                                           "0\0 \0",
+                                           6));
+  const IndexedDataset indexed = index_dataset(
+      data_config(folder, folder.path() / "images"), Split::kTrain);
+  EXPECT_EQ(indexed.dataset.size(), 1);
+  ASSERT_EQ(indexed.report.faults.size(), 2u);
+  EXPECT_EQ(indexed.report.faults[0].what,
+            "text (HTML or XML), not lines `class cx cy w h`");
+  EXPECT_EQ(indexed.report.faults[1].what,
+            "UTF-16 text, not lines `class cx cy w h`");
+}
+
+TEST(Dataset, ClassesThatCountFromOneAreCalledSo) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", picture());
+  folder.write("labels/1.txt", "1 .5 .5 .2 .2\n");
+  folder.write("images/2.bmp", picture());
+  folder.write("labels/2.txt", "2 .5 .5 .2 .2\n3 .5 .5 .2 .2\n");
+  const configs::DataConfig config =
+      data_config(folder, folder.path() / "images");
+  const std::string text = refusal_of(config);
+  EXPECT_TRUE(contains(text, "labels/2.txt:2 has class 3")) << text;
+  EXPECT_TRUE(contains(text,
+                       "(label files with such a class: 1; with class "
+                       "0: none, so these labels count classes from 1): "
+                       "take 1 from the class of every line"))
+      << text;
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+  EXPECT_TRUE(contains(refusal_of(config), "with such a class: 1): complete"))
+      << refusal_of(config);
+}
+
+TEST(Dataset, LabelsInPixelsAreCounted) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", picture());
+  folder.write("labels/1.txt", "0 8 6 4 4\n1 4 4 8 8\n");
+  const std::string text =
+      refusal_of(data_config(folder, folder.path() / "images"));
+  EXPECT_TRUE(contains(text, "has a box that can be used: 2 in pixels, first"))
+      << text;
+  EXPECT_TRUE(contains(text, "write cx cy w h as fractions")) << text;
 }
 
 TEST(Dataset, NothingLeftIsRefused) {

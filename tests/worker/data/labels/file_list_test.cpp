@@ -1,5 +1,6 @@
 #include "worker/data/labels/file_list.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
@@ -9,6 +10,7 @@ namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 TEST(FileList, DirectoriesAreSearchedAndSorted) {
   const TemporaryFolder folder;
@@ -27,6 +29,25 @@ TEST(FileList, DirectoriesAreSearchedAndSorted) {
                                              "c/d/e.TIFF", "f.bmp", "z.webp"}));
   ASSERT_EQ(report.faults.size(), 1u);
   EXPECT_EQ(report.faults[0].kind, DataFaultKind::kUnsupportedImage);
+}
+
+TEST(FileList, AJfifIsAJpegAndImagesUnderOtherNamesAreNamed) {
+  const TemporaryFolder folder;
+  folder.write("a.jfif", "x");
+  folder.write("b.jpg.bak", "\xFF\xD8\xFF\xE0");
+  folder.write("c", "\x89PNG\r\n");
+  folder.write("labels.txt", "\xFF\xD8\xFF\xE0");
+  folder.write("notes.doc", "words");
+  DataReport report;
+  EXPECT_EQ(list_images({folder.path()}, report),
+            std::vector{folder.path() / "a.jfif"});
+  ASSERT_EQ(report.faults.size(), 2u);
+  const std::string text =
+      to_string(report.faults[0]) + "\n" + to_string(report.faults[1]);
+  EXPECT_THAT(text, HasSubstr("b.jpg.bak: unsupported format (a JPEG image, "
+                              "but its suffix is .bak): image left out"));
+  EXPECT_THAT(text, HasSubstr("c: unsupported format (a PNG image whose name "
+                              "has no suffix)"));
 }
 
 TEST(FileList, LinksThatLeadInACircleEnd) {

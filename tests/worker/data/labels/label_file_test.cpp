@@ -62,7 +62,14 @@ TEST(LabelFile, EachFaultCostsItsLineOnly) {
   EXPECT_EQ(fault_of("0 .5 .5 .2 -.1"),
             "x.txt:1: negative size (w 0.2, h -0.1): box dropped");
   EXPECT_EQ(fault_of("0 320 240 50 60"),
-            "x.txt:1: outside the image (x 295 to 345, y 210 to 270): box "
+            "x.txt:1: in pixels (\"0 320 240 50 60\"): box dropped");
+  // Near the corner of its image such a box would be clipped to all of it.
+  EXPECT_EQ(fault_of("0 10 10 40 40"),
+            "x.txt:1: in pixels (\"0 10 10 40 40\"): box dropped");
+  EXPECT_EQ(fault_of("0 10 10 40 10 40 40"),
+            "x.txt:1: in pixels (\"0 10 10 40 10 40 40\"): box dropped");
+  EXPECT_EQ(fault_of("0 1.5 .5 .2 .2"),
+            "x.txt:1: outside the image (x 1.4 to 1.6, y 0.4 to 0.6): box "
             "dropped");
   EXPECT_EQ(fault_of("0 .5 .5 .2 .2\n0 .5 .5 .2 .2", 1),
             "x.txt:2: duplicate (\"0 .5 .5 .2 .2\"): box dropped");

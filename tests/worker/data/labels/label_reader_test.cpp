@@ -112,6 +112,90 @@ TEST_F(LabelFormats, VocAndCocoAreTheSameIndex) {
             (BoxLabel{0, .25f, .5f, .5f, static_cast<float>(1. / 3)}));
 }
 
+TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
+  const IndexedDataset expected = voc();
+  folder_.write("images/1.xml",
+                read_bytes(folder_.path() / "voc/Annotations/1.xml"));
+  folder_.write("images/sub/2.xml",
+                read_bytes(folder_.path() / "voc/Annotations/2.xml"));
+  folder_.write("images/3.bmp", encode_bmp(test_picture(10, 10, 3)));
+  folder_.write("labels/3.txt", "1 .5 .5 .2 .2\n");
+  const auto load = [&](const std::string& source) {
+    config_ = configs::load_data_config(folder_.write(
+        "data.yaml",
+        "train: " + source + "\nval: " + source + "\nnames: [a, b]\n"));
+    return index_dataset(config_, Split::kTrain);
+  };
+  IndexedDataset beside = load("images");
+  // An image that has YOLO's labels keeps them.
+  EXPECT_EQ(beside.dataset.size(), 3);
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
+            (std::vector<int64_t>{2, 1, 1}));
+  fs::remove(folder_.path() / "images/3.bmp");
+  beside = load("images");
+  expect_same(expected.dataset, beside.dataset);
+  EXPECT_EQ(beside.report.num_faults(), 2);
+
+  folder_.write("images_labels.csv",
+                "\xEF\xBB\xBF"
+                "filename,width,height,class,xmin,ymin,xmax,ymax\r\n"
+                "1.bmp,9,9,b,4,5,20,15\r\n"
+                "sub/2.bmp,9,9,a,3,7,3,7\r\n"
+                "\"1.bmp\",9,9,a,0,0.5,40,20\r\n\r\n"
+                "sub/2.bmp,9,9,a,-5,10,5,20\r\n");
+  const IndexedDataset csv = load("images_labels.csv");
+  expect_same(expected.dataset, csv.dataset);
+  EXPECT_THAT(csv.report.lines(9),
+              ElementsAre(HasSubstr("2 faults"),
+                          HasSubstr("images_labels.csv:3: zero size"),
+                          HasSubstr("images_labels.csv:6: sticks out")));
+}
+
+TEST_F(LabelFormats, WrongLinesOfACsvAreNamed) {
+  const auto index = [&](const std::string& text) {
+    folder_.write("boxes.csv", text);
+    return index_dataset(
+        configs::load_data_config(
+            folder_.write("data.yaml",
+                          "train: boxes.csv\nval: boxes.csv\nimages: images\n"
+                          "names: [a, b]\n")),
+        Split::kTrain);
+  };
+  const auto lines = index(
+                         "class,filename,xmin,ymin,xmax,ymax\n"
+                         "a,1.bmp,1,2,8,9\n"
+                         "a,1.bmp,1,2,8\n"
+                         "a,1.bmp,1,2,8,x\n"
+                         "a,../1.bmp,1,2,8,9\n"
+                         "a,none.bmp,1,2,8,9\n")
+                         .report.lines(9);
+  EXPECT_THAT(
+      lines,
+      ElementsAre(HasSubstr("1 image (0 without boxes), 1 box; 4 faults"),
+                  HasSubstr("boxes.csv:3: bad line (5 fields): box dropped"),
+                  HasSubstr("boxes.csv:5: unreadable image (filename "
+                            "'../1.bmp' is empty or leads out of its folder)"),
+                  HasSubstr("boxes.csv:4: bad line (xmin, ymin, xmax and ymax "
+                            "are not four numbers)"),
+                  HasSubstr("images/none.bmp: unreadable image (cannot be "
+                            "opened")));
+  const auto refusal = [&](const std::string& text) -> std::string {
+    try {
+      index(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_THAT(refusal("a,1.bmp,1,2,8,9\n"),
+              HasSubstr("boxes.csv has no column 'filename' in its first line: "
+                        "write the names of the columns there"));
+  EXPECT_THAT(refusal(""), HasSubstr("first line (it is an empty file)"));
+  EXPECT_THAT(refusal("filename,class,xmin,ymin,xmax,ymax\n"
+                      "1.bmp,dog,1,2,8,9\n"),
+              HasSubstr("boxes.csv:2 has class 'dog'"));
+}
+
 TEST_F(LabelFormats, FaultsAreNamedByFileLineAndBox) {
   const std::string root = folder_.path().string();
   EXPECT_THAT(

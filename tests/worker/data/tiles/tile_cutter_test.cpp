@@ -195,7 +195,7 @@ TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
   }
   EXPECT_THAT(cut_tiles(folder_.write("page", "<html>"), first, {},
                         [](size_t, const cv::Mat&) {}),
-              HasSubstr("not an image"));
+              HasSubstr("text (HTML or XML), not a JPEG"));
 }
 
 // The verdict is decode_image's, whatever the bytes are.
