@@ -75,11 +75,13 @@ void check_files(const configs::RunConfig& config) {
   if (!config.synthetic_input && !config.data.empty()) {
     configs::load_data_config(config.data);
   }
-  if (!config.weights.empty() && !std::filesystem::exists(config.weights)) {
+  if (config.weights.empty()) return;
+  if (!std::filesystem::exists(config.weights)) {
     throw Error("weights", "there is no file " + config.weights,
                 "nothing is downloaded: get the file, YOLOv5's own from its "
                 "releases, and give its path, or leave --weights out");
   }
+  planner::metadata_of_weights(config.weights);
 }
 
 bool names_image_size(const std::vector<configs::FlagUse>& uses) {
@@ -453,10 +455,11 @@ std::string model_line(const RunRequest& request) {
   std::snprintf(text.data(), text.size(),
                 "model: %.3g million parameters, %.3g GFLOPs an image; ",
                 static_cast<double>(parameters) / 1e6, flops / 1e9);
+  const std::string model = layers.empty() ? "" : text.data();
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";
-  return text.data() +
+  return model +
          (every.empty()
               ? std::string(config.nosave ? "no checkpoint before the end"
                                           : "a checkpoint after each epoch")

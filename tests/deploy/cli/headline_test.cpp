@@ -34,6 +34,10 @@ TEST(Headline, ShowsTheSizeThatIsTrained) {
 TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
   EXPECT_THAT(headline_for("elsewhere.yaml", 65, 65),
               HasSubstr("65 x 65, batch"));
+  RunRequest request;
+  request.config.command = "train";
+  request.config.cfg = "elsewhere.yaml";
+  EXPECT_EQ(model_line(request), "a checkpoint after each epoch");
 }
 
 // YOLOv5's own figures: 1.9 million and 4.5 GFLOPs.

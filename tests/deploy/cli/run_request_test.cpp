@@ -250,6 +250,12 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
             "[weights] there is no file gone.safetensors: nothing is "
             "downloaded: get the file, YOLOv5's own from its releases, and "
             "give its path, or leave --weights out");
+  const std::string empty = (root_.path() / "empty.pt").string();
+  std::ofstream(empty).close();
+  EXPECT_EQ(refusal({"--weights", empty}),
+            "[weights] " + empty +
+                " is an empty file, not weights: name a "
+                ".safetensors file, or YOLOv5's .pt");
   EXPECT_NE(refusal({"--data", "gone.yaml"}).find("gone.yaml"),
             std::string::npos);
   EXPECT_NE(refusal({"--cfg", "yolov9"}).find("yolov9"), std::string::npos);
