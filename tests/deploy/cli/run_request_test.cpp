@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
