@@ -345,12 +345,11 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
     std::string flags = remedy;
     if (!is_command) {
       const std::string changed = remedy.substr(others.size());
-      flags = GetParam();
-      // The one flag that may not be given twice.
-      if (changed.starts_with("--img ")) {
-        flags = std::regex_replace(flags, std::regex("--img [0-9]+"), "");
-      }
-      flags += " " + changed;
+      // It takes the place of the one given: a flag may not be given twice.
+      const std::string name = changed.substr(0, changed.find(' '));
+      flags =
+          std::regex_replace(GetParam(), std::regex(name + "[ =][^ ]+"), "") +
+          " " + changed;
     }
     const ProgramResult fits = plan(flags);
     EXPECT_EQ(fits.exit_code, 0) << flags << "\n" << fits.err;
