@@ -310,6 +310,8 @@ RunStatus RunState::status(TimePoint now) const {
   status.state = to_string(phase_);
   status.reason = reason_;
   status.exit_code = exit_code_;
+  status.ended_by_signal =
+      ending_.loss && ending_.loss->exit_code.value_or(0) > 128;
   status.run_directory = options_.run_directory;
   status.progress = progress_;
   status.memory_limit = config_.memory_limit;

@@ -46,9 +46,10 @@ struct RunStatus {
   std::string version;
   std::string run_digest;
   uint64_t generation = 0;
-  std::string state;   // to_string of a RunPhase
-  std::string reason;  // why it is so
-  int exit_code = 0;   // once finished or failed
+  std::string state;             // to_string of a RunPhase
+  std::string reason;            // why it is so
+  int exit_code = 0;             // once finished or failed
+  bool ended_by_signal = false;  // it ends because a worker was killed
   std::string run_directory;
   wire::RunProgress progress;  // of rank 0
   std::vector<MemberStatus> members;

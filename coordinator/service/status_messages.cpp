@@ -20,6 +20,7 @@ void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("state", status.state);
   archive("reason", status.reason);
   archive("exit_code", status.exit_code);
+  archive("ended_by_signal", status.ended_by_signal);
   archive("run_directory", status.run_directory);
   archive("progress", status.progress);
   archive("members", status.members);

@@ -67,8 +67,7 @@ const RunExit kStoppedAtOnce = {130, "stopped at once"};
 // By a signal: it did not end itself.
 bool was_killed(ChildProcess& child) {
   constexpr int kKilled = 128;
-  const std::optional<int> exit_code = child.exit_code();
-  return exit_code && *exit_code > kKilled;
+  return child.exit_code().value_or(0) > kKilled;
 }
 
 // "the coordinator was killed by signal 9 (Killed); its last words: …"; a
@@ -97,9 +96,9 @@ class Supervisor {
     for (;;) {
       std::optional<RunExit> end = start();
       if (!end) end = follow();
-      const bool was_kill =
-          (agent_ && was_killed(*agent_)) ||
-          end->reason.find("was killed by signal") != std::string::npos;
+      const bool was_kill = (agent_ && was_killed(*agent_)) ||
+                            (coordinator_ && was_killed(*coordinator_)) ||
+                            status_.ended_by_signal;
       finish();
       if (was_kill && is_started_again(*end)) continue;
       take_written_outcome(*end);
