@@ -32,10 +32,9 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   const auto json = nlohmann::json::parse(header, nullptr, false);
   if (!in || !json.is_object()) {
     require_no_foreign_weights(file);
-    throw Error(
-        "weights",
-        file + " is damaged, or neither safetensors nor a checkpoint",
-        "give a .safetensors or .pt file, or name the model: --cfg yolov5n");
+    throw Error("weights",
+                file + " is damaged, or neither safetensors nor a checkpoint",
+                "name a .safetensors file, or YOLOv5's .pt");
   }
   std::map<std::string, std::string> metadata;
   const auto said = json.find("__metadata__");
