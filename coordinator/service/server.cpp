@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -133,21 +134,14 @@ class GrpcServer final : public Server {
           service_.connection_refused(why);
         }) {
     build(options);
-    door_.open(
-        [this](int listener, int descriptor) {
-          grpc::experimental::ExternalConnectionAcceptor::
-              NewConnectionParameters connection;
-          connection.listener_fd = listener;
-          connection.fd = descriptor;
-          acceptor_->HandleNewConnection(&connection);
-        },
-        [this](const std::string& why) { service_.connection_refused(why); });
-    ticker_ = std::thread([this] {
-      while (!stopping_) {
-        service_.tick();
-        std::this_thread::sleep_for(kTickInterval);
-      }
-    });
+    try {
+      start_threads();
+    } catch (const std::system_error&) {
+      // The system refuses threads; gRPC, to which it has refused some as well,
+      // would wait for them for ever in its destructor.
+      static_cast<void>(server_.release());
+      throw;
+    }
   }
 
   ~GrpcServer() override { stop(); }
@@ -208,6 +202,24 @@ class GrpcServer final : public Server {
                   "allow it more (ulimit -n), or free some memory",
                   ExitCode::kResource);
     }
+  }
+
+  void start_threads() {
+    door_.open(
+        [this](int listener, int descriptor) {
+          grpc::experimental::ExternalConnectionAcceptor::
+              NewConnectionParameters connection;
+          connection.listener_fd = listener;
+          connection.fd = descriptor;
+          acceptor_->HandleNewConnection(&connection);
+        },
+        [this](const std::string& why) { service_.connection_refused(why); });
+    ticker_ = std::thread([this] {
+      while (!stopping_) {
+        service_.tick();
+        std::this_thread::sleep_for(kTickInterval);
+      }
+    });
   }
 
   ListenAddress listen_;

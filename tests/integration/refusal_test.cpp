@@ -257,7 +257,6 @@ TEST(Tools, SayInOneLineWhatIsWrong) {
   EXPECT_FALSE(fs::exists(folder / "t"));
 }
 
-// The system refuses threads and memory already to who starts the processes.
 // Boxes alone have no outlines that a window would have to cut.
 TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
   const ProgramResult result = run_program(
@@ -267,6 +266,7 @@ TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
+// The system refuses threads and memory already to who starts the processes.
 TEST(Resources, ASystemThatRefusesThemIsNamed) {
   const fs::path folder = fresh_folder();
   const ProgramResult result = run_program(
