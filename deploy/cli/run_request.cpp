@@ -400,13 +400,15 @@ RunRequest make_run_request(const CommandLine& line,
     use_saved_plan(request);
   }
   if (must_fit && !request.saved_plan) {
+    const std::vector<layers::LayerCost> layers =
+        planner::layers_for_plan(config);
     const plan::Plan plan = planner::plan_or_throw(
-        config, request.expected_workers(), planner::layers_for_plan(config),
-        request.remedies);
+        config, request.expected_workers(), layers, request.remedies);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }
-    if (const auto why = planner::smaller_groups_warning(config, plan)) {
+    if (const auto why = planner::smaller_groups_warning(config, plan, layers,
+                                                         request.remedies)) {
       request.notes.push_back("warning: " + *why);
     }
   }

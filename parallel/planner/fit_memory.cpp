@@ -54,6 +54,13 @@ std::vector<plan::BatchNormRule> possible_rules(
   return all;
 }
 
+// The policies that a request leaves to the planner, in the order in which they
+// are preferred; or the one that it asks for.
+std::vector<std::string> possible_policies(const configs::RunConfig& config) {
+  if (config.activations != "auto") return {config.activations};
+  return {"keep", "recompute", "offload"};
+}
+
 enum class Effort {
   kFastest,
   kAdmissible  // the same fits, but layers do not mix: whether, not how fast
@@ -111,17 +118,13 @@ class FitSearch {
   }
 
   std::optional<PlanDecision> with_activations(configs::RunConfig trial) {
-    const bool may_choose = config_.activations == "auto";
-    for (const std::string& policy :
-         may_choose ? std::vector<std::string>{"keep", "recompute"}
-                    : std::vector<std::string>{config_.activations}) {
+    for (const std::string& policy : possible_policies(config_)) {
       trial.activations = policy;
       auto found = with_micro_batches(trial);
       if (!found) continue;
-      if (!may_choose || effort_ != Effort::kFastest || policy == "keep") {
-        return found;
-      }
-      return fastest_mixture(trial, std::move(*found));
+      const bool mixes = config_.activations == "auto" &&
+                         effort_ == Effort::kFastest && policy == "recompute";
+      return mixes ? fastest_mixture(trial, std::move(*found)) : found;
     }
     return std::nullopt;
   }
@@ -252,9 +255,7 @@ class AnyFit {
     trial.zero_stage = zero;
     bool is_leanest = true;
     for (const std::string& policy :
-         config_.activations == "auto"
-             ? std::vector<std::string>{"recompute", "keep"}
-             : std::vector<std::string>{config_.activations}) {
+         possible_policies(config_) | std::views::reverse) {
       trial.activations = policy;
       for (const auto& [rule, micro_batch] : pieces()) {
         trial.batch_norm_rule = rule;

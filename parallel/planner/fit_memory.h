@@ -10,7 +10,7 @@
 //                       one where it saves more than 5 % of the time by the
 //                       model (plan_time)
 //   activations         keep, then recompute, of which as little as possible
-//                       (activation_mixture.h)
+//                       (activation_mixture.h), then offload of every layer
 //   micro-batch         a rank's whole share, then the largest multiple of the
 //                       group that fits; half of that, and so on, where layers
 //                       then give way so much less that it saves 2 % of time

@@ -339,6 +339,17 @@ PlanDecision decide(const configs::RunConfig& config, int world_size,
   return fit_memory(config, world_size, layers, plan_with_host_memory, answer);
 }
 
+// Whether there is a plan, or which, for what a remedy changes.
+TryPlan planner_of(const std::vector<layers::LayerCost>& layers) {
+  return
+      [&layers](const configs::RunConfig& trial, int processes, bool is_final) {
+        return choose_plan(trial, processes, layers,
+                           is_final ? PlanAnswer::kWithoutRemedy
+                                    : PlanAnswer::kWhetherFits)
+            .plan;
+      };
+}
+
 }  // namespace
 
 plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config) {
@@ -353,22 +364,42 @@ bool chooses_batch_norm_groups(const configs::RunConfig& config) {
          !config.sync_batch_norm;
 }
 
-std::optional<std::string> smaller_groups_warning(
-    const configs::RunConfig& config, const plan::Plan& plan) {
-  const int64_t batch = config.global_batch_size;
-  const plan::BatchNormRule usual = batch_norm_rule(config);
+bool shrinks_groups(const configs::RunConfig& config, const plan::Plan& plan) {
   const plan::BatchNormRule rule = plan.batch_norm_rule();
-  if (!chooses_batch_norm_groups(config) || !rule.even ||
-      rule.size >= usual.size) {
-    return std::nullopt;
-  }
-  return "batch-norm groups of " + plan::group_sizes_text(batch, rule) +
-         " images instead of " + plan::group_sizes_text(batch, usual) +
-         ": nothing else fits in " + format_bytes(config.memory_limit) +
-         ". Statistics of fewer images are noisier, so this run learns other "
-         "weights than one with more memory, often less accurate ones; use "
-         "more processes, a smaller --img or more memory to keep the usual "
-         "groups";
+  return chooses_batch_norm_groups(config) && rule.even &&
+         rule.size < batch_norm_rule(config).size;
+}
+
+std::vector<Remedy> remedies_for_groups(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope) {
+  configs::RunConfig usual = config;
+  usual.batch_norm_rule = batch_norm_rule(config);
+  std::vector<Remedy> remedies =
+      find_remedies(usual, world_size, layers, scope, planner_of(layers));
+  // A smaller batch has other groups.
+  std::erase_if(remedies, [](const Remedy& remedy) {
+    return remedy.kind == RemedyKind::kBatch;
+  });
+  return remedies;
+}
+
+std::optional<std::string> smaller_groups_warning(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope) {
+  if (!shrinks_groups(config, plan)) return std::nullopt;
+  const int64_t batch = config.global_batch_size;
+  const int world_size = plan.layout.world_size();
+  return "batch-norm groups of " +
+         plan::group_sizes_text(batch, plan.batch_norm_rule()) +
+         " images instead of " +
+         plan::group_sizes_text(batch, batch_norm_rule(config)) +
+         ", which fit no plan of " + counted(world_size, "process") +
+         " within " + format_bytes(config.memory_limit) +
+         ". Statistics of fewer images are noisier: the weights become others, "
+         "often less accurate ones. To keep the usual groups, " +
+         remedies_text(remedies_for_groups(config, world_size, layers, scope),
+                       scope);
 }
 
 plan::Backend backend_of(const configs::RunConfig& config) {
@@ -433,15 +464,9 @@ PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
 std::string remedy_of(const configs::RunConfig& config, int world_size,
                       const std::vector<layers::LayerCost>& layers,
                       const RemedyScope& scope) {
-  const TryPlan try_plan = [&](const configs::RunConfig& trial, int processes,
-                               bool is_final) {
-    return choose_plan(
-               trial, processes, layers,
-               is_final ? PlanAnswer::kWithoutRemedy : PlanAnswer::kWhetherFits)
-        .plan;
-  };
   return remedies_text(
-      find_remedies(config, world_size, layers, scope, try_plan), scope);
+      find_remedies(config, world_size, layers, scope, planner_of(layers)),
+      scope);
 }
 
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,

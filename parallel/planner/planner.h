@@ -78,10 +78,20 @@ plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config);
 // Whether nothing says how.
 bool chooses_batch_norm_groups(const configs::RunConfig& config);
 
-// What it means that a plan has smaller groups than usual because no others
-// fit; nothing where it has not.
+// Whether a plan has smaller groups than usual, because no others fit.
+bool shrinks_groups(const configs::RunConfig& config, const plan::Plan& plan);
+
+// What to change so that the usual groups fit.
+// REQUIRES: layers; shrinks_groups() of the plan that the request gets.
+std::vector<Remedy> remedies_for_groups(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
+
+// What it means that a plan has smaller groups than usual, and what would keep
+// the usual ones; nothing where it has not.
 std::optional<std::string> smaller_groups_warning(
-    const configs::RunConfig& config, const plan::Plan& plan);
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
 
 // What the ranks of a run exchange tensors with. For auto that is NCCL where
 // they are on devices, else Gloo. REQUIRES: a backend that choose_plan admits.

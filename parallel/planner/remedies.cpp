@@ -446,15 +446,27 @@ class RemedySearch {
 
   void smaller_groups() {
     if (config_.batch_norm_rule) return;  // a run that goes on keeps its own
-    const int64_t batch = config_.global_batch_size;
-    int64_t group =
-        config_.sync_batch_norm ? batch : config_.batch_norm_group_size;
-    while (--group >= 1) {
-      if (batch % group != 0) continue;
-      RunConfig trial = config_;
-      trial.sync_batch_norm = false;
+    RunConfig trial = config_;
+    trial.sync_batch_norm = false;
+    if (config_.sync_batch_norm &&
+        add(RemedyKind::kGroups, final_fit(trial, world_size_)) &&
+        shrinks_groups(found_.back())) {
+      found_.pop_back();
+    }
+    const auto with = [&](int64_t group) {
       trial.batch_norm_group_size = group;
-      if (add(RemedyKind::kGroups, final_fit(trial, world_size_))) return;
+      return trial;
+    };
+    int64_t group = config_.sync_batch_norm ? config_.global_batch_size
+                                            : config_.batch_norm_group_size;
+    if (config_.micro_batch_size == 0) {
+      group = largest_that_fits(1, group, with).value_or(0);
+    } else {  // only some numbers divide it
+      while (--group >= 1 && !fits(with(group), world_size_)) {
+      }
+    }
+    if (group >= 1) {
+      add(RemedyKind::kGroups, final_fit(with(group), world_size_));
     }
   }
 
@@ -510,7 +522,8 @@ std::string flags_text(const Remedy& remedy) {
     text += (text.empty() ? "" : " ") + use.spelling;
     for (const std::string& value : use.values) text += " " + value;
   }
-  return text + (remedy.drops_sync_bn ? " without --sync-bn" : "");
+  if (!remedy.drops_sync_bn) return text;
+  return (text.empty() ? "the same command" : text) + " without --sync-bn";
 }
 
 std::string remedies_text(const std::vector<Remedy>& remedies,

@@ -10,7 +10,8 @@
 //   limits        the smallest that suffices, in MiB
 //   image         the largest that is smaller, in steps of the model's stride
 //   batch         the largest that is smaller
-//   groups        the largest batch-norm group below --bn-group or --sync-bn
+//   groups        the usual ones instead of --sync-bn, and the largest
+//                 batch-norm group below --bn-group or --sync-bn
 //
 // Images and batches of less than half of what is asked for are named only
 // where nothing else fits. Where more processes or smaller images do not

@@ -284,10 +284,8 @@ std::string groups_note(const PlanReport& report) {
   const std::string exchanges = planner::statistics_text(
       planner::plan_time(report.config, report.plan, report.layers));
   if (!exchanges.empty()) text += "statistics   " + exchanges + "\n";
-  if (const auto why =
-          planner::smaller_groups_warning(report.config, report.plan)) {
-    text += "warning: " + *why + "\n";
-  }
+  if (report.groups_warning)
+    text += "warning: " + *report.groups_warning + "\n";
   return text;
 }
 
@@ -352,6 +350,8 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   report.layers = planner::model_layers(config);
   report.plan =
       planner::plan_or_throw(config, world_size, report.layers, remedies);
+  report.groups_warning = planner::smaller_groups_warning(
+      config, report.plan, report.layers, remedies);
   report.stages = planner::stage_shares(report.plan, report.layers);
   report.memory = predict::estimate_memory(
       predict::memory_request(config, report.plan, report.layers));

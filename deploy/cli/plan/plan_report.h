@@ -37,8 +37,9 @@ struct PlanReport {
                                        // ranks
   std::vector<plan::SampleRange> groups;  // of a full batch
   std::vector<LayoutAnswer> others;
-  std::string schedule;                  // drawn, if it was asked for
-  std::optional<PlanSegments> segments;  // of a plan for GPUs
+  std::optional<std::string> groups_warning;  // of smaller groups than usual
+  std::string schedule;                       // drawn, if it was asked for
+  std::optional<PlanSegments> segments;       // of a plan for GPUs
 };
 
 // Everything follows from the request. Throws Error (exit 2 or 3) when train

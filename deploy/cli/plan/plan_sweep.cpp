@@ -134,7 +134,7 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
         cell.micro_batch = plan->micro_batch_size;
         cell.zero_stage = plan->zero_stage;
         cell.predicted_peak_bytes = planner::fullest_rank_bytes(*plan);
-        if (planner::smaller_groups_warning(trial, *plan)) {
+        if (planner::shrinks_groups(trial, *plan)) {
           cell.smaller_groups =
               plan::group_sizes_text(batch, plan->batch_norm_rule());
         }

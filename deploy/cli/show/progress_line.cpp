@@ -65,7 +65,8 @@ std::string memory_text(const coordinator::RunStatus& status) {
   for (const coordinator::MemberStatus& member : status.members) {
     if (member.rank < 0 || member.state == "gone") continue;
     ++ranks;
-    if (member.measured_peak_bytes <= bytes) continue;
+    // Rank 0's heartbeat may be of an earlier step than its progress.
+    if (member.rank == 0 || member.measured_peak_bytes <= bytes) continue;
     worst = member.rank;
     bytes = member.measured_peak_bytes;
   }

@@ -11,6 +11,7 @@
 namespace headroom::planner {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -89,20 +90,35 @@ TEST(FitMemory, AMixtureMayComeWithASmallerMicroBatch) {
   EXPECT_LE(decision.plan->micro_batch_size, recomputed.plan->micro_batch_size);
 }
 
-TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaid) {
-  const PlanDecision decision = decide(request(64, kGiB / 2));
+TEST(FitMemory, OffloadComesBeforeSmallerGroups) {
+  configs::RunConfig config = request(64, kGiB / 2);
+  config.cfg = "yolov5n";
+  const PlanDecision decision = decide(config);
+  ASSERT_TRUE(decision.plan);
+  EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
+  EXPECT_THAT(decision.plan->activation_policies,
+              Each(plan::ActivationPolicy::kOffload));
+  EXPECT_LE(bytes_of(decision), kGiB / 2);
+}
+
+TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaidWithWhatKeepsTheUsual) {
+  const auto layers =
+      layers::layer_costs(layers::load_model_table(request(64, 1).cfg));
+  const configs::RunConfig config = request(64, kGiB / 2);
+  const PlanDecision decision = decide(config);
   ASSERT_TRUE(decision.plan);
   EXPECT_LT(decision.plan->batch_norm_group_size, 16);
   EXPECT_TRUE(decision.plan->even_batch_norm_groups);
   EXPECT_LE(bytes_of(decision), kGiB / 2);
   const auto warning =
-      smaller_groups_warning(request(64, kGiB / 2), *decision.plan);
+      smaller_groups_warning(config, *decision.plan, layers, {});
   ASSERT_TRUE(warning);
-  EXPECT_THAT(*warning, HasSubstr("images instead of 16: nothing else fits in "
-                                  "512 MiB"));
-  EXPECT_THAT(*warning, HasSubstr("learns other weights"));
+  EXPECT_THAT(*warning, HasSubstr("images instead of 16, which fit no plan of "
+                                  "1 process within 512 MiB"));
+  EXPECT_THAT(*warning, HasSubstr("To keep the usual groups, use --processes"));
   const configs::RunConfig usual = request(64, 2 * kGiB);
-  EXPECT_EQ(smaller_groups_warning(usual, *decide(usual).plan), std::nullopt);
+  EXPECT_EQ(smaller_groups_warning(usual, *decide(usual).plan, layers, {}),
+            std::nullopt);
 }
 
 TEST(FitMemory, UnevenGroupsAreMicroBatches) {

@@ -106,7 +106,7 @@ TEST(Planner, ARunThatGoesOnKeepsItsRule) {
     const PlanDecision decision = choose_plan(config, world_size, {});
     ASSERT_TRUE(decision.plan);
     EXPECT_EQ(decision.plan->batch_norm_rule(), *config.batch_norm_rule);
-    EXPECT_EQ(smaller_groups_warning(config, *decision.plan), std::nullopt);
+    EXPECT_FALSE(shrinks_groups(config, *decision.plan));
   }
 }
 

@@ -95,8 +95,8 @@ Request random_request(Random& random) {
   const int64_t side = 32 * (2 + random.below(random.one_in(3) ? 46 : 20));
   config.image_height = config.image_width = side;
   if (random.one_in(5)) config.image_width = 32 * (2 + random.below(20));
-  config.global_batch_size =
-      random.any_of<int64_t>({1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64});
+  config.global_batch_size = random.any_of<int64_t>(
+      {1, 2, 4, 6, 8, 12, 16, 19, 24, 32, 37, 48, 62, 64});
   request.world_size =
       static_cast<int>(random.any_of<int64_t>({1, 1, 1, 2, 2, 3, 4, 8}));
   config.memory_limit = (8 << random.below(7)) * kMiB + random.below(8 * kMiB);
@@ -206,17 +206,14 @@ std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
       }
       return changed;
     case RemedyKind::kGroups: {
-      const int64_t batch = config.global_batch_size;
       const int64_t before = asked.config.sync_batch_norm
-                                 ? batch
+                                 ? config.global_batch_size
                                  : asked.config.batch_norm_group_size;
-      for (int64_t group = config.batch_norm_group_size + 1; group < before;
-           ++group) {
-        if (batch % group != 0) continue;
-        config.batch_norm_group_size = group;
-        return changed;
+      const bool are_usual = config.batch_norm_group_size == 0;
+      if (are_usual || ++config.batch_norm_group_size == before) {
+        return std::nullopt;
       }
-      return std::nullopt;
+      return changed;
     }
     default:
       return std::nullopt;
@@ -295,6 +292,7 @@ std::vector<std::string> flags_for(const Request& request) {
 }
 
 using ::testing::Contains;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 Request request_of(const std::string& model, int64_t side, int64_t batch,
@@ -313,8 +311,11 @@ TEST(Remedies, TwoProcessesAreNamedWhereTwoFit) {
 }
 
 TEST(Remedies, OffloadIsNamedWhereItFitsAlone) {
-  const auto flags = flags_for(request_of("yolov5x", 1280, 32, 2'254'857'744));
-  EXPECT_EQ(flags.front(), "--activations offload");
+  Request request = request_of("yolov5x", 1280, 32, 2'254'857'744);
+  EXPECT_TRUE(fits(request.config, 1)) << "the planner finds it by itself";
+  request.config.activations = "recompute";
+  const auto flags = flags_for(request);
+  EXPECT_EQ(flags.front(), "--activations auto");
   EXPECT_THAT(flags, Contains("--processes 2"));
 }
 
@@ -329,7 +330,7 @@ TEST(Remedies, FlagsThatAreInTheWayAreChangedBeforeImagesShrink) {
   request.config.micro_batch_size = 32;
   const auto flags = flags_for(request);
   EXPECT_EQ(flags.front(), "--micro-batch 1");
-  EXPECT_THAT(flags, ::testing::Not(Contains(StartsWith("--img"))));
+  EXPECT_THAT(flags, Not(Contains(StartsWith("--img"))));
 }
 
 TEST(Remedies, ALayoutOfOneProcessMakesRoomForMore) {
@@ -337,6 +338,42 @@ TEST(Remedies, ALayoutOfOneProcessMakesRoomForMore) {
   request.config.layout = plan::parse_layout("data=1");
   EXPECT_THAT(flags_for(request),
               Contains(StartsWith("--processes 2 --layout ")));
+}
+
+// 37 images divide by no number: remainder groups are allowed.
+TEST(Remedies, TheLargestGroupsThatFitAreNamedWhetherOrNotTheyDivideTheBatch) {
+  Request request = request_of("yolov5n", 640, 37, 300 * kMiB);
+  request.config.sync_batch_norm = true;
+  request.config.activations = "recompute";
+  const auto flags = flags_for(request);
+  EXPECT_THAT(flags, Contains(StartsWith("--bn-group ")));
+  EXPECT_THAT(flags, Not(Contains("--bn-group 1 without --sync-bn")));
+}
+
+TEST(Remedies, UsualGroupsAreNamedInsteadOfOneOfTheWholeBatch) {
+  Request request = request_of("yolov5n", 640, 64, 1500 * kMiB);
+  request.config.sync_batch_norm = true;
+  EXPECT_THAT(flags_for(request),
+              Contains("the same command without --sync-bn"));
+}
+
+TEST(Remedies, ThatKeepTheUsualGroupsKeepThem) {
+  for (const int64_t limit : {128, 192, 256}) {
+    Request request = request_of("yolov5n", 640, 32, limit * kMiB);
+    const auto first = decide(request.config, 1);
+    ASSERT_TRUE(first.plan);
+    ASSERT_TRUE(shrinks_groups(request.config, *first.plan)) << limit;
+    const auto remedies = remedies_for_groups(
+        request.config, 1, layers_of(request.config.cfg), RemedyScope());
+    EXPECT_FALSE(remedies.empty());
+    for (const Remedy& remedy : remedies) {
+      SCOPED_TRACE(flags_text(remedy));
+      const Request changed = with_flags(request, remedy);
+      const auto planned = decide(changed.config, changed.world_size);
+      ASSERT_TRUE(planned.plan);
+      EXPECT_FALSE(shrinks_groups(changed.config, *planned.plan));
+    }
+  }
 }
 
 TEST(Remedies, TheWholeCommandComesFirst) {
