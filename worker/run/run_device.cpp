@@ -180,6 +180,13 @@ DeviceBudget::DeviceBudget(const Inputs& inputs) : inputs_(inputs) {
   set_limit();
 }
 
+void DeviceBudget::count_connections() {
+  if (!before_steps_) return;
+  inputs_.footprint.communication += before_steps_->taken_since().value_or(0);
+  before_steps_.emplace(device());
+  set_limit();
+}
+
 bool DeviceBudget::count_first_step() {
   if (!before_steps_) return false;
   inputs_.footprint.libraries += before_steps_->taken_since().value_or(0);
