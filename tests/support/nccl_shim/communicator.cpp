@@ -75,7 +75,7 @@ ncclResult_t Communicator::start(const char* call,
                                  const std::function<ncclResult_t()>& run) {
   const auto fault = fault_of_call(call, place_.root_rank);
   using Kind = ShimFault::Kind;
-  const auto is = [&](Kind kind) { return fault && fault->kind == kind; };
+  const auto is = [fault](Kind kind) { return fault && fault->kind == kind; };
   if (is(Kind::kRefuse)) {
     note_error(std::string("injected: ") + call + " is refused");
     return static_cast<ncclResult_t>(fault->result);
@@ -108,7 +108,7 @@ ncclResult_t Communicator::start(const char* call,
 }
 
 ncclResult_t Communicator::take_buffers() {
-  if (bytes_ > 0) return ncclSuccess;
+  if (bytes_ > 0 && !is_full_) return ncclSuccess;
   const int64_t bytes = place_.shares ? kSharedBytes : kOwnBytes;
   if (is_full_ || !hooks().take(place_.device, bytes)) {
     note_error("Failed to CUDA calloc async " + std::to_string(bytes) +

@@ -143,7 +143,8 @@ TensorShape shape_of(const at::Tensor& tensor) {
 std::string signature(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   std::string text = c10::toString(tensor.scalar_type());
-  if (tensor.is_cpu()) text += "'";  // a number of the host
+  if (tensor.is_cpu()) text += "'";  // of the host
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) text += "number";
   for (const int64_t size : tensor.sizes()) text += ',' + std::to_string(size);
   for (const int64_t stride : tensor.strides()) {
     text += ';' + std::to_string(stride);
@@ -153,9 +154,19 @@ std::string signature(const at::Tensor& tensor) {
 
 at::Tensor zeros_of_shape(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
+  if (tensor.is_cpu() && tensor.dim() == 0) return copy_of_number(tensor);
   return at::empty_strided(tensor.sizes(), tensor.strides(),
                            at::TensorOptions(tensor.scalar_type()))
       .zero_();
+}
+
+at::Tensor copy_of_number(const at::Tensor& tensor) {
+  const activations::CountingAllocator::HostMemory not_counted;
+  at::Tensor copy = tensor.clone();
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return copy;
 }
 
 std::shared_ptr<const OperatorShapes> known_shapes(

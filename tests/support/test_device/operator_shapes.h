@@ -32,6 +32,9 @@ std::string signature(const at::Tensor& tensor);
 // Zeros of the same sizes and strides on the CPU.
 at::Tensor zeros_of_shape(const at::Tensor& tensor);
 
+// A tensor of the host as it is now; a number stays one.
+at::Tensor copy_of_number(const at::Tensor& tensor);
+
 // A result, which is new, what an argument was written to, or a view of one.
 struct ResultShape {
   enum class Kind { kNew, kWritten, kView };

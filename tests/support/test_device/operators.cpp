@@ -104,8 +104,7 @@ void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
 at::Tensor in_kernel(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   if (tensor.device().type() == kType) return kernel_view(tensor);
-  const activations::CountingAllocator::HostMemory not_counted;
-  return tensor.clone();
+  return copy_of_number(tensor);
 }
 
 c10::Stream current_stream(c10::Device device) {
