@@ -1,6 +1,7 @@
 # headroom_find_cuda(): may libheadroom_cuda.so be built here? Sets
 # HEADROOM_HAS_CUDA, enables the CUDA language, and defines Headroom::nccl and
-# Headroom::cudart.
+# Headroom::cudart. HEADROOM_HAS_NCCL_HEADER and headroom_nccl_header need
+# neither a compiler for CUDA nor a library.
 #
 # Only raw kernels are compiled by nvcc (plain pointers, about a second each);
 # what sees LibTorch is compiled by g++.
@@ -14,6 +15,7 @@ set(_cuda_major 13)
 
 macro(headroom_find_cuda)
   set(HEADROOM_HAS_CUDA OFF)
+  set(HEADROOM_HAS_NCCL_HEADER OFF)
   if(NOT HEADROOM_CUDA STREQUAL "OFF")
     set(_missing "")
     find_program(HEADROOM_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin)
@@ -40,6 +42,12 @@ macro(headroom_find_cuda)
       endif()
       mark_as_advanced(HEADROOM_${_part})
     endforeach()
+    if(HEADROOM_CUDA_INCLUDE AND HEADROOM_NCCL_INCLUDE)
+      set(HEADROOM_HAS_NCCL_HEADER ON)
+      add_library(headroom_nccl_header INTERFACE)
+      target_include_directories(headroom_nccl_header SYSTEM INTERFACE
+        "${HEADROOM_CUDA_INCLUDE}" "${HEADROOM_NCCL_INCLUDE}")
+    endif()
     if(NOT TARGET LibTorch::cuda)
       list(APPEND _missing "LibTorch's CUDA half (deploy/local/setup.sh fetches it where nvcc is)")
     endif()

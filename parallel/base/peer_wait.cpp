@@ -22,9 +22,9 @@ std::set<const AbortableWait*>& waits() {
 
 }  // namespace
 
-PeerWait::PeerWait() { ++waiting; }
+void PeerWait::begin() { ++waiting; }
 
-PeerWait::~PeerWait() {
+void PeerWait::end() {
   sign_of_life();
   --waiting;
 }

@@ -17,11 +17,14 @@ namespace headroom {
 // life. While it waits for peers the answer is 0: it is then they who are late.
 class PeerWait {
  public:
-  PeerWait();
-  ~PeerWait();
+  PeerWait() { begin(); }
+  ~PeerWait() { end(); }
   PeerWait(const PeerWait&) = delete;
   PeerWait& operator=(const PeerWait&) = delete;
 
+  // The same without a scope, for who waits from one call to another.
+  static void begin();
+  static void end();
   // The caller made progress.
   static void sign_of_life();
   // Time since the last sign of life or end of waiting; 0 while anybody waits.

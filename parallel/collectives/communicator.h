@@ -84,6 +84,15 @@ class Communicator {
 
   virtual void barrier() = 0;
 
+  // Of a device: an operation's wait() orders the device's work, and the host
+  // learns later that it failed. check() throws CommunicationError where one
+  // has failed so far: what was computed after it is worthless. synchronize()
+  // returns when all that was issued is done, and throws where it failed.
+  virtual void check() {}
+  virtual void synchronize() {}
+  // This rank's end is a failure: its destructor then waits for no peer.
+  virtual void abandon() {}
+
   // The communicator of the ranks with this rank's `color`, ordered by `key`
   // (equal keys by rank). Collective over all ranks.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;

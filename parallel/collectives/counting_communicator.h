@@ -23,7 +23,10 @@ class CountingCommunicator final : public Communicator {
   int64_t bytes() const { return bytes_; }
   // Lets peers that wait for this rank fail at once. From then on every
   // operation throws CommunicationError.
-  void disconnect() { inner_.reset(); }
+  void disconnect() {
+    abandon();
+    inner_.reset();
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -46,6 +49,11 @@ class CountingCommunicator final : public Communicator {
   void barrier() override {
     const PeerWait waiting;
     inner().barrier();
+  }
+  void check() override { inner().check(); }
+  void synchronize() override { inner().synchronize(); }
+  void abandon() override {
+    if (inner_ != nullptr) inner_->abandon();
   }
   // The parts are not counted here.
   std::unique_ptr<Communicator> split(int color, int key) override {

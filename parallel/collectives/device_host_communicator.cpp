@@ -118,7 +118,20 @@ class DeviceHostCommunicator final : public Communicator {
     return std::make_unique<Staged>(host_->recv_async(host, from), host,
                                     tensor);
   }
-  void barrier() override { host_->barrier(); }
+  void barrier() override {
+    check();
+    host_->barrier();
+  }
+  void check() override {
+    if (devices_ != nullptr) devices_->check();
+  }
+  void synchronize() override {
+    if (devices_ != nullptr) devices_->synchronize();
+  }
+  void abandon() override {
+    host_->abandon();
+    if (devices_ != nullptr) devices_->abandon();
+  }
   std::unique_ptr<Communicator> split(int color, int key) override {
     auto host = host_->split(color, key);
     return make_placed_communicator(
@@ -128,8 +141,11 @@ class DeviceHostCommunicator final : public Communicator {
 
  private:
   // The devices' communicator, or null where tensors go through the host.
+  // What the host tells its peers must not rest on what a device failed to sum.
   Communicator* direct_for(const at::Tensor& tensor) const {
-    return tensor.is_cpu() ? host_.get() : devices_.get();
+    if (!tensor.is_cpu()) return devices_.get();
+    if (devices_ != nullptr) devices_->check();
+    return host_.get();
   }
 
   const std::unique_ptr<Communicator> host_, devices_;

@@ -1,7 +1,8 @@
-#include "parallel/cuda/plugin_parts.h"
+#include "parallel/cuda/nccl_communicator.h"
 
 #include <ATen/ops/zeros.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -45,10 +46,9 @@ struct Operand {
   at::Tensor given;
   at::Tensor flat;
 
-  Operand(const at::Tensor& tensor, int device) : given(tensor.detach()) {
+  Operand(const at::Tensor& tensor, c10::Device here) : given(tensor.detach()) {
     HEADROOM_CHECK(tensor.is_non_overlapping_and_dense(),
                    "collectives take tensors without holes or overlap");
-    const at::Device here(at::kCUDA, static_cast<c10::DeviceIndex>(device));
     HEADROOM_CHECK(tensor.is_cpu() || tensor.device() == here,
                    "a tensor on another device");
     flat = given.as_strided({given.numel()}, {1});
@@ -176,6 +176,10 @@ class NcclCommunicator final : public collectives::Communicator {
     refuse_messages();
   }
 
+  void check() override { connection_->throw_if_failed(); }
+  void synchronize() override { connection_->synchronize(); }
+  void abandon() override { connection_->abandon(); }
+
   void barrier() override {
     // On the host's side too: a tensor of the CPU.
     all_reduce(at::zeros({1}, at::kLong));
@@ -185,7 +189,21 @@ class NcclCommunicator final : public collectives::Communicator {
                                                    int key) override {
     HEADROOM_CHECK(color >= 0, "color " + std::to_string(color) +
                                    "; NCCL takes none below 0");
-    return std::make_unique<NcclCommunicator>(connection_->split(color, key));
+    return connected(connection_->split(color, key));
+  }
+
+  // NCCL loads its kernels, and takes what it still needs of the device, with
+  // the first collective: here, where memory is not yet counted and a refusal
+  // costs no step.
+  static std::unique_ptr<collectives::Communicator> connected(
+      std::shared_ptr<NcclConnection> connection) {
+    auto made = std::make_unique<NcclCommunicator>(std::move(connection));
+    if (made->size() > 1) {
+      const c10::Device device = made->connection_->place().device;
+      made->all_reduce(at::zeros({1}, at::TensorOptions(device)));
+      made->synchronize();
+    }
+    return made;
   }
 
  private:
@@ -221,14 +239,20 @@ std::string text_of(const ncclUniqueId& id) {
 
 std::unique_ptr<collectives::Communicator> make_nccl_communicator(
     KeyValueStore& store, const std::string& prefix, int rank, int size,
+    const NcclDevice& device,
     const devices::DeviceCommunicatorOptions& options) {
   collectives::check_rank(rank, size);
-  check_cuda_device(options.device);
   if (!options.may_share_devices) {
-    refuse_shared_devices(store, prefix, rank, size,
-                          describe_cuda_device(options.device).uuid,
+    refuse_shared_devices(store, prefix, rank, size, device.uuid,
                           options.timeout);
   }
+  NcclConnection::Place place;
+  place.device = device.device;
+  place.rank = rank;
+  place.size = size;
+  place.timeout = options.timeout;
+  place.services = device.services;
+  place.family = NcclFamily::make();
   // The process that makes an id listens for the others until they connect.
   ncclUniqueId id = {};
   if (rank == 0) {
@@ -244,15 +268,18 @@ std::unique_ptr<collectives::Communicator> make_nccl_communicator(
                    "an id of " + std::to_string(text.size()) + " bytes");
     std::memcpy(id.internal, text.data(), text.size());
   }
-  NcclConnection::Place place;
-  place.device = options.device;
-  place.rank = rank;
-  place.size = size;
-  place.timeout = options.timeout;
-  return std::make_unique<NcclCommunicator>(std::make_shared<NcclConnection>(
+  return NcclCommunicator::connected(std::make_shared<NcclConnection>(
       place, [&](ncclConfig_t* config, ncclComm_t* made) {
         return ncclCommInitRankConfig(made, size, id, rank, config);
       }));
+}
+
+void abort_nccl_communicators() { NcclFamily::abort_all("a peer was lost"); }
+
+void prepare_nccl() {
+  // Connections are made with the communicator: whatever they take of the
+  // device is taken before it is measured.
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
 }
 
 }  // namespace headroom::cuda

@@ -1,6 +1,7 @@
 #include "parallel/cuda/nccl_connection.h"
 
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <exception>
 #include <utility>
@@ -13,27 +14,69 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kWatchEvery = std::chrono::milliseconds(20);
+// NCCL answers within tens of microseconds, far less than a thread sleeps.
+constexpr auto kSpinFor = std::chrono::microseconds(300);
 constexpr auto kPollEvery = std::chrono::microseconds(50);
+
+// Turns between two looks: first without giving the processor away for long.
+class Polling {
+ public:
+  // True from the moment on when it sleeps.
+  bool pause() {
+    if (Clock::now() - begin_ < kSpinFor) {
+      std::this_thread::yield();
+      return false;
+    }
+    std::this_thread::sleep_for(kPollEvery);
+    return true;
+  }
+  Clock::time_point begin() const { return begin_; }
+
+ private:
+  const Clock::time_point begin_ = Clock::now();
+};
+
+// The host's PeerWait, from begin() on.
+class HostWait {
+ public:
+  explicit HostWait(const devices::HostServices& services)
+      : services_(services) {}
+  ~HostWait() {
+    if (has_begun_) services_.end_peer_wait();
+  }
+  HostWait(const HostWait&) = delete;
+  HostWait& operator=(const HostWait&) = delete;
+  void begin() {
+    if (!std::exchange(has_begun_, true)) services_.begin_peer_wait();
+  }
+
+ private:
+  const devices::HostServices& services_;
+  bool has_begun_ = false;
+};
 
 // The one stream for the operations of all communicators of a device: NCCL's
 // kernels on several streams could wait for each other.
-c10::cuda::CUDAStream stream_of(int device) {
+c10::Stream stream_of(c10::Device device) {
   static std::mutex mutex;
   static auto* const streams =
-      new std::vector<std::pair<int, c10::cuda::CUDAStream>>;
+      new std::vector<std::pair<c10::Device, c10::Stream>>;
   const std::lock_guard lock(mutex);
   for (const auto& [of, stream] : *streams) {
     if (of == device) return stream;
   }
-  streams->emplace_back(device, c10::cuda::getStreamFromPool(
-                                    /*isHighPriority=*/true,
-                                    static_cast<c10::DeviceIndex>(device)));
+  streams->emplace_back(
+      device, c10::impl::VirtualGuardImpl(device.type())
+                  .getStreamFromGlobalPool(device, /*isHighPriority=*/true));
   return streams->back().second;
 }
 
-ncclConfig_t non_blocking() {
+// What is split off a communicator takes its buffers and threads along only
+// where the communicator's own configuration says so.
+ncclConfig_t configuration() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.splitShare = 1;
   return config;
 }
 
@@ -44,20 +87,30 @@ std::string text_of(ncclResult_t result, ncclComm_t communicator) {
   return more == nullptr || *more == '\0' ? text : text + ": " + more;
 }
 
+// NCCL has no result of its own for a device that is full.
+bool says_full(ncclResult_t result, const std::string& text) {
+  return result == ncclUnhandledCudaError &&
+         (text.find("out of memory") != std::string::npos ||
+          text.find("Failed to CUDA calloc") != std::string::npos ||
+          text.find("Failed to CUDA malloc") != std::string::npos);
+}
+
 }  // namespace
 
 NcclConnection::NcclConnection(const Place& place, const Start& start)
     : place_(place),
       stream_(stream_of(place.device)),
       operations_(place.timeout) {
-  const c10::cuda::CUDAGuard guard(
-      static_cast<c10::DeviceIndex>(place_.device));
-  {
+  const c10::DeviceGuard guard(place_.device);
+  try {
     const std::lock_guard lock(mutex_);
-    ncclConfig_t config = non_blocking();
+    ncclConfig_t config = configuration();
     settle(start(&config, &communicator_), "connecting");
     settle(ncclCommUserRank(communicator_, &place_.rank), "connecting");
     settle(ncclCommCount(communicator_, &place_.size), "connecting");
+  } catch (...) {
+    abort();
+    throw;
   }
   watch_ = std::thread([this] { watch(); });
 }
@@ -70,22 +123,26 @@ NcclConnection::~NcclConnection() {
   ends_.notify_all();
   if (watch_.joinable()) watch_.join();
   const std::lock_guard lock(mutex_);
+  note_late_peers(false);
   if (communicator_ == nullptr) return;
-  if (!finalize()) ncclCommAbort(communicator_);
+  if (!finalize()) abort();
 }
 
-// Returns false where the caller must abort: after an exception, since peers
-// must not wait for what will not come, and where an operation does not end,
-// since it waits for a lost peer.
+// Returns false where the caller must abort: after a failure, and where an
+// operation does not end, since it waits for a lost peer.
 bool NcclConnection::finalize() {
-  if (std::uncaught_exceptions() > 0) return false;
+  if (is_abandoned_ || std::uncaught_exceptions() > 0) return false;
   const Clock::time_point deadline = Clock::now() + place_.timeout;
   const auto wait_while = [&](const auto& is_open) {
-    while (is_open() && Clock::now() < deadline) {
-      std::this_thread::sleep_for(kPollEvery);
+    Polling polling;
+    HostWait waiting(place_.services);
+    while (is_open() && !place_.family->has_failed() &&
+           Clock::now() < deadline) {
+      if (polling.pause()) waiting.begin();
     }
   };
   try {
+    const c10::DeviceGuard guard(place_.device);
     wait_while([&] {
       operations_.overdue(Clock::now());
       return !operations_.is_idle();
@@ -93,7 +150,7 @@ bool NcclConnection::finalize() {
   } catch (const std::exception&) {  // of the device: nothing ends any more
     return false;
   }
-  if (!operations_.is_idle()) return false;
+  if (!operations_.is_idle() || place_.family->has_failed()) return false;
   ncclResult_t state = ncclCommFinalize(communicator_);
   wait_while([&] {
     return state == ncclInProgress &&
@@ -103,36 +160,38 @@ bool NcclConnection::finalize() {
   return state == ncclSuccess && ncclCommDestroy(communicator_) == ncclSuccess;
 }
 
-void NcclConnection::throw_failure() const {
-  throw CommunicationError("rank " + std::to_string(place_.rank) + " of " +
-                           std::to_string(place_.size) + ", " + reason_);
+void NcclConnection::fail(const std::string& operation, ncclResult_t result) {
+  const std::string text = text_of(result, communicator_);
+  place_.family->fail(operation + ": " + text, says_full(result, text));
+  abort();
 }
 
-void NcclConnection::fail(const std::string& reason) {
-  if (failed_) return;
-  reason_ = reason;
-  failed_ = true;
+void NcclConnection::abort() {
   if (communicator_ != nullptr) ncclCommAbort(communicator_);
   communicator_ = nullptr;
 }
 
 void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
                                             const char* operation) {
-  const Clock::time_point deadline = Clock::now() + place_.timeout;
+  Polling polling;
+  HostWait waiting(place_.services);
   ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress) {
+  for (;;) {
     const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
     if (asked != ncclSuccess) state = asked;
     if (state != ncclInProgress) break;
-    if (Clock::now() > deadline) {
-      fail(std::string(operation) + ": no answer within " +
-           std::to_string(place_.timeout.count()) + " ms");
+    if (Clock::now() - polling.begin() > place_.timeout) {
+      place_.family->fail(std::string(operation) + ": no answer within " +
+                          std::to_string(place_.timeout.count()) + " ms");
+    }
+    if (place_.family->has_failed()) {
+      abort();
       throw_failure();
     }
-    std::this_thread::sleep_for(kPollEvery);
+    if (polling.pause()) waiting.begin();
   }
   if (state == ncclSuccess) return;
-  fail(std::string(operation) + ": " + text_of(state, communicator));
+  fail(operation, state);
   throw_failure();
 }
 
@@ -142,25 +201,31 @@ void NcclConnection::settle(ncclResult_t result, const char* operation) {
       result != ncclInvalidArgument,
       std::string(operation) + ": " + text_of(result, communicator_));
   if (result != ncclSuccess && result != ncclInProgress) {
-    fail(std::string(operation) + ": " + text_of(result, communicator_));
+    fail(operation, result);
     throw_failure();
   }
   wait_while_in_progress(communicator_, operation);
 }
 
+c10::Stream NcclConnection::current_stream() const {
+  return c10::impl::VirtualGuardImpl(place_.device.type())
+      .getStream(place_.device);
+}
+
 OperationEnd NcclConnection::issue(const char* operation, const Call& call) {
   throw_if_failed();
-  const c10::cuda::CUDAGuard guard(
-      static_cast<c10::DeviceIndex>(place_.device));
-  at::cuda::CUDAEvent ready;
-  ready.record();
+  const c10::DeviceGuard guard(place_.device);
+  c10::Event ready(place_.device.type());
+  ready.record(current_stream());
   ready.block(stream_);
-  const auto begin = std::make_shared<at::cuda::CUDAEvent>();
-  const auto end = std::make_shared<at::cuda::CUDAEvent>();
+  const auto begin = std::make_shared<c10::Event>(place_.device.type());
+  const auto end = std::make_shared<c10::Event>(place_.device.type());
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   begin->record(stream_);
-  settle(call(communicator_, stream_.stream()), operation);
+  settle(
+      call(communicator_, static_cast<cudaStream_t>(stream_.native_handle())),
+      operation);
   end->record(stream_);
   operations_.add({operation, [begin] { return begin->query(); },
                    [end] { return end->query(); }});
@@ -168,40 +233,39 @@ OperationEnd NcclConnection::issue(const char* operation, const Call& call) {
 }
 
 void NcclConnection::order_behind(const OperationEnd& end) {
-  const c10::cuda::CUDAGuard guard(
-      static_cast<c10::DeviceIndex>(place_.device));
-  end->block(c10::cuda::getCurrentCUDAStream(
-      static_cast<c10::DeviceIndex>(place_.device)));
+  const c10::DeviceGuard guard(place_.device);
+  end->block(current_stream());
   throw_if_failed();
 }
 
 void NcclConnection::wait_on_host(const OperationEnd& end,
                                   const char* operation) {
+  const c10::DeviceGuard guard(place_.device);
+  Polling polling;
   while (!end->query()) {
-    if (failed_) break;
-    std::this_thread::sleep_for(kPollEvery);
+    if (place_.family->has_failed()) break;
+    polling.pause();
   }
   // An aborted operation ends too.
   const std::lock_guard lock(mutex_);
-  if (!failed_) wait_while_in_progress(communicator_, operation);
   throw_if_failed();
+  wait_while_in_progress(communicator_, operation);
+}
+
+void NcclConnection::synchronize() {
+  const c10::DeviceGuard guard(place_.device);
+  const auto all = std::make_shared<c10::Event>(place_.device.type());
+  all->record(stream_);
+  wait_on_host(all, "what was issued");
 }
 
 std::shared_ptr<NcclConnection> NcclConnection::split(int color, int key) {
-  const c10::cuda::CUDAGuard guard(
-      static_cast<c10::DeviceIndex>(place_.device));
-  // NCCL wants the parent idle.
-  at::cuda::CUDAEvent all;
-  all.record(stream_);
-  while (!all.query()) {
-    throw_if_failed();
-    std::this_thread::sleep_for(kPollEvery);
-  }
+  synchronize();  // NCCL wants the parent idle
+  const c10::DeviceGuard guard(place_.device);
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   return std::make_shared<NcclConnection>(
       place_, [&](ncclConfig_t* config, ncclComm_t* made) {
-        config->splitShare = 1;
         const ncclResult_t result =
             ncclCommSplit(communicator_, color, key, made, config);
         if (result == ncclSuccess || result == ncclInProgress) {
@@ -211,27 +275,46 @@ std::shared_ptr<NcclConnection> NcclConnection::split(int color, int key) {
       });
 }
 
+void NcclConnection::note_late_peers(bool are_late) {
+  if (are_late == peers_are_late_) return;
+  peers_are_late_ = are_late;
+  if (are_late) {
+    place_.services.begin_peer_wait();
+  } else {
+    place_.services.end_peer_wait();
+  }
+}
+
 void NcclConnection::look() {
+  if (place_.family->has_failed()) return abort();
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
   if (asked != ncclSuccess) state = asked;
   if (state != ncclSuccess && state != ncclInProgress) {
-    fail(text_of(state, communicator_));
-  } else if (const auto late = operations_.overdue(Clock::now())) {
-    fail(*late + ": not done after " + std::to_string(place_.timeout.count()) +
-         " ms");
+    return fail("an operation", state);
   }
+  if (const auto late = operations_.overdue(Clock::now())) {
+    place_.family->fail(*late + ": not done after " +
+                        std::to_string(place_.timeout.count()) + " ms");
+    return abort();
+  }
+  note_late_peers(operations_.has_begun());
 }
 
 void NcclConnection::watch() {
+  // A fresh thread is on the first device, where its events' queries would
+  // make a context.
+  c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {
     if (communicator_ == nullptr) continue;
     try {
       look();
     } catch (const std::exception& error) {  // of the device
-      fail(error.what());
+      place_.family->fail(error.what());
+      abort();
     }
+    if (communicator_ == nullptr) note_late_peers(false);
   }
 }
 

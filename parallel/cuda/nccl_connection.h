@@ -4,17 +4,26 @@
 // polled, so that it can be aborted. Operations run on one stream per device,
 // shared by all communicators of the process, behind the stream that issued
 // them; that stream waits for them where the caller does. The watch looks every
-// 20 ms for NCCL's own errors and for an operation over its time limit; then it
-// aborts the communicator, which ends kernels that wait for a peer. It never
+// 20 ms for NCCL's own errors, for an operation over its time limit and for the
+// end of its family (nccl_family.h); then it aborts the communicator, which
+// ends kernels that wait for a peer. While an operation has begun on the device
+// and is not done, it is peers that are late: the watch says so to whoever
+// watches over the process (PeerWait), wherever the host waits meanwhile: in a
+// read behind the operation, or because the device takes no more work. It never
 // ends the process.
+//
+// Devices, streams and events are LibTorch's of any type: CUDA's, or those of
+// the tests' device, whose streams a stand-in for NCCL knows.
 //
 // A communicator shares it with its operations under way. One thread issues and
 // waits; the watch is the second. NCCL is entered under the lock only. Errors:
-// CommunicationError from the first failure on, for every call.
+// CommunicationError from the first failure on, for every call; Error (exit 5)
+// where NCCL found no memory on the device.
 #pragma once
 
-#include <ATen/cuda/CUDAEvent.h>
-#include <c10/cuda/CUDAStream.h>
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 #include <nccl.h>
 
 #include <atomic>
@@ -23,23 +32,28 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "parallel/cuda/nccl_family.h"
 #include "parallel/cuda/operation_watch.h"
+#include "parallel/devices/device_api.h"
 
 namespace headroom::cuda {
 
 // The end of an operation, on the device.
-using OperationEnd = std::shared_ptr<at::cuda::CUDAEvent>;
+using OperationEnd = std::shared_ptr<c10::Event>;
 
 class NcclConnection {
  public:
   struct Place {
-    int device = 0;
+    c10::Device device = c10::kCPU;
     int rank = 0;  // these two are NCCL's word once connected
     int size = 1;
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
+    devices::HostServices services = {};
+    std::shared_ptr<NcclFamily> family;
   };
 
   // `start(config, communicator)` begins to make the communicator. Waits until
@@ -60,32 +74,43 @@ class NcclConnection {
   void order_behind(const OperationEnd& end);
   // Makes this thread wait for it.
   void wait_on_host(const OperationEnd& end, const char* operation);
+  // Makes this thread wait for all that was issued.
+  void synchronize();
+
+  void throw_if_failed() const {
+    if (place_.family->has_failed()) throw_failure();
+  }
+  // The end is a failure: the destructor then waits for nothing, since peers
+  // may be gone, and aborts, since peers must not wait for what will not come.
+  void abandon() { is_abandoned_ = true; }
 
   // As Communicator::split(). Waits for all that was issued.
   std::shared_ptr<NcclConnection> split(int color, int key);
 
  private:
-  [[noreturn]] void throw_failure() const;
-  void throw_if_failed() const {
-    if (failed_) throw_failure();
+  [[noreturn]] void throw_failure() const {
+    place_.family->throw_failure(place_.rank, place_.size);
   }
+  c10::Stream current_stream() const;
   // All under the lock.
   void settle(ncclResult_t result, const char* operation);
-  void fail(const std::string& reason);
+  void fail(const std::string& operation, ncclResult_t result);
+  void abort();
   void wait_while_in_progress(ncclComm_t communicator, const char* operation);
 
   bool finalize();
   void look();
+  void note_late_peers(bool are_late);
 
   void watch();
 
   Place place_;  // never changed once made
-  const c10::cuda::CUDAStream stream_;
+  const c10::Stream stream_;
   std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;  // null once aborted
   OperationWatch operations_;
-  std::string reason_;  // before failed_, and never changed after
-  std::atomic<bool> failed_{false};
+  bool peers_are_late_ = false;
+  bool is_abandoned_ = false;
   std::condition_variable ends_;
   bool is_ending_ = false;
   std::thread watch_;

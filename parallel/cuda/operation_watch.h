@@ -47,6 +47,8 @@ class OperationWatch {
   }
 
   bool is_idle() const { return under_way_.empty(); }
+  // An operation is under way on the device: as far as the last look saw.
+  bool has_begun() const { return first_begun_.has_value(); }
 
  private:
   const std::chrono::milliseconds timeout_;

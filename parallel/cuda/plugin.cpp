@@ -16,6 +16,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/cuda/nccl_communicator.h"
 #include "parallel/cuda/plugin_parts.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/nvml/nvml.h"
@@ -113,8 +114,16 @@ class CudaDeviceApi final : public devices::DeviceApi {
   std::unique_ptr<collectives::Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,
       const devices::DeviceCommunicatorOptions& options) override {
-    return make_nccl_communicator(store, prefix, rank, size, options);
+    const devices::DeviceInfo device = describe_cuda_device(options.device);
+    return make_nccl_communicator(
+        store, prefix, rank, size,
+        {c10::Device(c10::DeviceType::CUDA,
+                     static_cast<c10::DeviceIndex>(options.device)),
+         device.uuid, services_},
+        options);
   }
+
+  void abort_communicators() override { abort_nccl_communicators(); }
 
  private:
   const devices::HostServices services_;
@@ -128,6 +137,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
 extern "C" headroom::devices::DeviceApi* headroom_device_api(
     int version, const headroom::devices::HostServices* services) {
   if (version != headroom::devices::kDeviceApiVersion) return nullptr;
+  headroom::cuda::prepare_nccl();
   static auto* const api = new headroom::cuda::CudaDeviceApi(*services);
   return api;
 }

@@ -11,6 +11,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
 
 namespace headroom::devices {
 
@@ -113,7 +114,8 @@ std::string device_plugin_path() {
 }
 
 DevicePlugin load_device_plugin(const std::string& path) {
-  static constexpr HostServices kServices = {&category_of};
+  static constexpr HostServices kServices = {&category_of, &PeerWait::begin,
+                                             &PeerWait::end};
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     return {nullptr, "this build has no plugin for devices: no " + path};

@@ -32,8 +32,8 @@ struct DeviceCommunicatorOptions {
   int device = 0;
   // Limits each operation once the device comes to it, and connecting.
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
-  // Two ranks on one device are refused otherwise: they take turns, so it is
-  // for tests only, and NCCL needs another NCCL_HOSTID in each process.
+  // Two ranks on one device are refused otherwise: they take turns. NCCL needs
+  // another NCCL_HOSTID in each process, which the launcher gives them.
   bool may_share_devices = false;
 };
 
@@ -63,13 +63,16 @@ class DeviceGraph {
 };
 
 // Must be raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 5;
+inline constexpr int kDeviceApiVersion = 6;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.
 struct HostServices {
   // MemoryCategoryScope::of_device, with the program's scopes.
   MemoryCategory (*category_of)(int64_t bytes);
+  // A PeerWait of the program from begin to end. Any thread may hold one.
+  void (*begin_peer_wait)();
+  void (*end_peer_wait)();
 };
 
 struct DeviceInfo {
@@ -171,6 +174,9 @@ class DeviceApi {
   virtual std::unique_ptr<collectives::Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,
       const DeviceCommunicatorOptions& options) = 0;
+  // Ends all communicators that there are, also while they are made: a peer was
+  // lost, and whoever waits for it is freed. Does not wait.
+  virtual void abort_communicators() = 0;
 };
 
 // What the plugin exports: null where it was built for another version.

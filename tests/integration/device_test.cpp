@@ -101,7 +101,8 @@ TEST(Device, CapturedLayersTrainAsTheyAre) {
   EXPECT_FALSE(reasons(run, "cuda_graphs").empty());
 }
 
-// Tensors of the device by its communicator, messages through the host.
+// Tensors of the device by its communicator, messages through the host. What
+// its communicators take of the device is there before the first step.
 TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   const std::vector<Json> cpu = train("cpu", {"--processes", "1"});
   const PluginOf device(kPlugin);
@@ -112,7 +113,9 @@ TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   expect_equivalent(cpu, run.steps);
   for (const Json& rank : run.summary.at("device_memory")) {
     EXPECT_EQ(rank.at("context_bytes"), 3 << 20);
-    EXPECT_EQ(rank.at("communication_bytes"), 1 << 20);
+    EXPECT_GE(rank.at("communication_bytes"), 1 << 20);
+    EXPECT_LT(rank.at("communication_bytes"), 2 << 20);
+    EXPECT_EQ(rank.at("libraries_bytes"), 0);
   }
 }
 

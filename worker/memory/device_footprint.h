@@ -2,9 +2,8 @@
 // its tensors are cut from, and whether both fit there.
 //
 //   context         the driver's bytes and code, from the first call on
-//   communication   the communicator of this generation's ranks
-//   libraries       kernels that are loaded and connections that are made
-//                   during the first step
+//   communication   the communicators of this generation's ranks, connected
+//   libraries       kernels that are loaded during the first step
 //
 // Each is the difference of two samples of the device (bytes_taken). The card,
 // or --memory-limit, must hold the three and the segments of a step.

@@ -14,6 +14,7 @@
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/predict/time_model.h"
@@ -86,6 +87,10 @@ RunOutcome run_connected(const control::Assignment& assignment,
                          const devices::ComputeDevice& device,
                          memory::DeviceFootprint& footprint,
                          TrainingRun* training) {
+  std::optional<AbortableWait> abortable;
+  if (!device.is_cpu()) {
+    abortable.emplace([api = device.api()] { api->abort_communicators(); });
+  }
   const std::unique_ptr<collectives::Communicator> communicator =
       connect_ranks(assignment, config, client, options, device, footprint);
   RunOutcome end = training != nullptr ? training->run(*communicator)

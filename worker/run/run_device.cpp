@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
@@ -61,6 +62,11 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
   if (cards.empty()) return {};
   const int index =
       card_of_rank(cards, local_rank, local_ranks, config.share_devices);
+  if (config.share_devices) {
+    // NCCL refuses two ranks on one device of a host: each is a host then.
+    setenv("NCCL_HOSTID", ("rank-" + std::to_string(local_rank)).c_str(),
+           /*overwrite=*/0);
+  }
   const devices::DevicePlugin plugin =
       devices::load_device_plugin(devices::device_plugin_path());
   const auto refuse = [&](const std::string& why) {
@@ -177,6 +183,13 @@ DeviceBudget::DeviceBudget(const Inputs& inputs) : inputs_(inputs) {
       memory::require_room(inputs_.rank, segments_, inputs_.footprint, room());
     }
   }
+  set_limit();
+}
+
+void DeviceBudget::count_connections() {
+  if (!before_steps_) return;
+  inputs_.footprint.communication += before_steps_->taken_since().value_or(0);
+  before_steps_.emplace(device());
   set_limit();
 }
 

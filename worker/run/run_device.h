@@ -89,8 +89,9 @@ class DeviceBudget {
   explicit DeviceBudget(const Inputs& inputs);
 
   const devices::ComputeDevice& device() const { return inputs_.device; }
-  // A first step loads libraries' kernels and makes connections. True the
-  // first time, on a device.
+  // The parts of the ranks are connected (Mesh), before a tensor is allocated.
+  void count_connections();
+  // A first step loads libraries' kernels. True the first time, on a device.
   bool count_first_step();
   // REQUIRES: not the CPU.
   DeviceMemoryLine line() const;

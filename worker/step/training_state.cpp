@@ -380,6 +380,9 @@ void TrainingState::gather_parameters() {
     sent.copy_(pieces_[static_cast<size_t>(layer)].values);
     options_.mesh->data->all_gather(parameters_->layer_values(layer), sent);
   }
+  // A commit is one only once the weights are there: on a device a peer that is
+  // lost on the way is known later.
+  options_.mesh->data->synchronize();
 }
 
 void TrainingState::reset_average() {

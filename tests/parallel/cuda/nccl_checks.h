@@ -18,12 +18,11 @@ inline void require_equal(const at::Tensor& actual, const at::Tensor& expected,
   }
 }
 
-inline void check_nccl(collectives::Communicator& ranks) {
+inline void check_nccl(collectives::Communicator& ranks,
+                       at::Device own = at::Device(at::kCUDA, 0)) {
   const int size = ranks.size();
   const int rank = ranks.rank();
-  for (const at::DeviceType place : {at::kCUDA, at::kCPU}) {
-    const at::Device device =
-        place == at::kCUDA ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  for (const at::Device device : {own, at::Device(at::kCPU)}) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong,
                                       at::kByte, at::kHalf, at::kBFloat16}) {
       for (const int64_t count : {0, 1, 1000, 100003}) {
@@ -64,7 +63,7 @@ inline void check_nccl(collectives::Communicator& ranks) {
   if (reversed->rank() != size - 1 - rank || reversed->size() != size) {
     throw std::runtime_error("split: another order");
   }
-  const at::Tensor ones = at::ones({10}, at::Device(at::kCUDA, 0));
+  const at::Tensor ones = at::ones({10}, own);
   reversed->all_reduce(ones);
   require_equal(ones, at::full({10}, static_cast<float>(size)), "split");
 }

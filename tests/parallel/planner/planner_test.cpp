@@ -219,6 +219,21 @@ TEST(Planner, AllThreeAxes) {
             "5");
 }
 
+// NCCL takes collectives alone.
+TEST(Planner, WhatPassesThroughTheHostBesideNcclIsSaid) {
+  configs::RunConfig config = batch_of(16);
+  config.device = "0,1";
+  config.backend = "nccl";
+  const std::string words = ", messages between two ranks through the host";
+  for (const char* layout : {"pipeline=2", "spatial=2", "data=2"}) {
+    config.layout = plan::parse_layout(layout);
+    const PlanDecision decision = plan_of(config, 2);
+    ASSERT_TRUE(decision.plan) << decision.reason;
+    EXPECT_EQ(decision.reason.ends_with(words), std::string(layout) != "data=2")
+        << decision.reason;
+  }
+}
+
 TEST(Planner, APipelineWithoutSeveralGroupsPerShareRunsSharesAtOnce) {
   configs::RunConfig config = batch_of(16);
   config.layout = plan::parse_layout("pipeline=2");

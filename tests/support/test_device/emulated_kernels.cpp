@@ -1,8 +1,11 @@
 #include "tests/support/test_device/emulated_kernels.h"
 
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,7 +17,7 @@
 #include "parallel/cuda/kernels/render_body.h"
 #include "tests/parallel/cuda/emulated_launch.h"
 #include "tests/support/test_device/operators.h"
-#include "tests/support/test_device/streams.h"
+#include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
@@ -31,7 +34,7 @@ using Element =
 
 template <typename T>
 T* pointer(const at::Tensor& tensor) {
-  return tensor.defined() ? reachable(tensor).mutable_data_ptr<T>() : nullptr;
+  return tensor.defined() ? kernel_view(tensor).mutable_data_ptr<T>() : nullptr;
 }
 
 template <typename T, typename Pass>
@@ -66,7 +69,7 @@ void run_as(cuda::ElementType type, const at::Tensor& y,
   arguments.channels = map.channels;
   const cuda::BlockShape shape = cuda::block_shape(arguments);
   map.chunks = cuda::chunks_of(map.groups, shape);
-  do_or_remember([pass, map, arguments, shape]() mutable {
+  do_or_remember(y.device(), [pass, map, arguments, shape]() mutable {
     std::vector<cuda::Accumulator<T>> partial(
         cuda::partial_elements(arguments));
     map.partial = partial.data();
@@ -114,7 +117,8 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
  public:
   EmulatedOptimizer(std::span<const devices::FlatBufferRange> ranges,
                     int64_t size)
-      : pieces_(cuda::flat_buffer_pieces(ranges, size)) {}
+      : pieces_(std::make_shared<const Pieces>(
+            cuda::flat_buffer_pieces(ranges, size))) {}
 
   void step(const devices::DeviceOptimizerStep& step,
             const at::Tensor& parameters, const at::Tensor& gradients,
@@ -125,7 +129,11 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
       const cuda::FlatBufferArrays<T> arrays = {
           pointer<T>(parameters), pointer<T>(gradients), pointer<T>(first),
           pointer<T>(second), pointer<T>(average)};
-      run<T>(arrays, step);
+      do_or_remember(
+          parameters.device(),
+          [pieces = pieces_, arrays,
+           with = coefficients_of<T>(step, pointer<T>(step.clip)),
+           is_adam = step.is_adam] { run<T>(*pieces, arrays, with, is_adam); });
     };
     if (parameters.scalar_type() == at::kFloat) {
       run_as(float());
@@ -135,9 +143,11 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
   }
 
  private:
+  using Pieces = std::vector<cuda::FlatBufferPiece>;
+
   template <typename T>
-  void run(const cuda::FlatBufferArrays<T>& arrays,
-           const devices::DeviceOptimizerStep& step) {
+  static cuda::FlatBufferCoefficients<T> coefficients_of(
+      const devices::DeviceOptimizerStep& step, T* clip) {
     cuda::FlatBufferCoefficients<T> with;
     const auto as = [](double value) { return static_cast<T>(value); };
     for (size_t g = 0; g < cuda::kFlatBufferGroups; ++g) {
@@ -156,11 +166,17 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
                       as(adam.shrink)};
     }
     with.average_weight = as(step.average_weight);
-    with.clip = pointer<T>(step.clip);
+    with.clip = clip;
+    return with;
+  }
+
+  template <typename T>
+  static void run(const Pieces& pieces, const cuda::FlatBufferArrays<T>& arrays,
+                  const cuda::FlatBufferCoefficients<T>& with, bool is_adam) {
     constexpr int kThreads = 256;
-    for (const cuda::FlatBufferPiece& piece : pieces_) {
+    for (const cuda::FlatBufferPiece& piece : pieces) {
       for (int thread = 0; thread < kThreads; ++thread) {
-        if (step.is_adam) {
+        if (is_adam) {
           cuda::update_piece<cuda::FlatBufferRule::kAdam>(arrays, with, piece,
                                                           thread, kThreads);
         } else {
@@ -171,7 +187,7 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
     }
   }
 
-  const std::vector<cuda::FlatBufferPiece> pieces_;
+  const std::shared_ptr<const Pieces> pieces_;
 };
 
 }  // namespace
@@ -180,7 +196,7 @@ void EmulatedKernels::channel_sums(const at::Tensor& y,
                                    std::span<const int64_t> begins,
                                    const at::Tensor& sums) {
   ++passes_;
-  if (y.numel() == 0) reachable(sums).zero_();
+  if (y.numel() == 0) sums.zero_();
   double* const to = pointer<double>(sums);
   run(y, begins, {}, [to](auto width, auto& shape, auto& map) {
     using T = Element<decltype(map)>;
@@ -207,7 +223,7 @@ void EmulatedKernels::activation_gradient_sums(
     const at::Tensor& weight, const at::Tensor& bias,
     const layers::ActivationFunction& activation, const at::Tensor& sums) {
   ++passes_;
-  if (y.numel() == 0) reachable(sums).zero_();
+  if (y.numel() == 0) sums.zero_();
   double* const to = pointer<double>(sums);
   run(y, begins, {statistics, weight, bias, dout, {}, {}, activation},
       [to](auto width, auto& shape, auto& map) {
@@ -232,7 +248,17 @@ void EmulatedKernels::norm_gradient(
 
 at::Tensor EmulatedKernels::upload(const at::Tensor& host,
                                    const c10::Device& device) {
-  return host.to(device);
+  // As the plugin's: the copy's source is locked, and lives until it is read.
+  const std::shared_ptr<void> pages =
+      lock_test_pages(static_cast<int64_t>(host.nbytes()) + 1);
+  const at::Tensor copy =
+      at::from_blob(pages.get(), host.sizes(), host.strides(), host.options());
+  copy.copy_(host);
+  const at::Tensor placed = at::empty_strided(host.sizes(), host.strides(),
+                                              host.options().device(device));
+  do_or_remember(device,
+                 [pages, copy, to = kernel_view(placed)] { to.copy_(copy); });
+  return placed;
 }
 
 void EmulatedKernels::fit_rows(const at::Tensor& fields,
@@ -241,15 +267,17 @@ void EmulatedKernels::fit_rows(const at::Tensor& fields,
                                const at::Tensor& ciou,
                                const at::Tensor& gradient) {
   const cuda::FitArguments arguments = cuda::fit_arguments(
-      reachable(fields), reachable(boxes), reachable(anchors), reachable(ciou),
-      reachable(gradient));
-  for (int64_t row = 0; row < arguments.rows; ++row) {
-    if (arguments.is_double) {
-      cuda::fit_one_row<double>(arguments, row);
-    } else {
-      cuda::fit_one_row<float>(arguments, row);
+      kernel_view(fields), kernel_view(boxes), kernel_view(anchors),
+      kernel_view(ciou), kernel_view(gradient));
+  do_or_remember(fields.device(), [arguments] {
+    for (int64_t row = 0; row < arguments.rows; ++row) {
+      if (arguments.is_double) {
+        cuda::fit_one_row<double>(arguments, row);
+      } else {
+        cuda::fit_one_row<float>(arguments, row);
+      }
     }
-  }
+  });
 }
 
 void EmulatedKernels::entropies(const at::Tensor& logits,
@@ -258,15 +286,17 @@ void EmulatedKernels::entropies(const at::Tensor& logits,
                                 const at::Tensor& value,
                                 const at::Tensor& derivative) {
   const cuda::EntropyArguments arguments =
-      cuda::entropy_arguments(reachable(logits), reachable(targets), rule,
-                              reachable(value), reachable(derivative));
-  for (int64_t i = 0; i < arguments.count; ++i) {
-    if (arguments.is_double) {
-      cuda::one_entropy<double>(arguments, i);
-    } else {
-      cuda::one_entropy<float>(arguments, i);
+      cuda::entropy_arguments(kernel_view(logits), kernel_view(targets), rule,
+                              kernel_view(value), kernel_view(derivative));
+  do_or_remember(logits.device(), [arguments] {
+    for (int64_t i = 0; i < arguments.count; ++i) {
+      if (arguments.is_double) {
+        cuda::one_entropy<double>(arguments, i);
+      } else {
+        cuda::one_entropy<float>(arguments, i);
+      }
     }
-  }
+  });
 }
 
 std::unique_ptr<devices::DeviceOptimizer> EmulatedKernels::make_optimizer(
@@ -279,10 +309,8 @@ void EmulatedKernels::render_samples(const at::Tensor& region,
                                      const at::Tensor& images) {
   for (size_t first = 0; first < starts.size(); first += cuda::kMostRendered) {
     const cuda::RenderArguments arguments = cuda::render_arguments(
-        reachable(region), starts, reachable(images), first);
-    TestStreams& streams = TestStreams::instance();
-    streams.give(streams.current(images.device()),
-                 [arguments] { render(arguments); });
+        kernel_view(region), starts, kernel_view(images), first);
+    do_or_remember(images.device(), [arguments] { render(arguments); });
   }
 }
 

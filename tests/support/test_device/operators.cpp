@@ -3,7 +3,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_native.h>
@@ -17,12 +16,19 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/operator_shapes.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_memory.h"
@@ -35,74 +41,6 @@ constexpr auto kType = c10::DeviceType::PrivateUse1;
 
 // Of a convolution, beside a share of its maps: no result has this size.
 constexpr int64_t kLeastWorkspace = 1037;
-
-// --- the guard -----------------------------------------------------------
-
-thread_local c10::DeviceIndex current = 0;
-
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-  c10::DeviceType type() const override { return kType; }
-  c10::Device exchangeDevice(c10::Device device) const override {
-    const c10::Device before = getDevice();
-    setDevice(device);
-    return before;
-  }
-  c10::Device getDevice() const override { return {kType, current}; }
-  void setDevice(c10::Device device) const override {
-    TORCH_CHECK(device.index() < deviceCount(), "no test device ", device);
-    if (device.has_index()) current = device.index();
-  }
-  void uncheckedSetDevice(c10::Device device) const noexcept override {
-    if (device.has_index()) current = device.index();
-  }
-  c10::Stream getStream(c10::Device device) const override {
-    return TestStreams::instance().current(device);
-  }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    return TestStreams::instance().make(device);
-  }
-  c10::Stream exchangeStream(c10::Stream stream) const override {
-    return TestStreams::instance().exchange(stream);
-  }
-
-  using Moment = TestStreams::Moment;
-  void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
-              c10::EventFlag) const override {
-    if (*event == nullptr) *event = new Moment;
-    *static_cast<Moment*>(*event) = TestStreams::instance().moment(stream);
-  }
-  void block(void* event, const c10::Stream& stream) const override {
-    if (event == nullptr) return;
-    TestStreams::instance().wait(stream, *static_cast<Moment*>(event));
-  }
-  bool queryEvent(void* event) const override {
-    return event == nullptr ||
-           TestStreams::instance().is_past(*static_cast<Moment*>(event));
-  }
-  void synchronizeEvent(void* event) const override {
-    if (event == nullptr) return;
-    TestStreams::instance().finish(*static_cast<Moment*>(event));
-  }
-  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<Moment*>(event);
-  }
-  c10::DeviceIndex deviceCount() const noexcept override {
-    return TestDeviceMemory::kDevices;
-  }
-};
-
-C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
-
-// Autograd asks for these of the accelerator.
-struct Hooks final : at::PrivateUse1HooksInterface {
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override {
-    return TestDeviceMemory::kDevices;
-  }
-  c10::DeviceIndex getCurrentDevice() const override { return current; }
-};
 
 // --- memory --------------------------------------------------------------
 
@@ -145,7 +83,10 @@ const at::Tensor& resize_storage(const at::Tensor& self, at::IntArrayRef size,
   c10::Allocator* const allocator = c10::GetAllocator(kType);
   c10::DataPtr memory = allocator->allocate(needed);
   if (storage->nbytes() > 0) {
-    allocator->copy_data(memory.get(), storage->data(), storage->nbytes());
+    do_or_remember(
+        self.device(),
+        [allocator, to = memory.get(), from = storage->data(),
+         bytes = storage->nbytes()] { allocator->copy_data(to, from, bytes); });
   }
   storage->set_data_ptr_noswap(std::move(memory));
   storage->set_nbytes(needed);
@@ -158,245 +99,260 @@ void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
   target.copy_(source);
 }
 
+// Where a kernel finds the tensor once its time has come. What is read later is
+// kept by nobody; numbers of the host are what they are now.
+at::Tensor in_kernel(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  if (tensor.device().type() == kType) return kernel_view(tensor);
+  return copy_of_number(tensor);
+}
+
+c10::Stream current_stream(c10::Device device) {
+  return TestStreams::instance().current(device);
+}
+
+// Between two devices, in the order of both.
+void copy_between(const at::Tensor& source, const at::Tensor& target) {
+  TestStreams& streams = TestStreams::instance();
+  const c10::Stream from = current_stream(source.device()),
+                    to = current_stream(target.device());
+  streams.wait(from, streams.moment(to));
+  streams.give(from,
+               [source = kernel_view(source), target = kernel_view(target)] {
+                 copy_bytes(source, target);
+               });
+  streams.wait(to, streams.moment(from));
+}
+
+// From pages that may move CUDA copies small tensors at once and has the host
+// wait for the stream before it copies others.
+constexpr size_t kMostStagedBytes = 64 << 10;
+
+// Memory of the host, as a copy reads or writes it later.
+at::Tensor in_pages(const at::Tensor& host) {
+  return at::from_blob(host.data_ptr(), host.sizes(), host.strides(),
+                       host.options());
+}
+
 // On a stream beside the first what is copied must stay where it is: CUDA would
 // have the host wait for anything else.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                      bool non_blocking) {
-  const c10::Device device =
-      target.device().type() == kType ? target.device() : source.device();
-  const c10::Stream stream = TestStreams::instance().current(device);
-  TORCH_CHECK(stream.id() == 0 || !non_blocking || !source.is_cpu() ||
-                  is_page_locked(source.const_data_ptr()),
+  const bool is_upload = source.is_cpu();
+  const c10::Device device = is_upload ? target.device() : source.device();
+  if (source.numel() == 0) return target;
+  if (!is_upload && !target.is_cpu()) {
+    if (source.device() != target.device()) {
+      copy_between(source, target);
+      return target;
+    }
+    do_or_remember(device,
+                   [from = kernel_view(source), to = kernel_view(target)] {
+                     copy_bytes(from, to);
+                   });
+    return target;
+  }
+  const at::Tensor& host = is_upload ? source : target;
+  const c10::Stream stream = current_stream(device);
+  const bool is_locked = is_page_locked(host.const_data_ptr());
+  TORCH_CHECK(stream.id() == 0 || !non_blocking || is_locked,
               "a copy beside the first stream from pages that may move");
-  if (stream.id() == 0) {
-    TORCH_CHECK(TestGraph::capturing() == nullptr || source.device() == device,
-                "a copy from the host cannot be captured");
-    TORCH_CHECK(TestGraph::capturing() == nullptr || target.device() == device,
-                "a copy to the host cannot be captured");
-    do_or_remember([from = reachable(source), to = reachable(target)] {
+  refuse_while_captured();
+  TestStreams& streams = TestStreams::instance();
+  if (is_upload && non_blocking && !is_locked &&
+      source.nbytes() <= kMostStagedBytes) {
+    streams.give(stream, [from = in_kernel(source), to = kernel_view(target)] {
       copy_bytes(from, to);
     });
     return target;
   }
-  // What is copied later is kept by nobody.
-  const at::Tensor from =
-      source.is_cpu() ? at::from_blob(source.data_ptr(), source.sizes(),
-                                      source.strides(), source.options())
-                      : reachable(source);
-  TestStreams::instance().give(
-      stream, [from, to = reachable(target)] { copy_bytes(from, to); });
+  const at::Tensor from = is_upload ? in_pages(source) : kernel_view(source);
+  const at::Tensor to = is_upload ? kernel_view(target) : in_pages(target);
+  streams.give(stream, [from, to] { copy_bytes(from, to); });
+  if (!non_blocking || !is_locked) streams.finish(stream);
   return target;
+}
+
+at::Tensor make(const TensorShape& shape, c10::Device device) {
+  if (!shape.is_defined) return {};
+  return empty_with_strides(shape.sizes, shape.strides, shape.type, {}, device,
+                            {});
 }
 
 // A CPU result as a tensor of the device.
 at::Tensor placed(const at::Tensor& result, c10::Device device) {
-  if (!result.defined()) return result;
-  at::Tensor tensor = empty_with_strides(result.sizes(), result.strides(),
-                                         result.scalar_type(), {}, device, {});
-  copy_bytes(result, reachable(tensor));
-  return tensor;
-}
-
-// What `compute` gives, on the device; of a graph, whenever it is replayed.
-template <typename Compute>
-at::Tensor placed_by(const Compute& compute, c10::Device device) {
-  const at::Tensor result = placed(compute(), device);
-  if (TestGraph* const graph = TestGraph::capturing()) {
-    graph->remember(
-        [compute, to = reachable(result)] { copy_bytes(compute(), to); });
+  const at::Tensor tensor = make(shape_of(result), device);
+  if (result.defined()) {
+    do_or_remember(
+        device, [result, to = kernel_view(tensor)] { copy_bytes(result, to); });
   }
-  return result;
+  return tensor;
 }
 
 // --- operators -----------------------------------------------------------
 
-// One call of an operator: the device's tensors among its arguments, and what
-// stands in for them.
+// One call of an operator, whose arguments are the stack's last.
 class Call {
  public:
   Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
-      : schema_(op.schema()),
+      : op_(op),
         stack_(stack),
-        begin_(stack.size() - schema_.arguments().size()),
-        given_(schema_.arguments().size()),
-        stand_ins_(schema_.arguments().size()) {}
-
-  void replace_arguments() {
-    for (size_t i = 0; i < given_.size(); ++i) {
-      c10::IValue& value = stack_[begin_ + i];
+        count_(op.schema().arguments().size()),
+        begin_(stack.size() - count_) {
+    at::Tensor host;
+    for (size_t i = 0; i < count_; ++i) {
+      const c10::IValue& value = stack_[begin_ + i];
       if (value.isTensor()) {
-        given_[i] = value.toTensor();
-        stand_ins_[i] = stand_in(given_[i]);
-        value = stand_ins_[i];
+        look_at(value.toTensor(), host);
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) {
+          look_at(tensor, host);
+        }
+      } else if (value.isOptionalTensorList()) {
+        for (const auto& tensor : value.toOptionalTensorVector()) {
+          if (tensor) look_at(*tensor, host);
+        }
+      } else if (value.isDevice() && value.toDevice().type() == kType) {
+        device_ = value.toDevice();
+      }
+    }
+    TORCH_CHECK(!host.defined() || !device_, op.schema().name(),
+                ": a tensor of the host among those of ", *device_);
+    TORCH_CHECK(device_, op.schema().name(), ": on no device");
+    if (!device_->has_index()) {
+      device_ = c10::impl::getDeviceGuardImpl(kType)->getDevice();
+    }
+  }
+
+  void give(const OperatorShapes& shapes) {
+    for (const auto& [argument, sizes] : shapes.grown) {
+      resize_storage(given(argument), sizes, std::nullopt);
+    }
+    std::vector<at::Tensor> results, places;
+    for (const ResultShape& result : shapes.results) {
+      const bool is_new = result.kind == ResultShape::Kind::kNew;
+      results.push_back(is_new ? make(result.shape, *device_) : alias(result));
+      places.push_back(is_new ? kernel_view(results.back()) : at::Tensor());
+    }
+    const bool is_view =
+        !shapes.results.empty() &&
+        std::ranges::all_of(shapes.results, [](const ResultShape& result) {
+          return result.kind == ResultShape::Kind::kView;
+        });
+    if (!is_view) {
+      do_or_remember(*device_, [op = op_, arguments = arguments(), places] {
+        run(op, arguments, places);
+      });
+    }
+    put_back(results);
+  }
+
+  // The host waits, and computes what the device would have.
+  void compute() {
+    refuse_while_captured();
+    TestStreams::instance().finish(current_stream(*device_));
+    torch::jit::Stack values = arguments();
+    {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      const activations::CountingAllocator::HostMemory not_counted;
+      op_.callBoxed(&values);
+    }
+    const c10::FunctionSchema& schema = op_.schema();
+    for (size_t i = 0; i < schema.returns().size(); ++i) {
+      if (!values[i].isTensor()) continue;
+      const c10::AliasInfo* const alias = schema.returns()[i].alias_info();
+      if (alias == nullptr) {
+        values[i] = placed(values[i].toTensor(), *device_);
+        continue;
+      }
+      for (size_t at = 0; at < count_; ++at) {
+        const c10::AliasInfo* const of = schema.arguments()[at].alias_info();
+        if (of != nullptr && of->beforeSets() == alias->beforeSets()) {
+          values[i] = given(at);
+        }
+      }
+    }
+    stack_.resize(begin_);
+    stack_.insert(stack_.end(), values.begin(), values.end());
+  }
+
+ private:
+  void look_at(const at::Tensor& tensor, at::Tensor& host) {
+    if (!tensor.defined()) return;
+    if (tensor.device().type() == kType) {
+      device_ = tensor.device();
+    } else if (tensor.dim() > 0) {
+      host = tensor;
+    }
+  }
+
+  const at::Tensor& given(size_t argument) const {
+    return stack_[begin_ + argument].toTensor();
+  }
+
+  at::Tensor alias(const ResultShape& result) const {
+    const at::Tensor& base = given(result.argument);
+    if (result.kind == ResultShape::Kind::kWritten) return base;
+    return at::native::as_strided_tensorimpl(
+        base, result.shape.sizes, result.shape.strides,
+        base.storage_offset() + result.offset);
+  }
+
+  torch::jit::Stack arguments() const {
+    torch::jit::Stack copy(stack_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                           stack_.end());
+    for (c10::IValue& value : copy) {
+      if (value.isTensor()) {
+        value = in_kernel(value.toTensor());
       } else if (value.isTensorList()) {
         c10::List<at::Tensor> list;
         for (const at::Tensor& tensor : value.toTensorVector()) {
-          list.push_back(stand_in(tensor));
+          list.push_back(in_kernel(tensor));
         }
         value = std::move(list);
       } else if (value.isOptionalTensorList()) {
         c10::List<std::optional<at::Tensor>> list;
         for (const auto& tensor : value.toOptionalTensorVector()) {
-          list.push_back(tensor ? std::optional(stand_in(*tensor))
+          list.push_back(tensor ? std::optional(in_kernel(*tensor))
                                 : std::nullopt);
         }
         value = std::move(list);
-      } else if (value.isDevice() && value.toDevice().type() == kType) {
-        device_ = value.toDevice();
+      } else if (value.isDevice()) {
         value = c10::Device(c10::kCPU);
-      }
-    }
-    TORCH_CHECK(!host_tensor_.defined() || !device_, schema_.name(),
-                ": a tensor of the host among those of ", *device_);
-  }
-
-  // With stand-ins; numbers of the host are what they are now.
-  torch::jit::Stack arguments() const {
-    torch::jit::Stack copy(
-        stack_.end() - static_cast<std::ptrdiff_t>(schema_.arguments().size()),
-        stack_.end());
-    for (size_t i = 0; i < copy.size(); ++i) {
-      if (given_[i].defined() && given_[i].is_cpu()) {
-        copy[i] = given_[i].clone();
       }
     }
     return copy;
   }
 
-  // Stand-ins of what the operator writes to.
-  std::vector<at::Tensor> written_tensors() const {
-    std::vector<at::Tensor> written;
-    for (size_t i = 0; i < given_.size(); ++i) {
-      const c10::AliasInfo* const alias = schema_.arguments()[i].alias_info();
-      if (alias != nullptr && alias->isWrite() && stand_ins_[i].defined()) {
-        written.push_back(stand_ins_[i]);
-      }
-    }
-    return written;
-  }
-
-  // After replace_results(): where results that alias nothing lie, by return;
-  // undefined: that one is a view, or was written to.
-  std::vector<at::Tensor> new_results() const {
-    const size_t first = stack_.size() - schema_.returns().size();
-    std::vector<at::Tensor> made;
-    for (size_t i = 0; i < schema_.returns().size(); ++i) {
-      const c10::IValue& value = stack_[first + i];
-      TORCH_CHECK(value.isTensor(), schema_.name(),
-                  ": what the host waits for cannot be captured");
-      const bool is_new = schema_.returns()[i].alias_info() == nullptr;
-      made.push_back(is_new ? reachable(value.toTensor()) : at::Tensor());
-    }
-    return made;
-  }
-
-  void replace_results() {
-    const size_t first = stack_.size() - schema_.returns().size();
-    for (size_t i = 0; i < schema_.returns().size(); ++i) {
-      c10::IValue& value = stack_[first + i];
-      if (value.isTensor()) {
-        value = result(value.toTensor(), schema_.returns()[i].alias_info());
-      } else if (value.isTensorList()) {
-        c10::List<at::Tensor> list;
-        for (const at::Tensor& tensor : value.toTensorVector()) {
-          list.push_back(result(tensor, schema_.returns()[i].alias_info()));
-        }
-        value = std::move(list);
-      }
+  static void run(const c10::OperatorHandle& op, torch::jit::Stack stack,
+                  const std::vector<at::Tensor>& places) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const activations::CountingAllocator::HostMemory not_counted;
+    op.callBoxed(&stack);
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i].defined()) copy_bytes(stack[i].toTensor(), places[i]);
     }
   }
 
- private:
-  at::Tensor stand_in(const at::Tensor& tensor) {
-    if (!tensor.defined()) return tensor;
-    if (tensor.device().type() == kType) {
-      device_ = tensor.device();
-    } else if (tensor.dim() > 0) {
-      host_tensor_ = tensor;
-    }
-    return reachable(tensor);
+  void put_back(const std::vector<at::Tensor>& results) {
+    stack_.resize(begin_);
+    stack_.insert(stack_.end(), results.begin(), results.end());
   }
 
-  at::Tensor result(const at::Tensor& tensor, const c10::AliasInfo* alias) {
-    if (alias == nullptr) return placed(tensor, *device_);
-    for (size_t i = 0; i < given_.size(); ++i) {
-      const c10::AliasInfo* const of = schema_.arguments()[i].alias_info();
-      if (of == nullptr || of->beforeSets() != alias->beforeSets()) continue;
-      return alias->isWrite() ? written(i) : viewed(i, tensor);
-    }
-    TORCH_CHECK(false, schema_.name(), ": an alias of nothing");
-  }
-
-  // An empty tensor may have been made larger.
-  const at::Tensor& written(size_t i) {
-    if (!given_[i].sizes().equals(stand_ins_[i].sizes())) {
-      resize_storage(given_[i], stand_ins_[i].sizes(), std::nullopt);
-      copy_bytes(stand_ins_[i], reachable(given_[i]));
-    }
-    return given_[i];
-  }
-
-  at::Tensor viewed(size_t i, const at::Tensor& view) {
-    const auto from = static_cast<const char*>(stand_ins_[i].const_data_ptr());
-    const auto to = static_cast<const char*>(view.const_data_ptr());
-    return at::native::as_strided_tensorimpl(
-        given_[i], view.sizes(), view.strides(),
-        given_[i].storage_offset() +
-            (to - from) / static_cast<int64_t>(view.element_size()));
-  }
-
-  const c10::FunctionSchema& schema_;
+  const c10::OperatorHandle op_;
   torch::jit::Stack& stack_;
-  const size_t begin_;
-  std::vector<at::Tensor> given_, stand_ins_;
-  at::Tensor host_tensor_;
+  const size_t count_, begin_;
   std::optional<c10::Device> device_;
 };
-
-void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  const activations::CountingAllocator::HostMemory not_counted;
-  op.callBoxed(&stack);
-}
-
-// What the call writes is as before it once it has been captured.
-void capture(const c10::OperatorHandle& op, torch::jit::Stack& stack,
-             Call& call, TestGraph& graph) {
-  const torch::jit::Stack arguments = call.arguments();
-  const std::vector<at::Tensor> written = call.written_tensors();
-  std::vector<at::Tensor> before;
-  {
-    const activations::CountingAllocator::HostMemory not_counted;
-    for (const at::Tensor& tensor : written) before.push_back(tensor.clone());
-  }
-  call_on_host(op, stack);
-  call.replace_results();
-  const std::vector<at::Tensor> made = call.new_results();
-  for (size_t i = 0; i < written.size(); ++i) {
-    TORCH_CHECK(before[i].sizes().equals(written[i].sizes()),
-                op.schema().name(), ": a tensor that grows cannot be captured");
-    copy_bytes(before[i], written[i]);
-  }
-  graph.remember([op, arguments, made] {
-    torch::jit::Stack again = arguments;
-    call_on_host(op, again);
-    size_t next = 0;
-    for (const at::Tensor& to : made) {
-      if (to.defined()) copy_bytes(again[next].toTensor(), to);
-      ++next;
-    }
-  });
-}
 
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
   Call call(op, *stack);
-  call.replace_arguments();
-  if (TestGraph* const graph = TestGraph::capturing()) {
-    return capture(op, *stack, call, *graph);
+  if (const auto shapes = shapes_of_call(op, *stack)) {
+    call.give(*shapes);
+  } else {
+    call.compute();
   }
-  call_on_host(op, *stack);
-  call.replace_results();
 }
 
 // As cuDNN does: taken once the result is there, and given back.
@@ -404,24 +360,60 @@ void take_workspace(int64_t bytes, c10::Device device) {
   empty({bytes}, at::kByte, {}, device, {}, {});
 }
 
+// The signature of what a convolution is asked for.
+template <typename... Values>
+std::string signature_of(const Values&... values) {
+  std::ostringstream text;
+  const auto add = [&](const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, at::Tensor>) {
+      text << signature(value) << '|';
+    } else {
+      text << value << '|';
+    }
+  };
+  (add(values), ...);
+  return text.str();
+}
+
+OperatorShapes new_results(const std::vector<at::Tensor>& tensors) {
+  OperatorShapes shapes;
+  for (const at::Tensor& tensor : tensors) {
+    shapes.results.emplace_back().shape = shape_of(tensor);
+  }
+  return shapes;
+}
+
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const std::optional<at::Tensor>& bias,
                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                     c10::SymIntArrayRef dilation, bool transposed,
                     c10::SymIntArrayRef output_padding, c10::SymInt groups) {
-  const at::Tensor none;
-  at::Tensor y = placed_by(
-      [x = reachable(x), weight = reachable(weight),
-       bias = reachable(bias ? *bias : none), stride = stride.vec(),
-       padding = padding.vec(), dilation = dilation.vec(), transposed,
-       output_padding = output_padding.vec(), groups] {
-        const at::AutoDispatchBelowADInplaceOrView below;
-        const activations::CountingAllocator::HostMemory not_counted;
-        return at::convolution_symint(
-            x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
-            stride, padding, dilation, transposed, output_padding, groups);
-      },
-      x.device());
+  const at::Tensor of_bias = bias ? *bias : at::Tensor();
+  const auto call = [stride = stride.vec(), padding = padding.vec(),
+                     dilation = dilation.vec(), transposed,
+                     output_padding = output_padding.vec(),
+                     groups](const at::Tensor& of, const at::Tensor& with,
+                             const at::Tensor& plus) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const activations::CountingAllocator::HostMemory not_counted;
+    return at::convolution_symint(
+        of, with, plus.defined() ? std::optional(plus) : std::nullopt, stride,
+        padding, dilation, transposed, output_padding, groups);
+  };
+  const auto shapes = known_shapes(
+      "convolution|" + signature_of(x, weight, of_bias, stride, padding,
+                                    dilation, transposed, output_padding,
+                                    groups),
+      [&] {
+        return new_results({call(zeros_of_shape(x), zeros_of_shape(weight),
+                                 zeros_of_shape(of_bias))});
+      });
+  at::Tensor y = make(shapes->results.front().shape, x.device());
+  do_or_remember(x.device(),
+                 [call, x = in_kernel(x), weight = in_kernel(weight),
+                  of_bias = in_kernel(of_bias), to = kernel_view(y)] {
+                   copy_bytes(call(x, weight, of_bias), to);
+                 });
   take_workspace(static_cast<int64_t>(x.nbytes()) / 2 + kLeastWorkspace,
                  x.device());
   return y;
@@ -433,47 +425,49 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
     c10::SymIntArrayRef dilation, bool transposed,
     c10::SymIntArrayRef output_padding, c10::SymInt groups,
     std::array<bool, 3> wanted) {
-  using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-  const auto compute = [dy = reachable(dy), x = reachable(x),
-                        weight = reachable(weight), stride = stride.vec(),
-                        padding = padding.vec(), dilation = dilation.vec(),
-                        transposed, output_padding = output_padding.vec(),
-                        groups, wanted]() -> Gradients {
+  const auto call = [stride = stride.vec(), padding = padding.vec(),
+                     dilation = dilation.vec(), transposed,
+                     output_padding = output_padding.vec(), groups,
+                     wanted](const at::Tensor& by, const at::Tensor& of,
+                             const at::Tensor& with) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const activations::CountingAllocator::HostMemory not_counted;
-    const std::vector<c10::SymInt> bias = {weight.sym_size(0)};
-    return at::convolution_backward_symint(
-        dy, x, weight, c10::SymIntArrayRef(bias), stride, padding, dilation,
+    const std::vector<c10::SymInt> bias = {with.sym_size(0)};
+    auto [dx, dweight, dbias] = at::convolution_backward_symint(
+        by, of, with, c10::SymIntArrayRef(bias), stride, padding, dilation,
         transposed, output_padding, groups, wanted);
+    return std::vector<at::Tensor>{dx, dweight, dbias};
   };
-  const Gradients host = compute();
-  const auto place = [&](const at::Tensor& tensor, int64_t workspace) {
-    at::Tensor result = placed(tensor, x.device());
-    if (tensor.defined())
+  const auto shapes = known_shapes(
+      "convolution_backward|" +
+          signature_of(dy, x, weight, stride, padding, dilation, transposed,
+                       output_padding, groups, wanted[0], wanted[1], wanted[2]),
+      [&] {
+        return new_results(call(zeros_of_shape(dy), zeros_of_shape(x),
+                                zeros_of_shape(weight)));
+      });
+  const auto place = [&](size_t result, int64_t workspace) {
+    const TensorShape& shape = shapes->results[result].shape;
+    at::Tensor tensor = make(shape, x.device());
+    if (shape.is_defined) {
       take_workspace(workspace + kLeastWorkspace, x.device());
-    return result;
+    }
+    return tensor;
   };
-  at::Tensor dx =
-      place(std::get<0>(host), static_cast<int64_t>(dy.nbytes()) / 2);
-  at::Tensor dweight =
-      place(std::get<1>(host), static_cast<int64_t>(x.nbytes()) / 4);
-  const Gradients on_device = {std::move(dx), std::move(dweight),
-                               placed(std::get<2>(host), x.device())};
-  if (TestGraph* const graph = TestGraph::capturing()) {
-    const auto to = std::apply(
-        [](const auto&... tensor) { return Gradients{reachable(tensor)...}; },
-        on_device);
-    graph->remember([compute, to] {
-      const Gradients again = compute();
-      const auto copy = [](const at::Tensor& from, const at::Tensor& into) {
-        if (into.defined()) copy_bytes(from, into);
-      };
-      copy(std::get<0>(again), std::get<0>(to));
-      copy(std::get<1>(again), std::get<1>(to));
-      copy(std::get<2>(again), std::get<2>(to));
-    });
-  }
-  return on_device;
+  at::Tensor dx = place(0, static_cast<int64_t>(dy.nbytes()) / 2);
+  at::Tensor dweight = place(1, static_cast<int64_t>(x.nbytes()) / 4);
+  at::Tensor dbias = make(shapes->results[2].shape, x.device());
+  do_or_remember(
+      x.device(),
+      [call, dy = in_kernel(dy), x = in_kernel(x), weight = in_kernel(weight),
+       places = std::vector<at::Tensor>{kernel_view(dx), kernel_view(dweight),
+                                        kernel_view(dbias)}] {
+        const std::vector<at::Tensor> results = call(dy, x, weight);
+        for (size_t i = 0; i < results.size(); ++i) {
+          if (places[i].defined()) copy_bytes(results[i], places[i]);
+        }
+      });
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
@@ -498,15 +492,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 void install_test_device() {
   TestDeviceMemory::install();
-  static const bool registered = [] {
-    c10::register_privateuse1_backend("testdevice");
-    at::RegisterPrivateUse1HooksInterface(new Hooks);
-    return true;
-  }();
-  static_cast<void>(registered);
+  install_test_guard();
 }
 
-at::Tensor reachable(const at::Tensor& tensor) {
+at::Tensor kernel_view(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != kType) return tensor;
   const auto options = at::TensorOptions(tensor.scalar_type());
   if (tensor.numel() == 0) {
@@ -515,6 +504,14 @@ at::Tensor reachable(const at::Tensor& tensor) {
   return at::from_blob(
       DevicePages::instance().host_view(tensor.const_data_ptr()),
       tensor.sizes(), tensor.strides(), options);
+}
+
+at::Tensor reachable(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.device().type() == kType &&
+      TestGraph::capturing() == nullptr) {
+    TestStreams::instance().finish(current_stream(tensor.device()));
+  }
+  return kernel_view(tensor);
 }
 
 }  // namespace headroom

@@ -1,46 +1,169 @@
 #include "tests/support/test_device/streams.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include "parallel/activations/counting_allocator.h"
+#include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/stream_handle.h"
 
 namespace headroom {
 namespace {
 
-thread_local int64_t current_id = 0;
+using StreamClock = std::chrono::steady_clock;
+
+thread_local std::map<c10::DeviceIndex, int64_t> current_ids;
+thread_local bool is_executor = false;
+
+struct Item {
+  std::function<void()> work;
+  StreamClock::time_point given;
+  bool is_kernel = false;
+};
 
 struct Queue {
-  std::deque<std::function<void()>> waiting;
-  int64_t done = 0;
-
-  int64_t given() const { return done + static_cast<int64_t>(waiting.size()); }
+  TestStreamHandle handle = {};
+  std::deque<Item> waiting;
+  int64_t kernels = 0;  // of those waiting
+  int64_t given = 0, done = 0;
+  int64_t wanted = 0;  // somebody waits for so many
+  bool is_running = false;
+  std::condition_variable more;
 };
+
+using Key = std::pair<c10::DeviceIndex, int64_t>;
 
 }  // namespace
 
 struct TestStreams::State {
-  // Held while work is done: work of one stream may wait for another's.
-  mutable std::recursive_mutex mutex;
-  std::map<int64_t, Queue> queues;
+  mutable std::mutex mutex;
+  std::condition_variable progress;
+  std::map<Key, std::unique_ptr<Queue>> queues;  // guarded, as all below
+  std::exception_ptr failure;
   int64_t last_id = 0;
   int64_t delayed = 0;
+  bool is_ending = false;
+
+  Queue& queue(const Key& key) {
+    std::unique_ptr<Queue>& queue = queues[key];
+    if (queue == nullptr) {
+      queue = std::make_unique<Queue>();
+      queue->handle = {key.first, key.second, &State::give_to, &State::reach};
+      std::thread([this, &of = *queue] { execute(of); }).detach();
+    }
+    return *queue;
+  }
+
+  static void give_to(const TestStreamHandle* handle, void (*work)(void*),
+                      void* context) {
+    instance().give(
+        c10::Stream(c10::Stream::UNSAFE,
+                    c10::Device(c10::DeviceType::PrivateUse1,
+                                static_cast<c10::DeviceIndex>(handle->device)),
+                    handle->stream),
+        [work, context] { work(context); });
+  }
+  static void* reach(const void* address) {
+    return DevicePages::instance().host_view(address);
+  }
+
+  void execute(Queue& queue) {
+    is_executor = true;
+    const activations::CountingAllocator::HostMemory not_counted;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      while (queue.waiting.empty() || is_ending) queue.more.wait(lock);
+      const auto due = queue.waiting.front().given + kLaziness;
+      while (queue.wanted <= queue.done && StreamClock::now() < due) {
+        queue.more.wait_until(lock, due);
+      }
+      if (is_ending) continue;
+      Item item = std::move(queue.waiting.front());
+      queue.waiting.pop_front();
+      queue.is_running = true;
+      lock.unlock();
+      try {
+        item.work();
+      } catch (...) {
+        const std::lock_guard again(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+      item.work = nullptr;
+      lock.lock();
+      queue.is_running = false;
+      if (item.is_kernel) --queue.kernels;
+      ++queue.done;
+      progress.notify_all();
+    }
+  }
+
+  void await(std::unique_lock<std::mutex>& lock, const Moment& moment) {
+    Queue& queue = this->queue({moment.device, moment.stream});
+    if (queue.wanted < moment.count) {
+      queue.wanted = moment.count;
+      queue.more.notify_all();
+    }
+    while (queue.done < moment.count) progress.wait(lock);
+  }
+
+  void give(const c10::Stream& stream, std::function<void()> work,
+            bool is_kernel) {
+    std::unique_lock lock(mutex);
+    Queue& queue = this->queue({stream.device_index(), stream.id()});
+    if (is_kernel && !is_executor && queue.kernels >= kMostWaiting) {
+      await(lock, {stream.device_index(), stream.id(), queue.done + 1});
+    }
+    queue.waiting.push_back({std::move(work), StreamClock::now(), is_kernel});
+    ++queue.given;
+    if (is_kernel) {
+      ++queue.kernels;
+      if (stream.id() != 0) ++delayed;
+    }
+    queue.more.notify_all();
+  }
+
+  // At the process's end what has not begun never does.
+  void end() {
+    std::unique_lock lock(mutex);
+    is_ending = true;
+    const auto limit = StreamClock::now() + std::chrono::seconds(2);
+    const auto is_idle = [this] {
+      return std::ranges::none_of(
+          queues, [](const auto& entry) { return entry.second->is_running; });
+    };
+    while (!is_idle() && StreamClock::now() < limit) {
+      progress.wait_until(lock, limit);
+    }
+  }
 };
 
 TestStreams& TestStreams::instance() {
-  static TestStreams streams;
-  return streams;
+  struct Owner {
+    TestStreams streams;
+    ~Owner() { streams.state_->end(); }
+  };
+  static Owner owner;
+  return owner.streams;
 }
 
 TestStreams::TestStreams() : state_(new State) {}
 
 c10::Stream TestStreams::current(c10::Device device) const {
-  return c10::Stream(c10::Stream::UNSAFE, device, current_id);
+  return c10::Stream(c10::Stream::UNSAFE, device, current_ids[device.index()]);
 }
 
 c10::Stream TestStreams::exchange(c10::Stream stream) const {
-  return c10::Stream(c10::Stream::UNSAFE, stream.device(),
-                     std::exchange(current_id, stream.id()));
+  return c10::Stream(
+      c10::Stream::UNSAFE, stream.device(),
+      std::exchange(current_ids[stream.device_index()], stream.id()));
 }
 
 c10::Stream TestStreams::make(c10::Device device) {
@@ -48,38 +171,65 @@ c10::Stream TestStreams::make(c10::Device device) {
   return c10::Stream(c10::Stream::UNSAFE, device, ++state_->last_id);
 }
 
-void TestStreams::give(const c10::Stream& stream, std::function<void()> work) {
-  if (stream.id() == 0) return work();
+void* TestStreams::native_handle(const c10::Stream& stream) {
   const std::lock_guard lock(state_->mutex);
-  state_->queues[stream.id()].waiting.push_back(std::move(work));
-  ++state_->delayed;
+  return &state_->queue({stream.device_index(), stream.id()}).handle;
+}
+
+void TestStreams::give(const c10::Stream& stream, std::function<void()> work) {
+  state_->give(stream, std::move(work), /*is_kernel=*/true);
+}
+
+void TestStreams::give_quietly(const c10::Stream& stream,
+                               std::function<void()> work) {
+  state_->give(stream, std::move(work), /*is_kernel=*/false);
 }
 
 TestStreams::Moment TestStreams::moment(const c10::Stream& stream) const {
   const std::lock_guard lock(state_->mutex);
-  return {stream.id(), state_->queues[stream.id()].given()};
+  return {stream.device_index(), stream.id(),
+          state_->queue({stream.device_index(), stream.id()}).given};
 }
 
 void TestStreams::wait(const c10::Stream& stream, const Moment& moment) {
-  if (stream.id() == 0) return finish(moment);
-  if (moment.stream == 0) return;  // it has been done
-  give(stream, [this, moment] { finish(moment); });
+  if (stream.id() == moment.stream && stream.device_index() == moment.device) {
+    return;  // in order as it is
+  }
+  give_quietly(stream, [this, moment] {
+    std::unique_lock lock(state_->mutex);
+    state_->await(lock, moment);
+  });
+}
+
+// Whoever asks is served as one who waits.
+bool TestStreams::is_past(const Moment& moment) const {
+  const std::lock_guard lock(state_->mutex);
+  Queue& queue = state_->queue({moment.device, moment.stream});
+  if (queue.done >= moment.count) return true;
+  if (queue.wanted < moment.count) {
+    queue.wanted = moment.count;
+    queue.more.notify_all();
+  }
+  return false;
 }
 
 void TestStreams::finish(const Moment& moment) {
-  const std::lock_guard lock(state_->mutex);
-  Queue& queue = state_->queues[moment.stream];
-  while (queue.done < moment.count) {
-    const std::function<void()> work = std::move(queue.waiting.front());
-    queue.waiting.pop_front();
-    ++queue.done;
-    work();
-  }
+  std::unique_lock lock(state_->mutex);
+  state_->await(lock, moment);
+  if (state_->failure) std::rethrow_exception(state_->failure);
 }
 
-bool TestStreams::is_past(const Moment& moment) const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->queues[moment.stream].done >= moment.count;
+void TestStreams::finish_device(c10::DeviceIndex device) {
+  std::vector<Moment> moments;
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& [key, queue] : state_->queues) {
+      if (key.first == device) {
+        moments.push_back({key.first, key.second, queue->given});
+      }
+    }
+  }
+  for (const Moment& moment : moments) finish(moment);
 }
 
 int64_t TestStreams::delayed() const {

@@ -1,15 +1,19 @@
-// The test device's streams: the first computes at once; what others are given
-// waits as long as it may, so that whoever forgets to wait for it finds what
-// was there before.
+// The test device's streams: each does its work in order, in a thread of its
+// own, as late as it may: whoever forgets to wait for it finds what was there
+// before.
 //
-// Work of another stream is done when the first stream or the host waits for
-// an event recorded after it, or for the stream.
+// Work begins once somebody waits for it, or after kLaziness: a device goes on
+// by itself. The host waits in finish() alone, and where a stream has
+// kMostWaiting pieces of work before it. Streams of one device or of several
+// wait for each other without the host.
 //
-// Threads: any.
+// Threads: any. Errors: what work throws is thrown by finish() from then on,
+// as a card's errors are.
 #pragma once
 
 #include <c10/core/Stream.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -17,26 +21,38 @@ namespace headroom {
 
 class TestStreams {
  public:
+  static constexpr std::chrono::milliseconds kLaziness{2};
+  static constexpr int64_t kMostWaiting = 1024;  // as CUDA's queue of launches
+
   static TestStreams& instance();
 
+  // Of the calling thread, for each device.
   c10::Stream current(c10::Device device) const;
   c10::Stream exchange(c10::Stream stream) const;
   c10::Stream make(c10::Device device);
+  // What NCCL is given of a stream: a TestStreamHandle (stream_handle.h).
+  void* native_handle(const c10::Stream& stream);
 
-  // At once on the first stream, and later on another.
   void give(const c10::Stream& stream, std::function<void()> work);
+  // No kernel of anybody's: counted nowhere.
+  void give_quietly(const c10::Stream& stream, std::function<void()> work);
 
   // A moment of a stream: all that it had been given.
   struct Moment {
+    c10::DeviceIndex device = 0;
     int64_t stream = 0;
     int64_t count = 0;
   };
   Moment moment(const c10::Stream& stream) const;
   void wait(const c10::Stream& stream, const Moment& moment);
-  void finish(const Moment& moment);
   bool is_past(const Moment& moment) const;
 
-  // Pieces of work that waited.
+  // The host waits.
+  void finish(const Moment& moment);
+  void finish(const c10::Stream& stream) { finish(moment(stream)); }
+  void finish_device(c10::DeviceIndex device);
+
+  // Pieces of work given to streams beside each device's first.
   int64_t delayed() const;
 
  private:

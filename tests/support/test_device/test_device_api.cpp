@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "parallel/collectives/backend.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
+#include "tests/support/test_device/test_communicator.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/loss/device_level_loss.h"
@@ -44,21 +44,16 @@ class TestDeviceApi final : public devices::DeviceApi {
   }
   // Its first stream is as good as any.
   void leave_default_stream(int) override {}
-  std::unique_ptr<devices::DeviceGraph> make_graph(int) override {
-    return std::make_unique<TestGraph>();
+  std::unique_ptr<devices::DeviceGraph> make_graph(int device) override {
+    return std::make_unique<TestGraph>(device);
   }
-  // Through the host. The host's own communicator holds the store as long.
   std::unique_ptr<collectives::Communicator> make_communicator(
       KeyValueStore& store, const std::string& prefix, int rank, int size,
       const devices::DeviceCommunicatorOptions& options) override {
-    TestDeviceMemory::of(options.device).note_communicator();
-    collectives::GlooOptions gloo;
-    gloo.timeout = options.timeout;
-    return collectives::make_placed_communicator(
-        collectives::make_gloo_communicator({&store, [](KeyValueStore*) {}},
-                                            prefix, rank, size, gloo),
-        nullptr);
+    return make_test_communicator(store, prefix, rank, size,
+                                  describe(options.device), options);
   }
+  void abort_communicators() override { abort_test_communicators(); }
 
  private:
   EmulatedKernels kernels_;
@@ -69,6 +64,7 @@ class TestDeviceApi final : public devices::DeviceApi {
 devices::DeviceApi& test_device_api() {
   static auto* const api = [] {
     install_test_device();
+    prepare_test_communicators();
     return new TestDeviceApi;
   }();
   return *api;

@@ -2,7 +2,9 @@
 // are of dispatch key PrivateUse1 (operators.h) and whose kernels are the
 // plugin's text on the CPU (emulated_kernels.h).
 //
-// Its communicator passes through the host, and takes emulated bytes.
+// Its communicator is the CUDA plugin's, over a stand-in for NCCL
+// (tests/support/nccl_shim), where NCCL's header is; elsewhere tensors pass
+// through the host.
 #pragma once
 
 #include "parallel/devices/compute_device.h"

@@ -8,15 +8,18 @@
 #include <cstring>
 #include <utility>
 
+#include "parallel/base/peer_wait.h"
 #include "parallel/base/units.h"
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
 namespace {
 
 devices::HostServices& services() {
-  static devices::HostServices given = {&MemoryCategoryScope::of_device};
+  static devices::HostServices given = {&MemoryCategoryScope::of_device,
+                                        &PeerWait::begin, &PeerWait::end};
   return given;
 }
 
@@ -29,12 +32,13 @@ int current_device() {
 // A block's context says whose it is.
 struct Block {
   void* address;
-  int device;
+  c10::Stream stream;
 };
 
 void release(void* context) {
   const auto* const block = static_cast<Block*>(context);
-  TestDeviceMemory::of(block->device).give_back(block->address);
+  TestDeviceMemory::of(block->stream.device_index())
+      .give_back(block->address, block->stream);
   delete block;
 }
 
@@ -47,7 +51,8 @@ class Allocator final : public c10::Allocator {
     if (bytes == 0) return {nullptr, place};
     void* const address =
         TestDeviceMemory::of(device).take(static_cast<int64_t>(bytes));
-    return {address, new Block{address, device}, &release, place};
+    return {address, new Block{address, TestStreams::instance().current(place)},
+            &release, place};
   }
   void copy_data(void* target, const void* source,
                  size_t bytes) const override {
@@ -65,6 +70,10 @@ TestDeviceMemory& TestDeviceMemory::of(int device) {
 
 void TestDeviceMemory::set_services(const devices::HostServices& given) {
   services() = given;
+}
+
+const devices::HostServices& TestDeviceMemory::host_services() {
+  return services();
 }
 
 void TestDeviceMemory::install() {
@@ -100,12 +109,21 @@ void* TestDeviceMemory::take(int64_t bytes) {
   return address;
 }
 
-void TestDeviceMemory::give_back(void* address) {
-  const std::lock_guard lock(mutex_);
-  account_.give_back(reinterpret_cast<uint64_t>(address));
-  if (!TestGraph::give_back(address)) {
-    DevicePages::instance().give_back(address);
+void TestDeviceMemory::give_back(void* address, const c10::Stream& stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    account_.give_back(reinterpret_cast<uint64_t>(address));
   }
+  if (TestGraph::give_back(address)) return;
+  TestStreams::instance().give_quietly(
+      stream, [address] { DevicePages::instance().give_back(address); });
+}
+
+bool TestDeviceMemory::take_outside(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > kBytes - own_bytes()) return false;
+  outside_ += bytes;
+  return true;
 }
 
 }  // namespace headroom

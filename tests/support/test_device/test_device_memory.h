@@ -5,6 +5,8 @@
 // Threads: any.
 #pragma once
 
+#include <c10/core/Stream.h>
+
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -23,6 +25,7 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   static TestDeviceMemory& of(int device);
   // Where categories of the program come from; its own where nobody said.
   static void set_services(const devices::HostServices& services);
+  static const devices::HostServices& host_services();
   // Makes it LibTorch's allocator of the device type. May be called again.
   static void install();
 
@@ -58,18 +61,21 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   int64_t pending_failure() const override { return countdown_; }
 
   // Emulated: what a process has on the device once it has used it, beside
-  // tensors.
+  // tensors. Streams and events make a context, as CUDA's do.
   static constexpr int64_t kContextBytes = 3 << 20;
   void open() { is_open_ = true; }
-  // Each one's buffers; they stay.
-  static constexpr int64_t kCommunicatorBytes = 1 << 20;
-  void note_communicator() { communication_ += kCommunicatorBytes; }
+  bool has_context() const { return is_open_; }
+  // Memory of libraries, beside the allocator. False: the device is full.
+  bool take_outside(int64_t bytes);
+  void give_back_outside(int64_t bytes) { outside_ -= bytes; }
   int64_t own_bytes() const {
-    return is_open_ ? kContextBytes + communication_ + live_bytes() : 0;
+    return is_open_ ? kContextBytes + outside_ + live_bytes() : 0;
   }
 
   void* take(int64_t bytes);
-  void give_back(void* address);
+  // Once the stream has done what it was given: its later work may use the
+  // memory again, and other streams must have been waited for.
+  void give_back(void* address, const c10::Stream& stream);
 
  private:
   [[noreturn]] void refuse(int64_t bytes, const std::string& why);
@@ -79,7 +85,7 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   std::atomic<int64_t> limit_{kNoLimit};
   std::atomic<int64_t> countdown_{0};
   std::atomic<bool> is_open_{false};
-  std::atomic<int64_t> communication_{0};
+  std::atomic<int64_t> outside_{0};
   std::optional<Refusal> refusal_;
 };
 

@@ -7,11 +7,14 @@
 #include <utility>
 
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/streams.h"
+#include "tests/support/test_device/test_device_memory.h"
 
 namespace headroom {
 namespace {
 
 thread_local TestGraph* captured = nullptr;
+std::atomic<int64_t> captures_until_failure{0};
 std::atomic<int64_t> num_replays{0};
 
 struct AllPages {
@@ -28,6 +31,14 @@ AllPages& all_pages() {
 
 // What is still held by tensors becomes the device's own again.
 GraphPages::~GraphPages() {
+  for (c10::DeviceIndex device = 0; device < TestDeviceMemory::kDevices;
+       ++device) {
+    try {
+      TestStreams::instance().finish_device(device);
+    } catch (const std::exception&) {
+      // Whoever waits for the device is told.
+    }
+  }
   {
     const std::lock_guard lock(all_pages().mutex);
     all_pages().pages.erase(this);
@@ -62,7 +73,10 @@ bool GraphPages::give_back(void* address) {
   return true;
 }
 
-TestGraph::TestGraph() : pages_(std::make_shared<GraphPages>()) {
+TestGraph::TestGraph(int device)
+    : device_(c10::DeviceType::PrivateUse1,
+              static_cast<c10::DeviceIndex>(device)),
+      pages_(std::make_shared<GraphPages>()) {
   const std::lock_guard lock(all_pages().mutex);
   all_pages().pages.insert(pages_.get());
 }
@@ -80,11 +94,26 @@ void TestGraph::begin_capture(devices::DeviceGraph* before) {
 void TestGraph::end_capture() {
   TORCH_CHECK(captured == this, "another graph is captured");
   captured = nullptr;
+  TORCH_CHECK(!is_invalid_, "the capture was lost by what failed in it");
 }
+
+void TestGraph::remember(std::function<void()> work) {
+  if (captures_until_failure > 0 && --captures_until_failure == 0) {
+    invalidate();
+    TORCH_CHECK(false, "injected: this cannot be captured");
+  }
+  work_->push_back(std::move(work));
+}
+
+void TestGraph::fail_capture(int64_t n) { captures_until_failure = n; }
 
 void TestGraph::replay() {
   TORCH_CHECK(captured == nullptr, "replayed while a graph is captured");
-  for (const std::function<void()>& work : work_) work();
+  TORCH_CHECK(!is_invalid_, "a lost capture is replayed");
+  TestStreams& streams = TestStreams::instance();
+  streams.give(streams.current(device_), [all = work_] {
+    for (const std::function<void()>& work : *all) work();
+  });
   ++num_replays;
 }
 
@@ -98,12 +127,20 @@ bool TestGraph::give_back(void* address) {
   return false;
 }
 
-void do_or_remember(std::function<void()> work) {
+void do_or_remember(c10::Device device, std::function<void()> work) {
+  if (device.is_cpu()) return work();
   if (TestGraph* const graph = TestGraph::capturing()) {
-    graph->remember(std::move(work));
-  } else {
-    work();
+    return graph->remember(std::move(work));
   }
+  TestStreams& streams = TestStreams::instance();
+  streams.give(streams.current(device), std::move(work));
+}
+
+void refuse_while_captured() {
+  TestGraph* const graph = TestGraph::capturing();
+  if (graph == nullptr) return;
+  graph->invalidate();
+  TORCH_CHECK(false, "what the host waits for cannot be captured");
 }
 
 }  // namespace headroom

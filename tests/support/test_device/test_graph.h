@@ -1,7 +1,7 @@
 // TestGraph: what a CUDA graph does, on the test device. What is given to the
 // device while it is captured is remembered with the addresses that it reads
-// and writes, and has no effect; replaying does it again on these addresses.
-// What CUDA cannot capture is refused.
+// and writes, and has no effect; replaying gives it to the thread's stream, on
+// these addresses. What CUDA cannot capture is refused, and ends the capture.
 //
 // Threads: one captures; memory is given back by any.
 #pragma once
@@ -40,7 +40,7 @@ class GraphPages {
 
 class TestGraph final : public devices::DeviceGraph {
  public:
-  TestGraph();
+  explicit TestGraph(int device);
   ~TestGraph() override;
 
   void begin_capture(devices::DeviceGraph* before) override;
@@ -51,9 +51,12 @@ class TestGraph final : public devices::DeviceGraph {
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  void remember(std::function<void()> work) {
-    work_.push_back(std::move(work));
-  }
+  void remember(std::function<void()> work);
+
+  // From now on nothing that is captured counts: end_capture() throws.
+  void invalidate() { is_invalid_ = true; }
+  // Makes the `n`-th piece of work captured from now on fail (1: the next).
+  static void fail_capture(int64_t n);
 
   // Of all graphs, since the start.
   static int64_t replays();
@@ -62,11 +65,20 @@ class TestGraph final : public devices::DeviceGraph {
   static bool give_back(void* address);
 
  private:
+  const c10::Device device_;
   std::shared_ptr<GraphPages> pages_;
-  std::vector<std::function<void()>> work_;
+  using Work = std::vector<std::function<void()>>;
+  // A replay under way outlives the graph.
+  std::shared_ptr<Work> work_ = std::make_shared<Work>();
+  bool is_invalid_ = false;
 };
 
-// Done now, or remembered: work on memory alone.
-void do_or_remember(std::function<void()> work);
+// Work on memory alone (kernel_view): given to the thread's stream of the
+// device, or remembered by the graph that the thread captures.
+void do_or_remember(c10::Device device, std::function<void()> work);
+
+// What the host waits for cannot be captured: throws c10::Error while the
+// thread captures, and the capture is lost.
+void refuse_while_captured();
 
 }  // namespace headroom

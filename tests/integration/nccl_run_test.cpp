@@ -1,0 +1,347 @@
+// Whole programs over NCCL's own communicator code: two processes on two test
+// devices, with a stand-in for NCCL (tests/support/nccl_shim), calm and
+// disturbed. The run equals that of one process on the CPU, nobody is lost who
+// is not gone, and at most one step is done again.
+//
+//   kill          a rank is killed in the middle of its backward
+//   stop          a rank's process is stopped for 15 s, and goes on then
+//   late          a rank is 13 s late for a collective: longer than a stuck
+//                 training thread is left alone
+//   aborted       a collective fails: the sum is worthless, and no peer is gone
+//   coordinator   it is killed, and started again by its supervisor
+//
+// Prints a table at the end. The suites named Slow run with the label `slow`.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/disturbed_run.h"
+#include "tests/integration/kill_cells.h"
+#include "tests/integration/run_comparison.h"
+
+namespace headroom::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Disturbance { kNone, kKill, kStop, kLate, kAborted, kCoordinator };
+
+struct Layout {
+  std::string name;
+  std::vector<std::string> flags;
+  std::vector<std::string> for_one_process;  // that change what is computed
+};
+
+struct Cell {
+  Layout layout;
+  Disturbance disturbance = Disturbance::kNone;
+};
+
+std::string name_of(Disturbance disturbance) {
+  static const std::map<Disturbance, std::string> names = {
+      {Disturbance::kNone, "calm"},
+      {Disturbance::kKill, "kill"},
+      {Disturbance::kStop, "stop"},
+      {Disturbance::kLate, "late"},
+      {Disturbance::kAborted, "aborted"},
+      {Disturbance::kCoordinator, "coordinator"}};
+  return names.at(disturbance);
+}
+
+void PrintTo(const Cell& cell, std::ostream* out) {
+  *out << cell.layout.name << "_" << name_of(cell.disturbance);
+}
+
+std::string name_of_cell(const ::testing::TestParamInfo<Cell>& info) {
+  return info.param.layout.name + "_" + name_of(info.param.disturbance);
+}
+
+Layout data_2(int zero) {
+  return {"data_2_zero_" + std::to_string(zero),
+          {"--layout", "data=2", "--zero", std::to_string(zero)},
+          {}};
+}
+const Layout kPipeline = {"pipeline_2", {"--layout", "pipeline=2"}, {}};
+const Layout kSpatial = {"spatial_2", {"--layout", "spatial=2"}, {}};
+const Layout kGraphs = {
+    "graphs_data_2",
+    {"--layout", "data=2", "--cuda-graphs", "--bn-group", "4"},
+    {"--bn-group", "4"}};
+
+// The programs' environment, for a scope.
+class Variables {
+ public:
+  explicit Variables(std::map<std::string, std::string> values)
+      : values_(std::move(values)) {
+    for (const auto& [name, value] : values_) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) unsetenv(name.c_str());
+  }
+
+ private:
+  const std::map<std::string, std::string> values_;
+};
+
+std::vector<std::string> command() {
+  std::vector<std::string> words = train_fp64("8");
+  words.insert(words.end(), {"--max-steps", std::to_string(kKillSteps)});
+  return words;
+}
+
+const std::vector<Json>& one_process(const Layout& layout) {
+  static std::map<std::vector<std::string>, std::vector<Json>> runs;
+  auto& steps = runs[layout.for_one_process];
+  if (steps.empty()) {
+    steps = train_in(fresh_folder() / "one",
+                     joined(command(), {"--processes", "1"}),
+                     layout.for_one_process);
+  }
+  return steps;
+}
+
+class NcclTable : public ::testing::Environment {
+ public:
+  struct Row {
+    std::string layout, disturbance;
+    double loss = 0;  // the largest relative difference
+    std::optional<double> noticed, next_step;
+    int losses = 0;
+  };
+  static std::vector<Row>& rows() {
+    static std::vector<Row> all;
+    return all;
+  }
+  void TearDown() override {
+    if (rows().empty()) return;
+    std::printf("\n%-16s %-12s %12s %11s %12s %6s\n", "layout", "disturbed by",
+                "loss differs", "noticed, s", "next step, s", "lost");
+    for (const Row& row : rows()) {
+      std::printf("%-16s %-12s %12.1e %11s %12s %6d\n", row.layout.c_str(),
+                  row.disturbance.c_str(), row.loss,
+                  text_of(row.noticed).c_str(), text_of(row.next_step).c_str(),
+                  row.losses);
+    }
+  }
+
+ private:
+  static std::string text_of(const std::optional<double>& seconds) {
+    if (!seconds) return "-";
+    char text[16];
+    std::snprintf(text, sizeof(text), "%.2f", *seconds);
+    return text;
+  }
+};
+
+const auto* const nccl_table =
+    ::testing::AddGlobalTestEnvironment(new NcclTable);
+
+class NcclRun : public ::testing::TestWithParam<Cell> {
+ protected:
+  static constexpr int kStep = 4;
+
+  std::string said() const { return text_of(folder_ / "stderr.txt"); }
+  size_t num_losses() const {
+    return events_named(folder_, "loss_of_process").size();
+  }
+
+  std::map<std::string, std::string> variables() const {
+    std::map<std::string, std::string> values = {
+        {"HEADROOM_DEVICE_PLUGIN",
+         std::string(HEADROOM_BUILD_DIR) + "/tests/libheadroom_testdevice.so"}};
+    if (GetParam().disturbance == Disturbance::kLate) {
+      values["HEADROOM_NCCL_FAULTS"] = late_call() + ",kind=delay,ms=13000";
+    }
+    if (GetParam().disturbance == Disturbance::kAborted) {
+      values["HEADROOM_NCCL_FAULTS"] = late_call() + ",kind=fail,result=6";
+    }
+    return values;
+  }
+
+  // The rank's call that is disturbed, in the third step or so.
+  std::string late_call() const {
+    const auto& flags = GetParam().layout.flags;
+    const bool gathers =
+        std::find(flags.begin(), flags.end(), "3") != flags.end();
+    return gathers ? "call=AllGather,rank=1,nth=120"
+                   : "call=AllReduce,rank=1,nth=15";
+  }
+
+  std::vector<std::string> words() const {
+    std::vector<std::string> words = command();
+    words.insert(words.end(), {"--device", "0,1", "--backend", "nccl"});
+    const auto& flags = GetParam().layout.flags;
+    words.insert(words.end(), flags.begin(), flags.end());
+    switch (GetParam().disturbance) {
+      case Disturbance::kKill:
+        return joined(words,
+                      {"--inject", fault_at("kill", 1, kStep, "backward")});
+      case Disturbance::kStop:
+      case Disturbance::kCoordinator:
+        return joined(words,
+                      {"--inject",
+                       fault_at("pause", 0, kStep, "forward") + ",seconds=1"});
+      default:
+        return words;
+    }
+  }
+
+  void wait_for_pause() const {
+    EXPECT_TRUE(wait_until(
+        [&] { return said().find("--inject pause@") != std::string::npos; },
+        120))
+        << said();
+  }
+
+  // Until somebody is lost, counted from `begin`.
+  std::optional<double> notice(Clock::time_point begin) const {
+    EXPECT_TRUE(wait_until([&] { return num_losses() > 0; }, 30)) << said();
+    return seconds_since(begin);
+  }
+
+  std::optional<double> next_step(Clock::time_point begin) const {
+    EXPECT_TRUE(wait_until(
+        [&] {
+          const std::vector<Json> steps = steps_so_far(folder_);
+          return !steps.empty() && steps.back().at("generation") > 1;
+        },
+        60))
+        << said();
+    return seconds_since(begin);
+  }
+
+  void disturb(const Program& run, NcclTable::Row& row) {
+    switch (GetParam().disturbance) {
+      case Disturbance::kKill: {
+        EXPECT_TRUE(wait_until(
+            [&] { return said().find("--inject kill@") != std::string::npos; },
+            120))
+            << said();
+        const Clock::time_point killed = Clock::now();
+        row.noticed = notice(killed);
+        row.next_step = next_step(killed);
+        EXPECT_LT(*row.noticed, 2);
+        EXPECT_LT(*row.next_step, 10);
+        return;
+      }
+      case Disturbance::kStop: {
+        wait_for_pause();
+        const pid_t stopped = workers_of(run.pid()).at(1);
+        ::kill(stopped, SIGSTOP);
+        const Clock::time_point begin = Clock::now();
+        std::thread goes_on([stopped] {
+          std::this_thread::sleep_for(std::chrono::seconds(15));
+          ::kill(stopped, SIGCONT);
+        });
+        row.noticed = notice(begin);
+        row.next_step = next_step(begin);
+        goes_on.join();
+        EXPECT_LT(*row.noticed, 4) << "2 s of silence";
+        EXPECT_LT(*row.next_step, 12);
+        return;
+      }
+      case Disturbance::kCoordinator: {
+        wait_for_pause();
+        const size_t before = steps_so_far(folder_).size();
+        for (const pid_t pid : coordinators_of(run.pid())) {
+          ::kill(pid, SIGKILL);
+        }
+        const Clock::time_point killed = Clock::now();
+        EXPECT_TRUE(wait_until(
+            [&] {
+              return said().find("the coordinator was killed") !=
+                     std::string::npos;
+            },
+            30));
+        row.noticed = seconds_since(killed);
+        EXPECT_TRUE(wait_until(
+            [&] { return steps_so_far(folder_).size() > before; }, 60));
+        row.next_step = seconds_since(killed);
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  fs::path folder_;
+};
+
+TEST_P(NcclRun, EqualsOneProcess) {
+  const Cell& cell = GetParam();
+  const std::vector<Json>& expected = one_process(cell.layout);
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kKillSteps));
+  folder_ = fresh_folder();
+  const Variables environment(variables());
+  NcclTable::Row row;
+  row.layout = cell.layout.name;
+  row.disturbance = name_of(cell.disturbance);
+  Program run(words(), folder_);
+  disturb(run, row);
+  const ProgramResult result = run.join();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+
+  const std::vector<Json> steps = steps_so_far(folder_);
+  ASSERT_EQ(steps.size(), expected.size());
+  expect_equivalent(expected, steps);
+  expect_exact_ledger(folder_);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    row.loss = std::max(row.loss, relative(expected[i], steps[i], "loss"));
+  }
+  row.losses = static_cast<int>(num_losses());
+  const bool loses_one = cell.disturbance == Disturbance::kKill ||
+                         cell.disturbance == Disturbance::kStop;
+  EXPECT_EQ(row.losses, loses_one ? 1 : 0) << result.err;
+  const bool goes_on = loses_one || cell.disturbance == Disturbance::kAborted;
+  EXPECT_EQ(steps.back().at("generation"), goes_on ? 2 : 1) << result.err;
+  for (const Json& event : events_named(folder_, "resume")) {
+    EXPECT_GE(event.at("step").get<int>(), goes_on ? 1 : kStep - 1) << event;
+  }
+  EXPECT_EQ(result.err.find("stuck"), std::string::npos) << result.err;
+  NcclTable::rows().push_back(row);
+}
+
+std::vector<Cell> all_cells() {
+  std::vector<Cell> cells;
+  for (const Layout& layout : {data_2(0), data_2(1), data_2(2), data_2(3),
+                               kPipeline, kSpatial, kGraphs}) {
+    for (const Disturbance disturbance :
+         {Disturbance::kNone, Disturbance::kKill, Disturbance::kStop,
+          Disturbance::kCoordinator}) {
+      cells.push_back({layout, disturbance});
+    }
+  }
+  for (const Layout& layout : {data_2(1), data_2(3), kGraphs}) {
+    cells.push_back({layout, Disturbance::kLate});
+    cells.push_back({layout, Disturbance::kAborted});
+  }
+  return cells;
+}
+
+INSTANTIATE_TEST_SUITE_P(Slow, NcclRun, ::testing::ValuesIn(all_cells()),
+                         name_of_cell);
+
+INSTANTIATE_TEST_SUITE_P(Quick, NcclRun,
+                         ::testing::Values(Cell{data_2(0), Disturbance::kLate},
+                                           Cell{data_2(0),
+                                                Disturbance::kAborted},
+                                           Cell{data_2(1), Disturbance::kKill},
+                                           Cell{data_2(2), Disturbance::kStop},
+                                           Cell{data_2(3), Disturbance::kNone},
+                                           Cell{kPipeline, Disturbance::kKill},
+                                           Cell{kSpatial, Disturbance::kNone},
+                                           Cell{kGraphs, Disturbance::kNone}),
+                         name_of_cell);
+
+}  // namespace
+}  // namespace headroom::testing

@@ -1,0 +1,367 @@
+// The CUDA plugin's communicator on test devices, over the stand-in for NCCL
+// (tests/support/nccl_shim): ranks are threads, on devices 1 and 2. The first
+// device is nobody's: a context there was made by mistake.
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
+#include "parallel/collectives/backend.h"
+#include "tests/parallel/cuda/nccl_checks.h"
+#include "tests/support/in_memory_store.h"
+#include "tests/support/test_device/operators.h"
+#include "tests/support/test_device/test_device_api.h"
+
+namespace headroom::cuda {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using Ranks = std::unique_ptr<collectives::Communicator>;
+
+double seconds_of(const std::function<void()>& act) {
+  const auto begin = std::chrono::steady_clock::now();
+  act();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+class FaultsOf {
+ public:
+  explicit FaultsOf(const std::string& faults) {
+    setenv("HEADROOM_NCCL_FAULTS", faults.c_str(), 1);
+  }
+  ~FaultsOf() { unsetenv("HEADROOM_NCCL_FAULTS"); }
+};
+
+class NcclRanks : public ::testing::Test {
+ protected:
+  // What each of two ranks ended with; empty for nothing.
+  std::vector<std::string> run(
+      const std::function<void(int rank, Ranks& ranks, c10::Device device)>&
+          body) {
+    devices::DeviceApi& api = test_device_api();
+    InMemoryStore store;
+    std::vector<std::string> ends(2);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          devices::DeviceCommunicatorOptions options;
+          options.device = rank + 1;
+          options.timeout = timeout_;
+          const c10::Device device = test_device(options.device);
+          c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
+          Ranks ranks = api.make_communicator(store, "test", rank, 2, options);
+          body(rank, ranks, device);
+        } catch (const CommunicationError& error) {
+          ends[static_cast<size_t>(rank)] =
+              std::string("communication: ") + error.what();
+        } catch (const std::exception& error) {
+          ends[static_cast<size_t>(rank)] =
+              std::string(error.what()).substr(0, 300);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return ends;
+  }
+  void expect_calm(const std::vector<std::string>& ends) {
+    EXPECT_EQ(ends, std::vector<std::string>(2));
+  }
+
+  milliseconds timeout_ = seconds(20);
+};
+
+at::Tensor ones_on(c10::Device device, int64_t count = 100) {
+  return at::ones({count}, at::TensorOptions(device));
+}
+
+TEST_F(NcclRanks, CollectivesAndPartsAreRight) {
+  expect_calm(run([](int, Ranks& ranks, c10::Device device) {
+    check_nccl(*ranks, device);
+  }));
+}
+
+TEST_F(NcclRanks, WaitOrdersStreamsAndNotTheHost) {
+  expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(500));
+    const at::Tensor sum = ones_on(device);
+    const double host = seconds_of([&] {
+      ranks->all_reduce(sum);
+      sum.mul_(2);
+    });
+    EXPECT_LT(host, 0.3);
+    at::Tensor read;
+    const double device_time = seconds_of([&] { read = sum.cpu(); });
+    EXPECT_TRUE(read.equal(at::full({100}, 4.0f)));
+    EXPECT_TRUE(rank == 1 || device_time > 0.3) << device_time;
+  }));
+}
+
+// A host that reads behind a collective, or that the device takes no more work
+// from, waits for its peers: it is they who are late, and nobody is stuck.
+TEST_F(NcclRanks, WhoReadsBehindALatePeerWaitsForIt) {
+  std::atomic<bool> is_reading{false};
+  std::atomic<int64_t> quiet{0};
+  std::thread watcher([&] {
+    while (!is_reading) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(200));
+    while (is_reading) {
+      quiet = std::max<int64_t>(quiet, PeerWait::quiet().count());
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
+    const at::Tensor sum = ones_on(device);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+    ranks->all_reduce(sum);
+    if (rank == 0) is_reading = true;
+    EXPECT_EQ(sum.sum().item<float>(), 200);
+    if (rank == 0) is_reading = false;
+  }));
+  watcher.join();
+  EXPECT_LT(quiet, 100) << "ms without a sign of life";
+}
+
+TEST_F(NcclRanks, AFullQueueBehindALatePeerIsAWaitForIt) {
+  std::atomic<bool> is_giving{false};
+  std::atomic<int64_t> quiet{0};
+  std::thread watcher([&] {
+    while (!is_giving) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(200));
+    while (is_giving) {
+      quiet = std::max<int64_t>(quiet, PeerWait::quiet().count());
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
+    const at::Tensor sum = ones_on(device);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+    ranks->all_reduce(sum);
+    if (rank == 0) is_giving = true;
+    for (int i = 0; i < 3000; ++i) sum.add_(1);
+    if (rank == 0) is_giving = false;
+    EXPECT_EQ(sum.cpu()[0].item<float>(), 3002);
+  }));
+  watcher.join();
+  EXPECT_LT(quiet, 100) << "ms without a sign of life";
+}
+
+// The peer never comes, and whoever learns that it is lost says so.
+TEST_F(NcclRanks, ALostPeerFreesWhoeverWaits) {
+  const double taken = seconds_of([&] {
+    const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
+      if (rank == 1) {
+        std::this_thread::sleep_for(milliseconds(300));
+        test_device_api().abort_communicators();
+        return;
+      }
+      const at::Tensor sum = ones_on(device);
+      ranks->all_reduce(sum);
+      sum.cpu();
+      ranks->check();
+    });
+    EXPECT_THAT(ends[0], HasSubstr("rank 0 of 2, a peer was lost"));
+  });
+  EXPECT_LT(taken, 2);
+}
+
+TEST_F(NcclRanks, ALostPeerFreesWhoConnects) {
+  const FaultsOf faults("call=CommInitRankConfig,rank=1,kind=never");
+  std::thread finder([] {
+    std::this_thread::sleep_for(milliseconds(300));
+    test_device_api().abort_communicators();
+  });
+  const double taken = seconds_of([&] {
+    const auto ends = run([](int, Ranks&, c10::Device) {});
+    for (const std::string& end : ends) {
+      EXPECT_THAT(end, HasSubstr("communication: "));
+    }
+  });
+  finder.join();
+  EXPECT_LT(taken, 2);
+}
+
+TEST_F(NcclRanks, WatchingMakesNoContextOnTheFirstDevice) {
+  expect_calm(run([](int, Ranks& ranks, c10::Device device) {
+    const at::Tensor sum = ones_on(device);
+    ranks->all_reduce(sum);
+    sum.cpu();
+    const Ranks part = ranks->split(0, ranks->rank());
+    part->all_reduce(sum);
+    std::this_thread::sleep_for(milliseconds(100));  // some looks
+    sum.cpu();
+  }));
+  EXPECT_TRUE(TestDeviceMemory::of(1).has_context());
+  EXPECT_FALSE(TestDeviceMemory::of(0).has_context());
+}
+
+// What connects takes memory beside the allocator's.
+int64_t bytes_beside_tensors(c10::Device device) {
+  const TestDeviceMemory& memory = TestDeviceMemory::of(device.index());
+  return memory.own_bytes() - memory.live_bytes();
+}
+
+TEST_F(NcclRanks, PartsShareTheBuffersOfTheWhole) {
+  expect_calm(run([](int, Ranks& ranks, c10::Device device) {
+    const int64_t before = bytes_beside_tensors(device);
+    std::vector<Ranks> parts;
+    for (int i = 0; i < 5; ++i) {
+      parts.push_back(ranks->split(0, ranks->rank()));
+      parts.back()->all_reduce(ones_on(device));
+    }
+    ranks->synchronize();
+    EXPECT_LT(bytes_beside_tensors(device) - before, 512 << 10);
+  }));
+}
+
+TEST_F(NcclRanks, ConnectionsAreThereBeforeTheFirstCollective) {
+  expect_calm(run([](int, Ranks& ranks, c10::Device device) {
+    const Ranks part = ranks->split(0, ranks->rank());
+    const int64_t before = bytes_beside_tensors(device);
+    const at::Tensor sum = ones_on(device);
+    ranks->all_reduce(sum);
+    part->all_reduce(sum);
+    sum.cpu();
+    EXPECT_EQ(bytes_beside_tensors(device), before);
+    EXPECT_GE(before, 1 << 20);
+  }));
+}
+
+// Where a device is full is said, with what helps, and is no lost peer.
+TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
+  timeout_ = milliseconds(700);
+  for (const char* when :
+       {"call=CommInitRankConfig,rank=1,kind=full", 
+        "call=AllReduce,rank=1,kind=full", "call=CommSplit,rank=1,kind=full"}) {
+    SCOPED_TRACE(when);
+    const FaultsOf faults(when);
+    const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
+      ranks->split(0, rank);
+      ranks->all_reduce(ones_on(device));
+    });
+    EXPECT_THAT(ends[1], HasSubstr("the device has no memory for NCCL"));
+    EXPECT_THAT(ends[1], HasSubstr("use a smaller --batch"));
+  }
+}
+
+// Whoever handles a lost peer has no exception in flight any more, and must not
+// wait for what that peer would have done.
+TEST_F(NcclRanks, AFailuresEndWaitsForNobody) {
+  std::atomic<bool> has_ended{false};
+  const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
+    if (rank == 1) {
+      while (!has_ended) std::this_thread::sleep_for(milliseconds(5));
+      ranks->abandon();
+      return;
+    }
+    const at::Tensor sum = ones_on(device);
+    ranks->all_reduce(sum);
+    EXPECT_LT(seconds_of([&] {
+                try {
+                  throw CommunicationError("another connection ended");
+                } catch (const CommunicationError&) {
+                  ranks->abandon();
+                  ranks.reset();
+                }
+              }),
+              2);
+    has_ended = true;
+  });
+  expect_calm(ends);
+}
+
+TEST_F(NcclRanks, CallsThatFailAreSaid) {
+  timeout_ = milliseconds(700);
+  struct Case {
+    const char* faults;
+    const char* words;
+  };
+  for (const Case& fault :
+       {Case{"call=AllReduce,rank=0,kind=refuse,result=3", "internal error"},
+        Case{"call=AllReduce,rank=0,kind=fail,result=6", "remote process"},
+        Case{"call=AllReduce,rank=0,kind=never", "no answer within 700 ms"},
+        Case{"call=AllReduce,rank=0,kind=hang", "not done after 700 ms"},
+        Case{"call=CommInitRankConfig,rank=0,kind=never",
+             "connecting: no answer within 700 ms"}}) {
+    SCOPED_TRACE(fault.faults);
+    const FaultsOf faults(fault.faults);
+    const auto ends = run([](int, Ranks& ranks, c10::Device device) {
+      const at::Tensor sum = ones_on(device);
+      ranks->all_reduce(sum);
+      ranks->synchronize();
+    });
+    EXPECT_THAT(ends[0], HasSubstr("communication: "));
+    EXPECT_THAT(ends[0], HasSubstr(fault.words));
+  }
+}
+
+TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
+  const FaultsOf faults("call=AllReduce,rank=1,kind=delay,ms=200");
+  expect_calm(run([](int, Ranks& ranks, c10::Device device) {
+    const at::Tensor sum = ones_on(device);
+    for (int i = 0; i < 2; ++i) ranks->all_reduce(sum);
+    EXPECT_EQ(sum.cpu()[0].item<float>(), 4);
+  }));
+}
+
+// A sum that was aborted leaves anything; nothing may be told of it to peers.
+TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
+  timeout_ = milliseconds(500);
+  const auto host =
+      std::make_shared<std::vector<std::unique_ptr<collectives::Communicator>>>(
+          collectives::make_local_communicators(2));
+  const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
+    const Ranks placed = collectives::make_placed_communicator(
+        std::move((*host)[static_cast<size_t>(rank)]), std::move(ranks));
+    const FaultsOf faults("call=AllReduce,rank=0,kind=hang");
+    const at::Tensor sum = ones_on(device);
+    placed->all_reduce(sum);
+    sum.cpu();  // ends with the abort
+    placed->all_reduce(at::zeros({1}, at::kLong));
+    ADD_FAILURE() << "voted with " << sum.cpu()[0];
+  });
+  EXPECT_THAT(ends[0], HasSubstr("communication: "));
+  EXPECT_THAT(ends[1], HasSubstr("communication: "));
+}
+
+// What the host spends on a collective's call, which NCCL answers from another
+// thread.
+TEST_F(NcclRanks, ACallTakesTheHostMicroseconds) {
+  expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
+    const at::Tensor sum = ones_on(device);
+    constexpr int kCalls = 200;
+    std::vector<double> taken;
+    for (int i = 0; i < kCalls; ++i) {
+      taken.push_back(seconds_of([&] { ranks->all_reduce(sum); }));
+    }
+    ranks->synchronize();
+    std::ranges::sort(taken);
+    if (rank == 0) {
+      std::printf("a call: median %.0f us, nine of ten below %.0f us\n",
+                  taken[kCalls / 2] * 1e6, taken[kCalls * 9 / 10] * 1e6);
+    }
+    EXPECT_LT(taken[kCalls / 2], 2e-3);
+  }));
+}
+
+}  // namespace
+}  // namespace headroom::cuda

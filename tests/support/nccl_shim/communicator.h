@@ -1,0 +1,100 @@
+// ncclComm: a communicator of the shim. Each call is in progress first, and
+// done by a thread of its own; collectives go to the stream then, and end when
+// all ranks have met there, or when they are aborted.
+//
+// As NCCL: ranks on one device of one host (NCCL_HOSTID) are refused; buffers
+// are taken beside LibTorch's allocator, at the first collective or, with
+// NCCL_RUNTIME_CONNECT=0, in the beginning; a communicator that is split off
+// shares the buffers and the abort of its parent if the parent's own
+// configuration says splitShare.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tests/support/nccl_shim/faults.h"
+#include "tests/support/nccl_shim/meeting.h"
+#include "tests/support/test_device/stream_handle.h"
+
+namespace headroom::nccl_shim {
+
+void set_hooks(const TestDeviceHooks& hooks);
+const TestDeviceHooks& hooks();
+
+// What ncclGetLastError says.
+void note_error(const std::string& text);
+const char* last_error();
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  // Bytes of a communicator's own buffers, and of what another one adds that
+  // shares them.
+  static constexpr int64_t kOwnBytes = 1 << 20;
+  static constexpr int64_t kSharedBytes = 64 << 10;
+
+  struct Place {
+    std::string name;
+    int rank = 0, size = 1;
+    int root_rank = 0;  // of the first communicator
+    int device = 0;
+    bool splits_share = false;
+    bool shares = false;
+  };
+  explicit Communicator(const Place& place);
+  ~Communicator();
+
+  const Place& place() const { return place_; }
+  ncclResult_t state() const { return state_; }
+
+  // Begins to connect with the others.
+  ncclResult_t connect();
+  // Begins to find out who has the same color; `made` is told this rank's
+  // place among them, once all are connected.
+  using Made = std::function<void(std::shared_ptr<Communicator>)>;
+  ncclResult_t split(int color, int key, bool shares_further, const Made& made);
+
+  // `run` is done on the device, in the stream's order; false: stopped.
+  struct Collective {
+    const char* call;
+    int64_t count = 0, type = 0, operation = 0;
+    std::function<bool()> run;
+  };
+  ncclResult_t begin(const Collective& collective,
+                     const TestStreamHandle* stream);
+
+  ncclResult_t finalize();
+  void abort();
+
+  bool meet() {
+    return meeting_->meet([this] { return is_stopped(); });
+  }
+  bool is_stopped() const { return *stopped_; }
+  Meeting& meeting() { return *meeting_; }
+
+ private:
+  // Runs the call in a thread of its own, with the fault of its name.
+  ncclResult_t start(const char* call,
+                     const std::function<ncclResult_t()>& run);
+  ncclResult_t meet_first();
+  ncclResult_t take_buffers();
+  void do_on_device(const Collective& collective, bool hangs);
+  void end_call();
+
+  const Place place_;
+  std::unique_ptr<Meeting> meeting_;
+  std::shared_ptr<std::atomic<bool>> stopped_ =
+      std::make_shared<std::atomic<bool>>(false);
+  std::atomic<ncclResult_t> state_{ncclSuccess};
+  std::atomic<int64_t> under_way_{0};  // on the device
+  int64_t bytes_ = 0;
+  int64_t splits_ = 0;
+  bool is_full_ = false, hangs_ = false;  // by the fault of the call under way
+  std::thread call_;
+};
+
+}  // namespace headroom::nccl_shim

@@ -1,0 +1,38 @@
+// Faults of the shim, from HEADROOM_NCCL_FAULTS:
+//
+//   call=AllReduce,rank=1,nth=3,kind=hang;call=CommSplit,kind=refuse
+//
+//   kind=delay   the call goes on after ms= milliseconds
+//   kind=never   it stays in progress until the communicator is aborted
+//   kind=fail    it is in progress and then failed, with result=
+//   kind=refuse  it answers result= at once
+//   kind=full    the device has no memory for the communicator's buffers
+//   kind=hang    the collective begins on the device and does not end
+//
+// A rank is that of the first communicator; without one it is every rank.
+// nth= counts a process's calls of that name from 1 (0: each of them); with
+// file=PATH a fault acts while that file exists.
+//
+// Threads: any.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace headroom::nccl_shim {
+
+struct ShimFault {
+  enum class Kind { kDelay, kNever, kFail, kRefuse, kFull, kHang };
+  Kind kind = Kind::kDelay;
+  std::string call;
+  int rank = -1;
+  int nth = 0;
+  int milliseconds = 0;
+  int result = 3;  // ncclInternalError
+  std::string file;
+};
+
+// Counts the call. Throws std::invalid_argument for what it cannot read.
+std::optional<ShimFault> fault_of_call(const std::string& call, int rank);
+
+}  // namespace headroom::nccl_shim

@@ -1,0 +1,26 @@
+// What tests/support/nccl_shim is given in the place of CUDA: a stream's
+// native handle, and the device's memory beside LibTorch's allocator.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom {
+
+// A cudaStream_t of the test device.
+struct TestStreamHandle {
+  int device;
+  int64_t stream;
+  // Does work(context) in the stream's order.
+  void (*give)(const TestStreamHandle*, void (*work)(void*), void* context);
+  // Where a kernel reaches the device's memory.
+  void* (*host_view)(const void* address);
+};
+
+struct TestDeviceHooks {
+  int (*current_device)();
+  // False: the device is full.
+  bool (*take)(int device, int64_t bytes);
+  void (*give_back)(int device, int64_t bytes);
+};
+
+}  // namespace headroom

@@ -1,0 +1,77 @@
+#include "tests/support/test_device/test_communicator.h"
+
+#include "tests/support/test_device/operators.h"
+#include "tests/support/test_device/test_device_memory.h"
+
+#ifdef HEADROOM_TEST_NCCL
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include "parallel/cuda/nccl_communicator.h"
+#include "tests/support/test_device/stream_handle.h"
+
+extern "C" void headroom_nccl_shim_hooks(
+    const headroom::TestDeviceHooks* hooks);
+
+namespace headroom {
+
+void prepare_test_communicators() {
+  cuda::prepare_nccl();
+  const TestDeviceHooks hooks = {
+      [] {
+        return static_cast<int>(
+            c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)
+                ->getDevice()
+                .index());
+      },
+      [](int device, int64_t bytes) {
+        return TestDeviceMemory::of(device).take_outside(bytes);
+      },
+      [](int device, int64_t bytes) {
+        TestDeviceMemory::of(device).give_back_outside(bytes);
+      }};
+  headroom_nccl_shim_hooks(&hooks);
+}
+
+std::unique_ptr<collectives::Communicator> make_test_communicator(
+    KeyValueStore& store, const std::string& prefix, int rank, int size,
+    const devices::DeviceInfo& device,
+    const devices::DeviceCommunicatorOptions& options) {
+  return cuda::make_nccl_communicator(store, prefix, rank, size,
+                                      {test_device(options.device), device.uuid,
+                                       TestDeviceMemory::host_services()},
+                                      options);
+}
+
+void abort_test_communicators() { cuda::abort_nccl_communicators(); }
+
+}  // namespace headroom
+
+#else
+
+#include "parallel/collectives/backend.h"
+
+namespace headroom {
+
+void prepare_test_communicators() {}
+
+// The host's own communicator holds the store as long.
+std::unique_ptr<collectives::Communicator> make_test_communicator(
+    KeyValueStore& store, const std::string& prefix, int rank, int size,
+    const devices::DeviceInfo& device,
+    const devices::DeviceCommunicatorOptions& options) {
+  constexpr int64_t kBuffers = 1 << 20;
+  TestDeviceMemory::of(device.index).take_outside(kBuffers);
+  collectives::GlooOptions gloo;
+  gloo.timeout = options.timeout;
+  return collectives::make_placed_communicator(
+      collectives::make_gloo_communicator({&store, [](KeyValueStore*) {}},
+                                          prefix, rank, size, gloo),
+      nullptr);
+}
+
+void abort_test_communicators() {}
+
+}  // namespace headroom
+
+#endif
