@@ -13,6 +13,7 @@
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_body.h"
 #include "tests/parallel/cuda/emulated_launch.h"
+#include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_graph.h"
@@ -120,6 +121,7 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
             const at::Tensor& parameters, const at::Tensor& gradients,
             const at::Tensor& first, const at::Tensor& second,
             const at::Tensor& average) override {
+    count_launch("optimizer");
     const auto run_as = [&](auto zero) {
       using T = decltype(zero);
       const cuda::FlatBufferArrays<T> arrays = {
@@ -180,6 +182,7 @@ void EmulatedKernels::channel_sums(const at::Tensor& y,
                                    std::span<const int64_t> begins,
                                    const at::Tensor& sums) {
   ++passes_;
+  count_launch("batch norm", 2);
   if (y.numel() == 0) reachable(sums).zero_();
   double* const to = pointer<double>(sums);
   run(y, begins, {}, [to](auto width, auto& shape, auto& map) {
@@ -194,6 +197,7 @@ void EmulatedKernels::normalise_and_activate(
     const at::Tensor& bias, const layers::ActivationFunction& activation,
     const at::Tensor& out) {
   ++passes_;
+  count_launch("batch norm");
   run(y, begins, {statistics, weight, bias, {}, {}, out, activation},
       [](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
@@ -207,6 +211,7 @@ void EmulatedKernels::activation_gradient_sums(
     const at::Tensor& weight, const at::Tensor& bias,
     const layers::ActivationFunction& activation, const at::Tensor& sums) {
   ++passes_;
+  count_launch("batch norm", 2);
   if (y.numel() == 0) reachable(sums).zero_();
   double* const to = pointer<double>(sums);
   run(y, begins, {statistics, weight, bias, dout, {}, {}, activation},
@@ -223,6 +228,7 @@ void EmulatedKernels::norm_gradient(
     const layers::ActivationFunction& activation, const at::Tensor& means,
     const at::Tensor& dy) {
   ++passes_;
+  count_launch("batch norm");
   run(y, begins, {statistics, weight, bias, dout, means, dy, activation},
       [](auto width, auto& shape, auto& map) {
         using T = Element<decltype(map)>;
@@ -240,6 +246,7 @@ void EmulatedKernels::fit_rows(const at::Tensor& fields,
                                const at::Tensor& anchors,
                                const at::Tensor& ciou,
                                const at::Tensor& gradient) {
+  count_launch("loss rows");
   const cuda::FitArguments arguments = cuda::fit_arguments(
       reachable(fields), reachable(boxes), reachable(anchors), reachable(ciou),
       reachable(gradient));
@@ -257,6 +264,7 @@ void EmulatedKernels::entropies(const at::Tensor& logits,
                                 const kernels::EntropyRule& rule,
                                 const at::Tensor& value,
                                 const at::Tensor& derivative) {
+  count_launch("loss rows");
   const cuda::EntropyArguments arguments =
       cuda::entropy_arguments(reachable(logits), reachable(targets), rule,
                               reachable(value), reachable(derivative));

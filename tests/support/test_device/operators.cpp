@@ -23,6 +23,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_memory.h"
@@ -162,6 +163,7 @@ void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
 // have the host wait for anything else.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                      bool non_blocking) {
+  count_launch("copy");
   const c10::Device device =
       target.device().type() == kType ? target.device() : source.device();
   const c10::Stream stream = TestStreams::instance().current(device);
@@ -388,7 +390,18 @@ void capture(const c10::OperatorHandle& op, torch::jit::Stack& stack,
   });
 }
 
+// Results that share memory with what they are made of, and are not written to,
+// are views: nothing is launched for them.
+bool is_view(const c10::FunctionSchema& schema) {
+  for (const c10::Argument& result : schema.returns()) {
+    const c10::AliasInfo* const alias = result.alias_info();
+    if (alias != nullptr && !alias->isWrite()) return true;
+  }
+  return false;
+}
+
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (!is_view(op.schema())) count_launch(op.schema().name());
   const at::AutoDispatchBelowADInplaceOrView below;
   Call call(op, *stack);
   call.replace_arguments();
@@ -409,6 +422,7 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                     c10::SymIntArrayRef dilation, bool transposed,
                     c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  count_launch("convolution");
   const at::Tensor none;
   at::Tensor y = placed_by(
       [x = reachable(x), weight = reachable(weight),
@@ -446,6 +460,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
         dy, x, weight, c10::SymIntArrayRef(bias), stride, padding, dilation,
         transposed, output_padding, groups, wanted);
   };
+  count_launch("convolution_backward", wanted[0] + wanted[1] + wanted[2]);
   const Gradients host = compute();
   const auto place = [&](const at::Tensor& tensor, int64_t workspace) {
     at::Tensor result = placed(tensor, x.device());
