@@ -30,6 +30,7 @@ class TwiceTheSame final : public StatisticsExchange {
   void sum(std::span<double> values) override {
     for (double& value : values) value *= 2;
   }
+  void sum_tensor(const at::Tensor& values) override { values.mul_(2); }
 };
 
 class DeviceBlock : public testing::TestWithParam<model::BlockCase> {};

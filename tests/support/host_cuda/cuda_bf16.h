@@ -1,0 +1,1 @@
+#include "tests/support/host_cuda/cuda_runtime.h"
