@@ -85,6 +85,7 @@ HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
   place.begin = map.groups.begin[group] + place.chunk * map.chunk_pixels;
   place.end = place.begin + map.chunk_pixels;
   if (place.end > end) place.end = end;
+  if (place.end < place.begin) place.end = place.begin;  // a smaller group
   return place;
 }
 

@@ -59,34 +59,57 @@ __device__ int zero_anew() {
   return zero;
 }
 
-// Calls body(pixel, are_all_here) for every kAtOnce of this thread's pixels,
-// which lie blockDim.y apart; at the end some of them may be missing.
+// Calls body(left, are_all_here) for every kAtOnce of this thread's pixels,
+// which lie blockDim.y apart; at the end some of them may be missing: those
+// that are `left` or more pixels behind the first.
 template <int kAtOnce, typename Body>
 __device__ void for_own_pixels(const BlockPlace& place, const Body& body) {
   const int step = static_cast<int>(blockDim.y);
-  int64_t pixel = place.begin + threadIdx.y;
-  for (; pixel + (kAtOnce - 1) * step < place.end; pixel += kAtOnce * step) {
-    body(pixel, std::true_type());
+  int left = static_cast<int>(place.end - place.begin) -
+             static_cast<int>(threadIdx.y);
+  for (; left > (kAtOnce - 1) * step; left -= kAtOnce * step) {
+    body(left, std::true_type());
   }
-  if (pixel < place.end) body(pixel, std::false_type());
+  if (left > 0) body(left, std::false_type());
 }
 
-// `from` is that of the first pixel; a pixel that is missing is `missing`.
-template <int kAtOnce, int V, typename T, typename AllHere>
-__device__ void load_pixels(const T* from, int64_t stride, int64_t pixels_left,
-                            AllHere, const Pack<T, V>& missing,
-                            Pack<T, V> (&to)[kAtOnce]) {
-  HEADROOM_UNROLL
-  for (int i = 0; i < kAtOnce; ++i) {
-    const int step = i * static_cast<int>(blockDim.y);
-    if constexpr (AllHere::value) {
-      to[i] = load_pack<V>(from + step * stride);
-    } else {
-      to[i] = missing;
-      if (step < pixels_left) to[i] = load_pack<V>(from + step * stride);
+// A thread's way over one map, kAtOnce pixels at a time. It goes by addition:
+// addresses from pixels' numbers would take the registers of loads.
+template <int kAtOnce, int V, typename T>
+class PixelPointer {
+ public:
+  __device__ PixelPointer(T* map, int64_t stride, const BlockPlace& place)
+      : at_(map + (place.begin + threadIdx.y) * stride +
+            first_channel<V>(place) + static_cast<int64_t>(threadIdx.x) * V),
+        hop_(static_cast<int64_t>(blockDim.y) * stride) {}
+
+  // A pixel that is missing is `missing`.
+  template <typename AllHere, typename Element>
+  __device__ void load(int left, AllHere, const Pack<Element, V>& missing,
+                       Pack<Element, V> (&to)[kAtOnce]) const {
+    HEADROOM_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      if constexpr (AllHere::value) {
+        to[i] = load_pack<V>(static_cast<const Element*>(at_ + i * hop_));
+      } else {
+        to[i] = missing;
+        if (i * static_cast<int>(blockDim.y) < left) {
+          to[i] = load_pack<V>(static_cast<const Element*>(at_ + i * hop_));
+        }
+      }
     }
   }
-}
+
+  template <typename AllHere>
+  __device__ void store(int left, AllHere,
+                        const Pack<T, V> (&from)[kAtOnce]) const;
+
+  __device__ void advance() { at_ += kAtOnce * hop_; }
+
+ private:
+  T* at_;
+  const int64_t hop_;
+};
 
 // 16 bytes in one store, which the compiler makes four of otherwise.
 template <int V, typename T>
@@ -97,6 +120,17 @@ __device__ void store_pack(const Pack<T, V>& pack, T* to) {
     __stcg(reinterpret_cast<uint4*>(to), words);
   } else {
     *reinterpret_cast<Pack<T, V>*>(to) = pack;
+  }
+}
+
+template <int kAtOnce, int V, typename T>
+template <typename AllHere>
+__device__ void PixelPointer<kAtOnce, V, T>::store(
+    int left, AllHere, const Pack<T, V> (&from)[kAtOnce]) const {
+  HEADROOM_UNROLL
+  for (int i = 0; i < kAtOnce; ++i) {
+    if (!AllHere::value && i * static_cast<int>(blockDim.y) >= left) continue;
+    store_pack<V>(from[i], at_ + i * hop_);
   }
 }
 
@@ -242,13 +276,13 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
       first_channel<V>(place) + static_cast<int64_t>(threadIdx.x) * V;
   ColumnSums<A, V> sums;
   if (channel < map.channels && place.begin < place.end) {
-    const T* const y = map.y + channel;
     const auto shift = load_pack<V>(
-        y + map.groups.begin[place.group] * map.channels);
-    for_own_pixels<kPixelsAtOnce>(place, [&](int64_t pixel, auto all) {
+        map.y + map.groups.begin[place.group] * map.channels + channel);
+    PixelPointer<kPixelsAtOnce, V, const T> from(map.y, map.channels, place);
+    for_own_pixels<kPixelsAtOnce>(place, [&](int left, auto all) {
       Pack<T, V> values[kPixelsAtOnce];
-      load_pixels<kPixelsAtOnce, V>(y + pixel * map.channels, map.channels,
-                                    place.end - pixel, all, shift, values);
+      from.load(left, all, shift, values);
+      from.advance();
       HEADROOM_UNROLL
       for (int v = 0; v < V; ++v) {
         HEADROOM_UNROLL
@@ -280,14 +314,15 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
       first_channel<V>(place) + static_cast<int64_t>(threadIdx.x) * V;
   ColumnSums<A, V> sums;
   if (channel < map.channels) {
-    for_own_pixels<kPixelsOfTwo>(place, [&](int64_t pixel, auto all) {
+    PixelPointer<kPixelsOfTwo, V, const T> from(map.y, map.channels, place);
+    PixelPointer<kPixelsOfTwo, V, const T> gradient(
+        map.gradient, map.gradient_stride, place);
+    for_own_pixels<kPixelsOfTwo>(place, [&](int left, auto all) {
       Pack<T, V> y[kPixelsOfTwo], d[kPixelsOfTwo];
-      const int64_t left = place.end - pixel;
-      load_pixels<kPixelsOfTwo, V>(map.y + pixel * map.channels + channel,
-                                   map.channels, left, all, {}, y);
-      load_pixels<kPixelsOfTwo, V>(
-          map.gradient + pixel * map.gradient_stride + channel,
-          map.gradient_stride, left, all, {}, d);
+      from.load(left, all, {}, y);
+      gradient.load(left, all, {}, d);
+      from.advance();
+      gradient.advance();
       const int column = static_cast<int>(threadIdx.x) + zero_anew();
       HEADROOM_UNROLL
       for (int part = 0; part < V / kWide; ++part) {
@@ -326,11 +361,12 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   const int64_t channel =
       first_channel<V>(place) + static_cast<int64_t>(threadIdx.x) * V;
   if (channel >= map.channels) return;
-  for_own_pixels<kPixelsAtOnce>(place, [&](int64_t pixel, auto all) {
+  PixelPointer<kPixelsAtOnce, V, const T> from(map.y, map.channels, place);
+  PixelPointer<kPixelsAtOnce, V, T> to(map.result, map.channels, place);
+  for_own_pixels<kPixelsAtOnce>(place, [&](int left, auto all) {
     Pack<T, V> values[kPixelsAtOnce];
-    const int64_t left = place.end - pixel;
-    load_pixels<kPixelsAtOnce, V>(map.y + pixel * map.channels + channel,
-                                  map.channels, left, all, {}, values);
+    from.load(left, all, {}, values);
+    from.advance();
     const int column = static_cast<int>(threadIdx.x) + zero_anew();
     HEADROOM_UNROLL
     for (int part = 0; part < V / kWide; ++part) {
@@ -346,13 +382,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
         }
       }
     }
-    HEADROOM_UNROLL
-    for (int i = 0; i < kPixelsAtOnce; ++i) {
-      const int step = i * static_cast<int>(blockDim.y);
-      if (!decltype(all)::value && step >= left) continue;
-      store_pack<V>(values[i],
-                    map.result + (pixel + step) * map.channels + channel);
-    }
+    to.store(left, all, values);
+    to.advance();
   });
 }
 
@@ -395,14 +426,16 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   const int64_t channel =
       first_channel<V>(place) + static_cast<int64_t>(threadIdx.x) * V;
   if (channel >= map.channels) return;
-  for_own_pixels<kPixelsOfTwo>(place, [&](int64_t pixel, auto all) {
+  PixelPointer<kPixelsOfTwo, V, const T> from(map.y, map.channels, place);
+  PixelPointer<kPixelsOfTwo, V, const T> gradient(map.gradient,
+                                                  map.gradient_stride, place);
+  PixelPointer<kPixelsOfTwo, V, T> to(map.result, map.channels, place);
+  for_own_pixels<kPixelsOfTwo>(place, [&](int left, auto all) {
     Pack<T, V> y[kPixelsOfTwo], d[kPixelsOfTwo];
-    const int64_t left = place.end - pixel;
-    load_pixels<kPixelsOfTwo, V>(map.y + pixel * map.channels + channel,
-                                 map.channels, left, all, {}, y);
-    load_pixels<kPixelsOfTwo, V>(
-        map.gradient + pixel * map.gradient_stride + channel,
-        map.gradient_stride, left, all, {}, d);
+    from.load(left, all, {}, y);
+    gradient.load(left, all, {}, d);
+    from.advance();
+    gradient.advance();
     const int column = static_cast<int>(threadIdx.x) + zero_anew();
     HEADROOM_UNROLL
     for (int part = 0; part < V / kWide; ++part) {
@@ -423,13 +456,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
         }
       }
     }
-    HEADROOM_UNROLL
-    for (int i = 0; i < kPixelsOfTwo; ++i) {
-      const int step = i * static_cast<int>(blockDim.y);
-      if (!decltype(all)::value && step >= left) continue;
-      store_pack<V>(d[i],
-                    map.result + (pixel + step) * map.channels + channel);
-    }
+    to.store(left, all, d);
+    to.advance();
   });
 }
 
