@@ -99,7 +99,7 @@ int choose_targets(kernels::MapGroups groups, size_t first, int64_t channels,
   for (double** to : {&targets.sums, &targets.statistics, &targets.means}) {
     if (*to != nullptr) *to += skipped;
   }
-  targets.adds_gradients = first > 0;
+  targets.adds_gradients |= first > 0;
   return count;
 }
 
@@ -115,9 +115,9 @@ MapCall::MapCall(const at::Tensor& y, kernels::MapGroups groups,
     HEADROOM_CHECK(group.end >= end, "groups of samples in another order");
     end = group.end;
   }
-  HEADROOM_CHECK(end == y.size(0),
-                 "groups of " + std::to_string(end) + " samples of " +
-                     std::to_string(y.size(0)));
+  HEADROOM_CHECK(end == y.size(0), "groups of " + std::to_string(end) +
+                                       " samples of " +
+                                       std::to_string(y.size(0)));
   arguments_.type = type_of(y);
   arguments_.channels = y.size(1);
   arguments_.gradient_stride = y.size(1);
@@ -177,10 +177,11 @@ void MapCall::write_statistics(double epsilon,
 }
 
 void MapCall::write_gradients(const kernels::GradientSumsResult& result) {
-  targets_.weight_gradient = const_cast<void*>(
-      affine_values(result.weight_gradient));
+  targets_.weight_gradient =
+      const_cast<void*>(affine_values(result.weight_gradient));
   targets_.bias_gradient =
       const_cast<void*>(affine_values(result.bias_gradient));
+  targets_.adds_gradients = result.adds_gradients;
   targets_.sums = group_values(result.sums);
   targets_.means = group_values(result.means);
 }
@@ -212,8 +213,8 @@ void SumsCall::write_statistics(double epsilon,
 }
 
 void SumsCall::write_means(const at::Tensor& means) {
-  targets_.means = checked_group_values(means, groups_.size(), channels_,
-                                        means.device());
+  targets_.means =
+      checked_group_values(means, groups_.size(), channels_, means.device());
 }
 
 int SumsCall::choose_groups(size_t first, SumTargets& targets) const {

@@ -124,8 +124,8 @@ class CompletableExchange final : public StatisticsExchange,
   std::size_t num_done_ = 0;
   std::vector<double> sums_;
   at::Tensor device_sums_;  // where maps lie on a device
-  at::Tensor zeros_;    // sent
-  at::Tensor discard_;  // received into
+  at::Tensor zeros_;        // sent
+  at::Tensor discard_;      // received into
 };
 
 }  // namespace headroom::spatial

@@ -127,7 +127,7 @@ HEADROOM_HD A sigmoid(A z) {
 // Mish is z * t, t = tanh(log(1 + e^z)); from 20 on t is 1.
 template <typename A>
 struct MishParts {
-  A power;  // e^z
+  A power;            // e^z
   A inverse_divisor;  // t = 1 - 2 * inverse_divisor
 };
 template <typename A>

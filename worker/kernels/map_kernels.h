@@ -50,8 +50,9 @@ struct StatisticsResult {
 struct GradientSumsResult {
   at::Tensor weight_gradient;
   at::Tensor bias_gradient;
-  at::Tensor sums;   // of dz and of dz * n; undefined: not wanted
-  at::Tensor means;  // the sums / values; undefined: not wanted
+  at::Tensor sums;              // of dz and of dz * n; undefined: not wanted
+  at::Tensor means;             // the sums / values; undefined: not wanted
+  bool adds_gradients = false;  // to what the two hold
 };
 
 class MapKernels {

@@ -93,8 +93,9 @@ HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
 // reads its own V in loads of 16 bytes, and no two columns meet in a bank.
 template <typename A, int V>
 struct TileValues {
-  static constexpr int kWide =
-      V * sizeof(A) > kVectorBytes ? kVectorBytes / sizeof(A) : V;
+  static constexpr int kWide = V * sizeof(A) > kVectorBytes
+                                   ? kVectorBytes / sizeof(A)
+                                   : V;
   static constexpr int kParts = V / kWide;
   Pack<A, kWide> at[kParts][columns_of(V)];
 
@@ -185,8 +186,7 @@ class ChannelTargets {
     // Rounding may leave a constant channel slightly below zero; written so
     // that a NaN stays one.
     const double centred = squares < 0 ? 0 : squares;
-    put(to_.statistics, group, mean,
-        1 / std::sqrt(centred / n + to_.epsilon));
+    put(to_.statistics, group, mean, 1 / std::sqrt(centred / n + to_.epsilon));
     if ((to_.counted >> group & 1) == 0) return;
     running_[0] += mean;
     running_[1] += centred / (n - 1);

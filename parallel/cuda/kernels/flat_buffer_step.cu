@@ -27,8 +27,9 @@ int launch(FlatBufferRule rule, const FlatBufferArrays<T>& arrays,
     return launch_kernel(kernel, blocks, kThreads, stream, arrays, coefficients,
                          pieces);
   };
-  return rule == FlatBufferRule::kSgd ? with(run_piece<FlatBufferRule::kSgd, T>)
-                                      : with(run_piece<FlatBufferRule::kAdam, T>);
+  return rule == FlatBufferRule::kSgd
+             ? with(run_piece<FlatBufferRule::kSgd, T>)
+             : with(run_piece<FlatBufferRule::kAdam, T>);
 }
 
 }  // namespace

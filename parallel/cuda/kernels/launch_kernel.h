@@ -4,6 +4,10 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#ifdef __CUDACC__  // the stand-in has these types beside the rest
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
 
 namespace headroom::cuda {
 

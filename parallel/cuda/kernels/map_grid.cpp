@@ -57,8 +57,8 @@ MapGrid map_grid(const BatchNormArguments& arguments, bool sums) {
   const int64_t pixels = largest_group(arguments.groups);
   const int64_t blocks =
       int64_t{kBlocksPerMultiprocessor} * arguments.multiprocessors;
-  const int64_t chunks = divided_up(
-      blocks, grid.tiles * std::max(1, arguments.groups.count));
+  const int64_t chunks =
+      divided_up(blocks, grid.tiles * std::max(1, arguments.groups.count));
   grid.chunk_pixels =
       std::max(divided_up(pixels, chunks), kLeastPixels * grid.size_y);
   if (!sums) {

@@ -280,8 +280,7 @@ TYPED_TEST(BatchNormBody, WritesWhatFollowsFromItsSums) {
         const double centred =
             std::max(0.0, sums[channels + c] - n * mean * mean);
         statistics.push_back(mean);
-        deviations.push_back(
-            1 / std::sqrt(centred / n + Launch<T>::kEpsilon));
+        deviations.push_back(1 / std::sqrt(centred / n + Launch<T>::kEpsilon));
         if ((Launch<T>::kCounted >> g & 1) != 0) {
           running[c] += mean;
           running[channels + c] += centred / (n - 1);
@@ -289,8 +288,7 @@ TYPED_TEST(BatchNormBody, WritesWhatFollowsFromItsSums) {
         of_bias[c] += dz[c];
         of_weight[c] += dz[channels + c];
       }
-      statistics.insert(statistics.end(), deviations.begin(),
-                        deviations.end());
+      statistics.insert(statistics.end(), deviations.begin(), deviations.end());
       for (size_t i = 0; i < 2 * channels; ++i) means.push_back(dz[i] / n);
     }
     EXPECT_LE(deviation(values.statistics, statistics), 1e-12);
@@ -337,8 +335,7 @@ TEST(MapGrid, FillsBlocksVectorsAndMultiprocessors) {
 
 // Every layer of yolov5s at batch 16, 640 px, on a card of 132 multiprocessors.
 TEST(MapGrid, LeavesNoMultiprocessorOfALargeMapIdle) {
-  for (const auto& [channels, side] :
-       std::vector<std::pair<int64_t, int64_t>>{
+  for (const auto& [channels, side] : std::vector<std::pair<int64_t, int64_t>>{
            {32, 320}, {64, 160}, {128, 80}, {256, 40}, {512, 20}}) {
     BatchNormArguments arguments;
     arguments.type = ElementType::kBFloat16;

@@ -33,7 +33,8 @@ std::vector<optim::Segment> segments() {
 template <FlatBufferRule kRule, typename T>
 void run(const FlatBufferArrays<T>& arrays,
          const FlatBufferCoefficients<T>& with) {
-  const std::vector<FlatBufferPiece> pieces = flat_buffer_pieces(kRanges, kSize);
+  const std::vector<FlatBufferPiece> pieces =
+      flat_buffer_pieces(kRanges, kSize);
   const auto count = static_cast<int64_t>(pieces.size());
   int error = 0;
   if constexpr (std::is_same_v<T, float>) {

@@ -178,7 +178,8 @@ class Block {
     threads_[own_].state = State::kInBarrier;
     ++in_barrier_;
     end_barrier_if_all_are_here();
-    if (threads_[own_].state == State::kInBarrier) threads_[own_].fiber->leave();
+    if (threads_[own_].state == State::kInBarrier)
+      threads_[own_].fiber->leave();
   }
 
   uint64_t exchange(uint64_t value, unsigned lane) {
@@ -243,8 +244,7 @@ void run_grid(const dim3& grid, const dim3& block,
               const std::function<void()>& kernel) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > kMostThreads || grid.x == 0 || grid.y == 0 ||
-      grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 ||
-      grid.z > 65535) {
+      grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     throw std::logic_error("a grid of " + std::to_string(grid.x) + " x " +
                            std::to_string(grid.y) + " x " +
                            std::to_string(grid.z) + " blocks of " +

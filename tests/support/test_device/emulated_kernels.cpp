@@ -55,8 +55,8 @@ class EmulatedCall {
     });
   }
 
-  void sum(int (*pass)(const cuda::BatchNormArguments*,
-                       const cuda::SumTargets*, void*)) {
+  void sum(int (*pass)(const cuda::BatchNormArguments*, const cuda::SumTargets*,
+                       void*)) {
     call_.run([&](const cuda::BatchNormArguments& arguments,
                   const cuda::SumTargets& targets) {
       count_launch("batch norm");
@@ -200,9 +200,9 @@ void EmulatedKernels::activation_gradient_sums(
   call->set_statistics(reachable(statistics));
   call->set_affine(reachable(weight), reachable(bias), activation);
   call->set_gradient(reachable(dout));
-  call->write_gradients({reachable(result.weight_gradient),
-                         reachable(result.bias_gradient),
-                         reachable(result.sums), reachable(result.means)});
+  call->write_gradients(
+      {reachable(result.weight_gradient), reachable(result.bias_gradient),
+       reachable(result.sums), reachable(result.means), result.adds_gradients});
   call.sum(cuda::headroom_activation_gradient_sums);
 }
 
@@ -281,11 +281,10 @@ void EmulatedKernels::render_samples(const at::Tensor& region,
     const cuda::RenderArguments arguments = cuda::render_arguments(
         reachable(region), starts, reachable(images), first);
     TestStreams& streams = TestStreams::instance();
-    streams.give(streams.current(images.device()),
-                 [arguments] {
-                   check(headroom_render_samples(&arguments,
-                                                 /*stream=*/nullptr));
-                 });
+    streams.give(streams.current(images.device()), [arguments] {
+      check(headroom_render_samples(&arguments,
+                                    /*stream=*/nullptr));
+    });
   }
 }
 

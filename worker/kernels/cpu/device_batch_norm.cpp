@@ -100,15 +100,19 @@ at::Tensor device_normalise_and_activate(MapKernels& kernels,
 GroupedBatchNormGradients device_batch_norm_gradients(
     MapKernels& kernels, at::Tensor dout, const at::Tensor& y,
     const at::Tensor& statistics, const at::Tensor& norm_weight,
-    const at::Tensor& norm_bias, const GroupedBatchNorm& norm) {
+    const at::Tensor& norm_bias, const GroupedBatchNorm& norm,
+    const AffineGradients& added_to) {
   const std::vector<MapGroup> groups = groups_of(norm, y);
   const at::Tensor weight = affine(norm_weight, y);
   const at::Tensor bias = affine(norm_bias, y);
   GradientBuffers gradient(std::move(dout));
   GradientSumsResult result;
-  result.weight_gradient = at::empty_like(weight);
-  result.bias_gradient = at::empty_like(bias);
-  if (groups.empty()) {  // a micro-batch without samples
+  result.adds_gradients = added_to.weight.defined();
+  result.weight_gradient =
+      result.adds_gradients ? added_to.weight : at::empty_like(weight);
+  result.bias_gradient =
+      result.adds_gradients ? added_to.bias : at::empty_like(bias);
+  if (groups.empty() && !result.adds_gradients) {  // no sample is here
     result.weight_gradient.zero_();
     result.bias_gradient.zero_();
   }
@@ -125,6 +129,7 @@ GroupedBatchNormGradients device_batch_norm_gradients(
   }
   kernels.norm_gradient(y, gradient.source, groups, statistics, weight, bias,
                         norm.activation, result.means, gradient.target);
+  if (result.adds_gradients) return {gradient.target, {}, {}};
   return {gradient.target, result.weight_gradient.to(norm_weight.scalar_type()),
           result.bias_gradient.to(norm_bias.scalar_type())};
 }

@@ -36,6 +36,7 @@ at::Tensor device_normalise_and_activate(MapKernels& kernels,
 GroupedBatchNormGradients device_batch_norm_gradients(
     MapKernels& kernels, at::Tensor dout, const at::Tensor& y,
     const at::Tensor& statistics, const at::Tensor& norm_weight,
-    const at::Tensor& norm_bias, const GroupedBatchNorm& norm);
+    const at::Tensor& norm_bias, const GroupedBatchNorm& norm,
+    const AffineGradients& added_to);
 
 }  // namespace headroom::kernels
