@@ -3,6 +3,8 @@
 
   kernel_figures.py [--source batch_norm_passes.cu] [--architecture 90] [--check]
 
+(--source: that of another checkout, to compare.)
+
 Compiles them with nvcc for one architecture and prints, for each pass over
 whole vectors: registers, shared bytes, blocks of 256 threads that fit a
 multiprocessor, and from the machine code of its loop over pixels the loads of
@@ -27,9 +29,10 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__)))))
 THREADS = 256
-# A multiprocessor's registers, and its shared bytes by architecture.
+# Of a multiprocessor: registers, and by architecture threads and shared KiB.
 REGISTERS = 65536
-SHARED = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
+LIMITS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 89: (1536, 100),
+          90: (2048, 228), 100: (2048, 228), 120: (1536, 100)}
 ELEMENT_BYTES = {'double': 8, 'float': 4, '__nv_bfloat16': 2, '__half': 2}
 SILU_INSTRUCTIONS = 14
 BOUNDS = 'at least 4 blocks; for sums of values and SiLU in bf16 and float 4 ' \
@@ -50,8 +53,9 @@ def compiled(source, architecture, to):
     nvcc = tool('nvcc')
     if nvcc is None:
         sys.exit('kernel_figures.py: no nvcc')
+    root = os.path.abspath(os.path.join(os.path.dirname(source), *['..'] * 3))
     result = subprocess.run(
-        [nvcc, '-std=c++20', '-O3', '-I', ROOT, '-Xptxas', '-v', '-gencode',
+        [nvcc, '-std=c++20', '-O3', '-I', root, '-Xptxas', '-v', '-gencode',
          f'arch=compute_{architecture},code=sm_{architecture}', '-c', source,
          '-o', to], capture_output=True, text=True)
     if result.returncode != 0:
@@ -112,10 +116,10 @@ def kernel_of(symbol):
     """(pass, element type, activation) of a kernel over vectors, or None."""
     name = subprocess.run(['c++filt', symbol], capture_output=True,
                           text=True).stdout
-    found = re.search(r'::(\w+)<(?:\(\S+Pass\)(\d), )?(\w+), (\d+)\b', name)
+    found = re.search(r'::(\w+)<(?:\([^,]*Pass\)(\d), )?(\w+), (\d+)\b', name)
     if not found or found[4] == '1':
         return None
-    kind = re.search(r'KnownActivation<\S*\(\S*ActivationKind\)(\d)', name)
+    kind = re.search(r'KnownActivation<\(?[^,]*ActivationKind\)(\d)', name)
     label = found[1] if found[2] is None else f'{found[1]} {found[2]}'
     return label, found[3], ('silu', 'leaky', 'hardswish', 'mish')[
         int(kind[1])] if kind else 'any'
@@ -125,7 +129,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--source', default=os.path.join(
         ROOT, 'parallel/cuda/kernels/batch_norm_passes.cu'))
-    parser.add_argument('--architecture', type=int, default=90)
+    parser.add_argument('--architecture', type=int, default=90,
+                        choices=sorted(LIMITS))
     parser.add_argument('--check', action='store_true')
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -141,9 +146,9 @@ def main():
             continue
         name, element, activation = kernel
         held = (report['registers'] + 7) // 8 * 8 * THREADS
-        shared = SHARED.get(arguments.architecture, 100) * 1024
-        blocks = min(8, REGISTERS // held,
-                     shared // (report['shared'] + 1024))
+        threads, shared = LIMITS[arguments.architecture]
+        blocks = min(threads // THREADS, REGISTERS // held,
+                     shared * 1024 // (report['shared'] + 1024))
         loop = pixel_loop(code.get(symbol, []))
         loads, instructions = '', ''
         if loop:
