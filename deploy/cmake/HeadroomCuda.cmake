@@ -63,8 +63,10 @@ macro(headroom_find_cuda)
       set(HEADROOM_HAS_CUDA ON)
       set(CMAKE_CUDA_COMPILER "${HEADROOM_NVCC}")
       set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
-      # A100 and H100/H200; newer ones from the code of 9.0.
-      set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
+      # T4, A100, A10G, L4/L40S, H100/H200, B200, RTX PRO 6000, as LibTorch's
+      # wheel; later ones from the last's PTX.
+      set(CMAKE_CUDA_ARCHITECTURES
+        "75-real;80-real;86-real;89-real;90-real;100-real;120")
       # The default adds a second, static copy of the runtime.
       set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
       if(CCACHE)

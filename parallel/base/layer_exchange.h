@@ -35,6 +35,10 @@ class StatisticsExchange {
 
   // Replaces `values` by their element-wise sum over all ranks.
   virtual void sum(std::span<double> values) = 0;
+
+  // The same for values (float64, dense) that may lie on a device, and are
+  // summed there. All ranks' values lie alike.
+  virtual void sum_tensor(const at::Tensor& values) = 0;
 };
 
 // Which rows of a whole map a rank holds.

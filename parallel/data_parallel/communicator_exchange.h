@@ -23,6 +23,10 @@ class CommunicatorExchange final : public StatisticsExchange {
         values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
   }
 
+  void sum_tensor(const at::Tensor& values) override {
+    if (values.numel() > 0) communicator_.all_reduce(values);
+  }
+
  private:
   collectives::Communicator& communicator_;
 };

@@ -39,6 +39,11 @@ void CompletableExchange::begin(const std::vector<ExchangeStep>& list,
   }
   if (static_cast<int64_t>(sums_.size()) < most_values)
     sums_.resize(static_cast<std::size_t>(most_values));
+  if (!map_options_.device().is_cpu() &&
+      (!device_sums_.defined() || device_sums_.numel() < most_values)) {
+    const MemoryCategoryScope scope(MemoryCategory::kCommunication);
+    device_sums_ = at::empty({most_values}, map_options_.dtype(at::kDouble));
+  }
   if (!zeros_.defined() || zeros_.numel() < most_elements) {
     const MemoryCategoryScope scope(MemoryCategory::kCommunication);
     zeros_ = at::zeros({most_elements}, map_options_);
@@ -55,7 +60,11 @@ void CompletableExchange::complete_next() {
   if (step.kind == Kind::kStatistics || step.kind == Kind::kImageSum) {
     const auto count = static_cast<std::size_t>(num_values(step));
     std::fill_n(sums_.begin(), count, 0.0);
-    if (step.kind == Kind::kStatistics) {
+    if (step.kind == Kind::kStatistics && device_sums_.defined()) {
+      // Where the other ranks' lie: over the same communicator.
+      statistics_->sum_tensor(
+          device_sums_.narrow(0, 0, static_cast<int64_t>(count)).zero_());
+    } else if (step.kind == Kind::kStatistics) {
       statistics_->sum(std::span(sums_).first(count));
     } else {
       halo_->sum_over_images(at::from_blob(
@@ -73,6 +82,15 @@ void CompletableExchange::sum(std::span<double> values) {
                  std::to_string(values.size()) + " sums where the list has " +
                      std::to_string(expected));
   statistics_->sum(values);
+  ++num_done_;
+}
+
+void CompletableExchange::sum_tensor(const at::Tensor& values) {
+  const int64_t expected = num_values(expect(Kind::kStatistics));
+  HEADROOM_CHECK(values.numel() == expected, std::to_string(values.numel()) +
+                                                 " sums where the list has " +
+                                                 std::to_string(expected));
+  statistics_->sum_tensor(values);
   ++num_done_;
 }
 
@@ -159,6 +177,12 @@ ExchangeStep halo_step(ExchangeStep::Kind kind, const at::Tensor& map,
 void ExchangeRecorder::sum(std::span<double> values) {
   ExchangeStep step;
   step.values = static_cast<int64_t>(values.size());
+  add(step);
+}
+
+void ExchangeRecorder::sum_tensor(const at::Tensor& values) {
+  ExchangeStep step;
+  step.values = values.numel();
   add(step);
 }
 

@@ -48,6 +48,7 @@ struct ExchangeStep {
 class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
  public:
   void sum(std::span<double> values) override;
+  void sum_tensor(const at::Tensor& values) override;
   RowWindow window(int64_t local_rows) const override;
   at::Tensor receive(const at::Tensor& x, int64_t top, int64_t bottom,
                      double beyond_edge) override;
@@ -100,6 +101,7 @@ class CompletableExchange final : public StatisticsExchange,
   void complete_next();
 
   void sum(std::span<double> values) override;
+  void sum_tensor(const at::Tensor& values) override;
   RowWindow window(int64_t local_rows) const override;
   at::Tensor receive(const at::Tensor& x, int64_t top, int64_t bottom,
                      double beyond_edge) override;
@@ -121,8 +123,9 @@ class CompletableExchange final : public StatisticsExchange,
   PassSize size_;
   std::size_t num_done_ = 0;
   std::vector<double> sums_;
-  at::Tensor zeros_;    // sent
-  at::Tensor discard_;  // received into
+  at::Tensor device_sums_;  // where maps lie on a device
+  at::Tensor zeros_;        // sent
+  at::Tensor discard_;      // received into
 };
 
 }  // namespace headroom::spatial

@@ -5,10 +5,15 @@
 // the CUDA plugin has them (parallel/devices/device_kernels.h).
 //
 // Maps [N, C, H, W] channels-last of float32, float64, bfloat16 or float16;
-// groups are runs of samples, group_begins [groups + 1] from 0 to N. Weight,
-// bias [C]: float32, float64 for a float64 map. Sums, statistics and means are
-// [groups, 2, C] double beside the map: statistics mean and inverse deviation.
-// With n the normalised value, z = n * weight + bias, and dz the gradient of z.
+// groups are runs of samples that follow one another from 0 to N. Weight, bias
+// [C] and their gradients: float32, float64 for a float64 map. Sums, statistics
+// and means are [groups, 2, C] double beside the map: statistics mean and
+// inverse deviation. With n the normalised value, z = n * weight + bias, and dz
+// the gradient of z.
+//
+// What follows from sums is written by the passes themselves, so that no
+// operator works on a few values per channel. Only where ranks add up a group's
+// sums do these come out, and go in again.
 //
 // Work is put on the device's current stream; nothing waits for it.
 //
@@ -16,45 +21,75 @@
 // device.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <span>
 
 #include "configs/layers/layer_program.h"
 
-namespace at {
-class Tensor;
-}
-
 namespace headroom::kernels {
+
+struct MapGroup {
+  int64_t end = 0;          // its last sample's successor; it begins where the
+                            // group before it ends
+  double values = 0;        // per channel in the whole group, over all ranks
+  bool counts_here = true;  // towards the running statistics
+};
+using MapGroups = std::span<const MapGroup>;
+
+// Where statistics go: `running` [2 * C] double, unless undefined, is added the
+// mean and the unbiased variance of each group that counts here.
+struct StatisticsResult {
+  at::Tensor statistics;
+  at::Tensor running;
+};
+
+// Where a map's gradient sums go. Weight's and bias's gradients are over this
+// map's groups, whatever other ranks have.
+struct GradientSumsResult {
+  at::Tensor weight_gradient;
+  at::Tensor bias_gradient;
+  at::Tensor sums;              // of dz and of dz * n; undefined: not wanted
+  at::Tensor means;             // the sums / values; undefined: not wanted
+  bool adds_gradients = false;  // to what the two hold
+};
 
 class MapKernels {
  public:
   // Fills `sums` with those of y and of its square.
-  virtual void channel_sums(const at::Tensor& y,
-                            std::span<const int64_t> group_begins,
+  virtual void channel_sums(const at::Tensor& y, MapGroups groups,
                             const at::Tensor& sums) = 0;
+
+  virtual void batch_statistics(const at::Tensor& y, MapGroups groups,
+                                double epsilon,
+                                const StatisticsResult& result) = 0;
+  // The same from channel_sums, which ranks may have added up.
+  virtual void statistics_of_sums(const at::Tensor& sums, MapGroups groups,
+                                  double epsilon,
+                                  const StatisticsResult& result) = 0;
 
   // out = activation(z); may be y.
   virtual void normalise_and_activate(
-      const at::Tensor& y, std::span<const int64_t> group_begins,
+      const at::Tensor& y, MapGroups groups, const at::Tensor& statistics,
+      const at::Tensor& weight, const at::Tensor& bias,
+      const layers::ActivationFunction& activation, const at::Tensor& out) = 0;
+
+  // `dout` may be a slice of the channels of a wider channels-last map.
+  virtual void activation_gradient_sums(
+      const at::Tensor& y, const at::Tensor& dout, MapGroups groups,
       const at::Tensor& statistics, const at::Tensor& weight,
       const at::Tensor& bias, const layers::ActivationFunction& activation,
-      const at::Tensor& out) = 0;
-
-  // Fills `sums` with those of dz and of dz * n. `dout` may be a slice of the
-  // channels of a wider channels-last map.
-  virtual void activation_gradient_sums(
-      const at::Tensor& y, const at::Tensor& dout,
-      std::span<const int64_t> group_begins, const at::Tensor& statistics,
-      const at::Tensor& weight, const at::Tensor& bias,
-      const layers::ActivationFunction& activation, const at::Tensor& sums) = 0;
+      const GradientSumsResult& result) = 0;
+  // Sums of whole groups become their means; may be the same tensor.
+  virtual void means_of_sums(const at::Tensor& sums, MapGroups groups,
+                             const at::Tensor& means) = 0;
 
   // dy = weight * inverse_deviation * (dz - mean_dz - n * mean_dz_n), with dz
-  // derived again from y and dout. `means` are the whole groups', or zeros for
-  // fixed statistics. dy may be dout.
+  // derived again from y and dout. `means` are the whole groups'; undefined:
+  // zeros, for fixed statistics. dy may be dout.
   virtual void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
-                             std::span<const int64_t> group_begins,
-                             const at::Tensor& statistics,
+                             MapGroups groups, const at::Tensor& statistics,
                              const at::Tensor& weight, const at::Tensor& bias,
                              const layers::ActivationFunction& activation,
                              const at::Tensor& means, const at::Tensor& dy) = 0;

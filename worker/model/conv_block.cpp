@@ -2,6 +2,8 @@
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <string>
 #include <utility>
@@ -28,7 +30,27 @@ struct BlockPlan : torch::CustomClassHolder {
   HaloReach reach;               // empty: x has all rows that the kernel needs
   HaloExchange* halo = nullptr;  // null where the reach is empty
   at::Tensor ready;              // the weight's copy, if there is one
+  // The parameters whose gradients are added to in place (StepContext::
+  // adds_gradients); undefined: autograd does it.
+  at::Tensor norm_weight, norm_bias;
 };
+
+// Does autograd keep a gradient with the parameter that a kernel can add to?
+bool holds_gradient(const at::Tensor& parameter, const at::Tensor& x) {
+  const bool computes_in_double = x.scalar_type() == at::kDouble;
+  return parameter.is_leaf() && parameter.requires_grad() &&
+         parameter.scalar_type() ==
+             (computes_in_double ? at::kDouble : at::kFloat) &&
+         parameter.grad().defined() && parameter.grad().is_contiguous();
+}
+
+// What autograd does once it has accumulated a gradient.
+void tell_that_gradient_is_ready(const at::Tensor& parameter) {
+  if (const auto& hook =
+          torch::autograd::impl::post_acc_grad_hooks(parameter)) {
+    (*hook)(parameter);
+  }
+}
 
 c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
                                          const StepContext& context) {
@@ -43,6 +65,12 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
     // The rows around x stand in for the padding.
     plan->convolution.padding_height = 0;
     if (!plan->reach.is_empty()) plan->halo = context.halo;
+  }
+  if (context.adds_gradients && !arguments.x.is_cpu() &&
+      holds_gradient(arguments.norm_weight, arguments.x) &&
+      holds_gradient(arguments.norm_bias, arguments.x)) {
+    plan->norm_weight = arguments.norm_weight;
+    plan->norm_bias = arguments.norm_bias;
   }
   if (context.training) {
     plan->norm.groups = context.groups;
@@ -154,10 +182,18 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     const auto plan = c10::static_intrusive_pointer_cast<BlockPlan>(
         ctx->saved_data["plan"].toCapsule());
 
+    kernels::AffineGradients added_to;
+    if (plan->norm_weight.defined()) {
+      added_to = {plan->norm_weight.grad(), plan->norm_bias.grad()};
+    }
     const kernels::GroupedBatchNormGradients norm =
         kernels::grouped_batch_norm_gradients(std::move(grads[0]), y,
                                               statistics, norm_weight,
-                                              norm_bias, plan->norm);
+                                              norm_bias, plan->norm, added_to);
+    if (plan->norm_weight.defined()) {
+      tell_that_gradient_is_ready(plan->norm_weight);
+      tell_that_gradient_is_ready(plan->norm_bias);
+    }
     kernels::ConvolutionGradients convolution = kernels::convolution_gradients(
         norm.dy,
         plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,

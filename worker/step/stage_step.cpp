@@ -22,8 +22,10 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
     for (at::Tensor& map : received) map = map.detach();
   }
   const plan::SampleRange& part = samples_of(micro_batch);
-  const model::StepContext context =
+  model::StepContext context =
       parts_.context.training(part, parts_.state.batch_norm_sums());
+  // Sharded gradients lie elsewhere until a layer's turn comes.
+  context.adds_gradients = parts_.state.gradients().sharded() == nullptr;
   at::Tensor images;
   if (parts_.routes.reads_images) {
     images = parts_.images.input(parts_.batch, parts_.micro_batches,

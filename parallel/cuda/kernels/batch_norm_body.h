@@ -1,64 +1,40 @@
-// The passes of batch norm and activation as CUDA's threads
-// run them, in plain C++.
-//
-// The kernels (batch_norm_passes.cu) are these functions with barriers between
-// them; a test runs the same text on the CPU, thread after thread, so that
-// indices, tails and sums are checked without a GPU.
+// What the passes of batch norm and activation are made of: how a block finds
+// its part of a map, the values per channel that it shares, and what follows
+// from a map's sums. batch_norm_passes.cu has the passes.
 //
 // A map is channels-last: pixels of `channels` neighbouring elements. Its
-// samples form groups, which are runs of pixels. A block of threads has x over
-// channels, `V` neighbouring ones each, and y over pixels; it works on one
-// chunk of one group's pixels, kPixelsPerThread of them in each thread.
+// samples form groups, which are runs of pixels. A block works on a tile of
+// channels and a chunk of one group's pixels; each of its threads has V
+// neighbouring channels, 16 bytes, of every size_y-th pixel.
 // T is the map's element, A what is computed with: float, double for T double.
 // Sums stay in A within a block, and are added up in double over blocks, in
 // their order: the same bits again.
+//
+// The same text runs on the CPU in tests (tests/support/host_cuda).
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include "parallel/cuda/kernels/launch.h"
 #include "worker/kernels/element_math.h"
 
 namespace headroom::cuda {
 
-inline constexpr int kPixelsPerThread = 32;
-inline constexpr int kMostGroups = 64;  // of one launch
+inline constexpr int kMapThreads = 256;  // of a block
+inline constexpr int kWarp = 32;
+inline constexpr int kMapWarps = kMapThreads / kWarp;
+inline constexpr int kBlocksPerMultiprocessor = 4;  // at least, at a time
+inline constexpr int kVectorBytes = 16;             // of a load
+
+// The most columns of threads: 128 bytes of a pixel, a line of the cache.
+HEADROOM_HD constexpr int columns_of(int vector) {
+  return vector > 1 ? 8 : kWarp;
+}
 
 template <typename T>
 using Accumulator =
     std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-// Group g is pixels [begin[g], begin[g + 1]).
-struct PixelGroups {
-  int64_t begin[kMostGroups + 1];
-  int count;
-};
-
-// The arguments of one launch: y [pixels, channels], and what a pass needs.
-template <typename T>
-struct BatchNormMap {
-  using A = Accumulator<T>;
-  const T* y;
-  const T* gradient;         // of the output; null in forward
-  int64_t gradient_stride;   // elements from one of its pixels to the next
-  T* result;                 // null where a pass only sums
-  const double* statistics;  // [groups, 2, channels]: mean, inverse deviation
-  const A* weight;           // [channels]
-  const A* bias;
-  const double* means;  // [groups, 2, channels]: of dz, of dz * n
-  A* partial;           // [groups, chunks, 2, channels]
-  PixelGroups groups;
-  int64_t channels;
-  int64_t chunks;  // of the largest group
-  layers::ActivationFunction activation;
-};
-
-struct ThreadPlace {
-  int x, y;            // in the block
-  int size_x, size_y;  // of the block; size_y is a power of two
-  int64_t chunk;       // block's
-  int tile, group;
-};
 
 template <typename T, int V>
 struct alignas(sizeof(T) * V) Pack {
@@ -70,10 +46,91 @@ HEADROOM_HD Pack<T, V> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, V>*>(from);
 }
 
-template <int V>
-HEADROOM_HD int64_t channel_of(const ThreadPlace& place) {
-  return (static_cast<int64_t>(place.tile) * place.size_x + place.x) * V;
+// BatchNormArguments with their types, and the grid.
+template <typename T, typename Activation>
+struct BatchNormMap {
+  using A = Accumulator<T>;
+  const T* y;
+  const T* gradient;
+  int64_t gradient_stride;
+  T* result;
+  const double* statistics;
+  const A* weight;
+  const A* bias;
+  const double* means;
+  A* partial;  // [groups, chunks, 2, channels]
+  PixelGroups groups;
+  int64_t channels;
+  int tiles, chunks;
+  int64_t chunk_pixels;
+  Activation activation;
+};
+
+// A block's part of a map.
+struct BlockPlace {
+  int tile, chunk, group;
+  int64_t begin, end;  // pixels
+};
+
+template <typename Map>
+HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
+                                   unsigned group) {
+  BlockPlace place;
+  // Neighbouring tiles run side by side, so that whole pixels are read.
+  const auto tiles = static_cast<unsigned>(map.tiles);
+  place.tile = static_cast<int>(block % tiles);
+  place.chunk = static_cast<int>(block / tiles);
+  place.group = static_cast<int>(group);
+  const int64_t end = map.groups.begin[group + 1];
+  place.begin = map.groups.begin[group] + place.chunk * map.chunk_pixels;
+  place.end = place.begin + map.chunk_pixels;
+  if (place.end > end) place.end = end;
+  if (place.end < place.begin) place.end = place.begin;  // a smaller group
+  return place;
 }
+
+// A value for each channel of a tile, in a block's shared memory: every thread
+// reads its own V in loads of 16 bytes, and no two columns meet in a bank.
+template <typename A, int V>
+struct TileValues {
+  static constexpr int kWide = V * sizeof(A) > kVectorBytes
+                                   ? kVectorBytes / sizeof(A)
+                                   : V;
+  static constexpr int kParts = V / kWide;
+  Pack<A, kWide> at[kParts][columns_of(V)];
+
+  HEADROOM_HD void put(int channel, A value) {
+    const int own = channel % V;
+    at[own / kWide][channel / V].at[own % kWide] = value;
+  }
+};
+
+template <typename A, int V>
+struct TileNorm {
+  static constexpr int kWide = TileValues<A, V>::kWide;
+  TileValues<A, V> mean, scale, bias;
+
+  HEADROOM_HD void put(int channel, const kernels::NormCoefficients<A>& c) {
+    mean.put(channel, c.mean);
+    scale.put(channel, c.scale);
+    bias.put(channel, c.bias);
+  }
+};
+
+// Of kWide channels.
+template <typename A, int kWide>
+struct WideNorm {
+  Pack<A, kWide> mean, scale, bias;
+
+  template <int V>
+  HEADROOM_HD WideNorm(const TileNorm<A, V>& tile, int part, int column)
+      : mean(tile.mean.at[part][column]),
+        scale(tile.scale.at[part][column]),
+        bias(tile.bias.at[part][column]) {}
+  HEADROOM_HD kernels::NormCoefficients<A> of(int i) const {
+    return {mean.at[i], scale.at[i], bias.at[i]};
+  }
+};
 
 // Two sums of V channels in one thread.
 template <typename A, int V>
@@ -82,220 +139,95 @@ struct ColumnSums {
   A second[V] = {};
 };
 
-// Calls body(pixel) for this thread's pixels of its block's chunk.
-template <typename T, typename Body>
-HEADROOM_HD void for_own_pixels(const BatchNormMap<T>& map,
-                                const ThreadPlace& place, const Body& body) {
-  const int64_t end = map.groups.begin[place.group + 1];
-  int64_t pixel = map.groups.begin[place.group] +
-                  place.chunk * kPixelsPerThread * place.size_y + place.y;
-  for (int i = 0; i < kPixelsPerThread && pixel < end;
-       ++i, pixel += place.size_y) {
-    body(pixel);
-  }
-}
+// --- what follows from sums of one channel of one group ----------------------
 
-template <typename T, int V>
-HEADROOM_HD void read_norm(const BatchNormMap<T>& map, int group,
-                           int64_t channel,
-                           kernels::NormCoefficients<Accumulator<T>>* norm) {
-  const double* mean = map.statistics + group * 2 * map.channels + channel;
-  for (int v = 0; v < V; ++v) {
-    norm[v] = kernels::norm_coefficients<Accumulator<T>>(
-        mean[v], mean[map.channels + v], map.weight[channel + v],
-        map.bias[channel + v]);
-  }
-}
-
-// --- the four passes, a thread's part of each --------------------------------
-
-// Sums of y - shift and of its square; shift is the group's first pixel, so
-// that the variance of channels with a large mean survives until it is in
-// double.
-template <typename T, int V>
-HEADROOM_HD ColumnSums<Accumulator<T>, V> sum_values(const BatchNormMap<T>& map,
-                                                     const ThreadPlace& place) {
-  using A = Accumulator<T>;
-  ColumnSums<A, V> sums;
-  const int64_t channel = channel_of<V>(place);
-  const int64_t begin = map.groups.begin[place.group];
-  if (channel >= map.channels || begin == map.groups.begin[place.group + 1]) {
-    return sums;
-  }
-  const Pack<T, V> shift = load_pack<V>(map.y + begin * map.channels + channel);
-  for_own_pixels(map, place, [&](int64_t pixel) {
-    const auto y = load_pack<V>(map.y + pixel * map.channels + channel);
-    for (int v = 0; v < V; ++v) {
-      const A d = static_cast<A>(y.at[v]) - static_cast<A>(shift.at[v]);
-      sums.first[v] += d;
-      sums.second[v] += d * d;
-    }
-  });
-  return sums;
-}
-
-template <typename T, int V>
-HEADROOM_HD void normalise(const BatchNormMap<T>& map,
-                           const ThreadPlace& place) {
-  using A = Accumulator<T>;
-  const int64_t channel = channel_of<V>(place);
-  if (channel >= map.channels) return;
-  kernels::NormCoefficients<A> norm[V];
-  read_norm<T, V>(map, place.group, channel, norm);
-  for_own_pixels(map, place, [&](int64_t pixel) {
-    const int64_t at = pixel * map.channels + channel;
-    const auto y = load_pack<V>(map.y + at);
-    Pack<T, V> out;
-    for (int v = 0; v < V; ++v) {
-      out.at[v] = static_cast<T>(kernels::norm_activation(
-          static_cast<A>(y.at[v]), norm[v], map.activation));
-    }
-    *reinterpret_cast<Pack<T, V>*>(map.result + at) = out;
-  });
-}
-
-// Sums of dz and of dz * (y - mean). dz is not written: the next pass derives
-// it again from what this one reads, which costs less than writing it.
-template <typename T, int V>
-HEADROOM_HD ColumnSums<Accumulator<T>, V> sum_gradients(
-    const BatchNormMap<T>& map, const ThreadPlace& place) {
-  using A = Accumulator<T>;
-  ColumnSums<A, V> sums;
-  const int64_t channel = channel_of<V>(place);
-  if (channel >= map.channels) return sums;
-  kernels::NormCoefficients<A> norm[V];
-  read_norm<T, V>(map, place.group, channel, norm);
-  for_own_pixels(map, place, [&](int64_t pixel) {
-    const auto y = load_pack<V>(map.y + pixel * map.channels + channel);
-    const auto d =
-        load_pack<V>(map.gradient + pixel * map.gradient_stride + channel);
-    for (int v = 0; v < V; ++v) {
-      const A value = static_cast<A>(y.at[v]);
-      const A dz = kernels::norm_activation_gradient(
-          value, static_cast<A>(d.at[v]), norm[v], map.activation);
-      sums.first[v] += dz;
-      sums.second[v] += dz * (value - norm[v].mean);
-    }
-  });
-  return sums;
-}
-
-// The gradient of y. Where result is gradient each element is read before it
-// is written, by one thread.
-template <typename T, int V>
-HEADROOM_HD void normalise_backward(const BatchNormMap<T>& map,
-                                    const ThreadPlace& place) {
-  using A = Accumulator<T>;
-  const int64_t channel = channel_of<V>(place);
-  if (channel >= map.channels) return;
-  kernels::NormCoefficients<A> norm[V];
-  read_norm<T, V>(map, place.group, channel, norm);
-  kernels::NormGradientCoefficients<A> taken[V];
-  const int64_t at_group = place.group * 2 * map.channels + channel;
-  const double* mean = map.statistics + at_group;
-  const double* mean_dz = map.means + at_group;
-  for (int v = 0; v < V; ++v) {
-    taken[v] = kernels::norm_gradient_coefficients<A>(
-        mean[v], mean[map.channels + v], map.weight[channel + v], mean_dz[v],
-        mean_dz[map.channels + v]);
-  }
-  for_own_pixels(map, place, [&](int64_t pixel) {
-    const int64_t at = pixel * map.channels + channel;
-    const auto y = load_pack<V>(map.y + at);
-    const auto d =
-        load_pack<V>(map.gradient + pixel * map.gradient_stride + channel);
-    Pack<T, V> out;
-    for (int v = 0; v < V; ++v) {
-      const A value = static_cast<A>(y.at[v]);
-      const A dz = kernels::norm_activation_gradient(
-          value, static_cast<A>(d.at[v]), norm[v], map.activation);
-      out.at[v] =
-          static_cast<T>(kernels::norm_gradient(value, dz, norm[v], taken[v]));
-    }
-    *reinterpret_cast<Pack<T, V>*>(map.result + at) = out;
-  });
-}
-
-// --- a block's sums, and the blocks' -----------------------------------------
-
-// The block's memory for sums: [size_y, size_x, 2 V].
-template <typename A, int V>
-HEADROOM_HD A* place_in_block(A* shared, const ThreadPlace& place, int y) {
-  return shared + (static_cast<int64_t>(y) * place.size_x + place.x) * 2 * V;
-}
-
-template <typename A, int V>
-HEADROOM_HD void put_sums(A* shared, const ThreadPlace& place,
-                          const ColumnSums<A, V>& sums) {
-  A* const own = place_in_block<A, V>(shared, place, place.y);
-  for (int v = 0; v < V; ++v) {
-    own[v] = sums.first[v];
-    own[V + v] = sums.second[v];
-  }
-}
-
-// Rows [0, half) take over rows [half, 2 half): from half = size_y / 2 to 1,
-// with a barrier before each.
-template <typename A, int V>
-HEADROOM_HD void fold_sums(A* shared, const ThreadPlace& place, int half) {
-  if (place.y >= half) return;
-  A* const own = place_in_block<A, V>(shared, place, place.y);
-  const A* const other = place_in_block<A, V>(shared, place, place.y + half);
-  for (int i = 0; i < 2 * V; ++i) own[i] += other[i];
-}
-
-template <typename T, int V>
-HEADROOM_HD void write_partial(const BatchNormMap<T>& map,
-                               const ThreadPlace& place,
-                               const Accumulator<T>* shared) {
-  const int64_t channel = channel_of<V>(place);
-  if (place.y != 0 || channel >= map.channels) return;
-  const auto* own = shared + static_cast<int64_t>(place.x) * 2 * V;
-  auto* const to = map.partial +
-                   (place.group * map.chunks + place.chunk) * 2 * map.channels +
-                   channel;
-  for (int v = 0; v < V; ++v) {
-    to[v] = own[v];
-    to[map.channels + v] = own[V + v];
-  }
-}
-
-// Every `step`-th chunk's sums of one channel from `first` on, in double.
-template <typename T>
-HEADROOM_HD void add_chunks(const BatchNormMap<T>& map, int group,
-                            int64_t channel, int first, int step,
-                            double (&sums)[2]) {
-  sums[0] = sums[1] = 0;
-  for (int64_t chunk = first; chunk < map.chunks; chunk += step) {
-    const auto* from =
-        map.partial + (group * map.chunks + chunk) * 2 * map.channels + channel;
-    sums[0] += static_cast<double>(from[0]);
-    sums[1] += static_cast<double>(from[map.channels]);
-  }
-}
-
-// From sums around the shift to those of y and its square.
-template <typename T>
-HEADROOM_HD void finish_value_sums(const BatchNormMap<T>& map, int group,
-                                   int64_t channel, double (&sums)[2]) {
+// From sums around the shift, the group's first pixel, to those of y and its
+// square.
+template <typename Map>
+HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
+                                   double (&sums)[2]) {
   const int64_t begin = map.groups.begin[group];
   const int64_t pixels = map.groups.begin[group + 1] - begin;
   if (pixels == 0) return;
   const auto shift = static_cast<double>(
-      static_cast<Accumulator<T>>(map.y[begin * map.channels + channel]));
+      static_cast<typename Map::A>(map.y[begin * map.channels + channel]));
   const auto n = static_cast<double>(pixels);
   sums[1] += shift * (2 * sums[0] + n * shift);
   sums[0] += n * shift;
 }
 
 // From sums of dz * (y - rounded mean) to those of dz * n.
-template <typename T>
-HEADROOM_HD void finish_gradient_sums(const BatchNormMap<T>& map, int group,
+template <typename Map>
+HEADROOM_HD void finish_gradient_sums(const Map& map, int group,
                                       int64_t channel, double (&sums)[2]) {
   const double* mean = map.statistics + group * 2 * map.channels + channel;
   const auto rounded =
-      static_cast<double>(static_cast<Accumulator<T>>(mean[0]));
+      static_cast<double>(static_cast<typename Map::A>(mean[0]));
   sums[1] = (sums[1] + (rounded - mean[0]) * sums[0]) * mean[map.channels];
 }
+
+// One channel's targets; groups come in their order.
+class ChannelTargets {
+ public:
+  HEADROOM_HD ChannelTargets(const SumTargets& to, int64_t channel,
+                             int64_t channels)
+      : to_(to), channel_(channel), channels_(channels) {
+    if (to.running == nullptr) return;
+    running_[0] = to.running[channel];
+    running_[1] = to.running[channels + channel];
+  }
+
+  HEADROOM_HD void take_values(int group, const double (&sums)[2]) {
+    put(to_.sums, group, sums[0], sums[1]);
+    if (to_.statistics == nullptr) return;
+    const double n = to_.values[group];
+    const double mean = sums[0] / n;
+    const double squares = sums[1] - n * mean * mean;
+    // Rounding may leave a constant channel slightly below zero; written so
+    // that a NaN stays one.
+    const double centred = squares < 0 ? 0 : squares;
+    put(to_.statistics, group, mean, 1 / std::sqrt(centred / n + to_.epsilon));
+    if ((to_.counted >> group & 1) == 0) return;
+    running_[0] += mean;
+    running_[1] += centred / (n - 1);
+  }
+
+  HEADROOM_HD void take_gradients(int group, const double (&sums)[2]) {
+    put(to_.sums, group, sums[0], sums[1]);
+    const double n = to_.values[group];
+    put(to_.means, group, sums[0] / n, sums[1] / n);
+    gradients_[0] += sums[0];
+    gradients_[1] += sums[1];
+  }
+
+  HEADROOM_HD void write_running() const {
+    if (to_.running == nullptr) return;
+    to_.running[channel_] = running_[0];
+    to_.running[channels_ + channel_] = running_[1];
+  }
+
+  template <typename A>
+  HEADROOM_HD void write_gradients() const {
+    A* const bias = static_cast<A*>(to_.bias_gradient) + channel_;
+    A* const weight = static_cast<A*>(to_.weight_gradient) + channel_;
+    const A before[2] = {to_.adds_gradients ? *bias : A(0),
+                         to_.adds_gradients ? *weight : A(0)};
+    *bias = before[0] + static_cast<A>(gradients_[0]);
+    *weight = before[1] + static_cast<A>(gradients_[1]);
+  }
+
+ private:
+  HEADROOM_HD void put(double* to, int group, double first, double second) {
+    if (to == nullptr) return;
+    to += group * 2 * channels_ + channel_;
+    to[0] = first;
+    to[channels_] = second;
+  }
+
+  const SumTargets& to_;
+  const int64_t channel_, channels_;
+  double running_[2] = {};
+  double gradients_[2] = {};
+};
 
 }  // namespace headroom::cuda

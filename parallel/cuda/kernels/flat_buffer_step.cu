@@ -1,4 +1,5 @@
 #include "parallel/cuda/kernels/flat_buffer_body.h"
+#include "parallel/cuda/kernels/launch_kernel.h"
 
 #include <cuda_runtime.h>
 
@@ -21,16 +22,14 @@ int launch(FlatBufferRule rule, const FlatBufferArrays<T>& arrays,
            const FlatBufferCoefficients<T>& coefficients,
            const FlatBufferPiece* pieces, int64_t num_pieces, void* stream) {
   if (num_pieces == 0) return cudaSuccess;
-  const auto on = static_cast<cudaStream_t>(stream);
   const auto blocks = static_cast<unsigned>(num_pieces);
-  if (rule == FlatBufferRule::kSgd) {
-    run_piece<FlatBufferRule::kSgd>
-        <<<blocks, kThreads, 0, on>>>(arrays, coefficients, pieces);
-  } else {
-    run_piece<FlatBufferRule::kAdam>
-        <<<blocks, kThreads, 0, on>>>(arrays, coefficients, pieces);
-  }
-  return cudaGetLastError();
+  const auto with = [&](auto kernel) {
+    return launch_kernel(kernel, blocks, kThreads, stream, arrays, coefficients,
+                         pieces);
+  };
+  return rule == FlatBufferRule::kSgd
+             ? with(run_piece<FlatBufferRule::kSgd, T>)
+             : with(run_piece<FlatBufferRule::kAdam, T>);
 }
 
 }  // namespace

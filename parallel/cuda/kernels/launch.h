@@ -7,54 +7,93 @@
 
 #include <cstdint>
 
-#include "parallel/cuda/kernels/batch_norm_body.h"
+#include "configs/layers/layer_program.h"
 
 namespace headroom::cuda {
 
 enum class ElementType { kFloat64, kFloat32, kBFloat16, kFloat16 };
 
-// A BatchNormMap before its element type is known; weights and partial sums are
-// of the accumulator's type.
+inline constexpr int kMostGroups = 64;  // of one launch
+
+// Group g is pixels [begin[g], begin[g + 1]).
+struct PixelGroups {
+  int64_t begin[kMostGroups + 1];
+  int count;
+};
+
+// A map [pixels, channels] and what a pass over it needs. Weights, bias and
+// partial sums are float, double where the map is double.
 struct BatchNormArguments {
   ElementType type = ElementType::kFloat32;
   const void* y = nullptr;
-  const void* gradient = nullptr;
-  int64_t gradient_stride = 0;
-  void* result = nullptr;
-  const double* statistics = nullptr;
-  const void* weight = nullptr;
+  const void* gradient = nullptr;  // of the output; null in forward
+  int64_t gradient_stride = 0;  // elements from one of its pixels to the next
+  void* result = nullptr;       // null where a pass only sums
+  const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
+  const void* weight = nullptr;        // [C]
   const void* bias = nullptr;
-  const double* means = nullptr;
-  void* partial = nullptr;
+  const double* means = nullptr;  // [groups, 2, C]: dz, dz * n; null: zeros
+  void* partial = nullptr;        // partial_elements() of them
   PixelGroups groups;
   int64_t channels = 0;
   layers::ActivationFunction activation;
+  int multiprocessors = 1;
 };
+
+// What is made of a map's sums, by the last of the blocks that add them up:
+// each is null where it is not wanted.
+struct SumTargets {
+  double* sums = nullptr;        // [groups, 2, C]: themselves
+  double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
+  // [2, C]: mean and unbiased variance of every group in `counted` are added.
+  double* running = nullptr;
+  double* means = nullptr;          // [groups, 2, C]: the sums / values
+  void* weight_gradient = nullptr;  // [C], of the weights' type
+  void* bias_gradient = nullptr;
+  bool adds_gradients = false;   // to what the two hold
+  double epsilon = 0;            // of statistics
+  double values[kMostGroups];    // per channel, in a whole group
+  uint64_t counted = 0;          // groups, as bits
+  unsigned* arrivals = nullptr;  // kMostTiles zeros, and so again afterwards
+};
+
+inline constexpr int kMostTiles = 1024;
+
+// How a map is laid over blocks of threads: x over the channels of a tile, y
+// over pixels, and over each tile as many blocks as there are chunks.
+struct MapGrid {
+  int vector = 1;  // neighbouring channels of a thread
+  int size_x = 1;
+  int size_y = 1;
+  int64_t tiles = 1;
+  int64_t chunks = 1;  // of the largest group
+  int64_t chunk_pixels = 1;
+};
+// Enough blocks for every multiprocessor where the map is large enough; for
+// sums no more than that, because the last block of a tile adds up all others'.
+MapGrid map_grid(const BatchNormArguments& arguments, bool sums);
 
 // Elements of `partial` that the two summing passes need.
 int64_t partial_elements(const BatchNormArguments& arguments);
 
 extern "C" {
-// [groups, 2, channels]: sums of y and of its square.
-int headroom_channel_sums(const BatchNormArguments* arguments, double* sums,
-                          void* stream);
+// Sums of y and of its square.
+int headroom_channel_sums(const BatchNormArguments* arguments,
+                          const SumTargets* targets, void* stream);
 int headroom_normalise_and_activate(const BatchNormArguments* arguments,
                                     void* stream);
-// [groups, 2, channels]: sums of dz and of dz * n.
+// Sums of dz and of dz * n.
 int headroom_activation_gradient_sums(const BatchNormArguments* arguments,
-                                      double* sums, void* stream);
+                                      const SumTargets* targets, void* stream);
 int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream);
-}
+// The targets' statistics, running sums and means, of sums [groups, 2, C] that
+// ranks have exchanged.
+int headroom_use_sums(const double* sums, const SumTargets* targets, int groups,
+                      int64_t channels, void* stream);
 
-// How a map's channels are laid over a block of threads.
-struct BlockShape {
-  int vector = 1;  // neighbouring channels of a thread
-  int size_x = 1;
-  int size_y = 1;
-  int64_t tiles = 1;
-};
-BlockShape block_shape(const BatchNormArguments& arguments);
-// Chunks of the largest group, at least 1.
-int64_t chunks_of(const PixelGroups& groups, const BlockShape& shape);
+// Arrival counters of the current device for the `slot`-th stream, all 0 unless
+// a kernel of that stream uses them. Fails beyond the last slot.
+int headroom_arrivals(int slot, unsigned** arrivals);
+}
 
 }  // namespace headroom::cuda

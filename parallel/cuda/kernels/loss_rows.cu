@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "parallel/cuda/kernels/launch_kernel.h"
 #include "parallel/cuda/kernels/loss_body.h"
 
 namespace headroom::cuda {
@@ -35,29 +36,17 @@ int headroom_fit_rows(const headroom::cuda::FitArguments* arguments,
                       void* stream) {
   using namespace headroom::cuda;
   if (arguments->rows == 0) return cudaSuccess;
-  const auto on = static_cast<cudaStream_t>(stream);
-  if (arguments->is_double) {
-    fit_kernel<double>
-        <<<blocks_of(arguments->rows), kThreads, 0, on>>>(*arguments);
-  } else {
-    fit_kernel<float>
-        <<<blocks_of(arguments->rows), kThreads, 0, on>>>(*arguments);
-  }
-  return cudaGetLastError();
+  return launch_kernel(
+      arguments->is_double ? fit_kernel<double> : fit_kernel<float>,
+      blocks_of(arguments->rows), kThreads, stream, *arguments);
 }
 
 int headroom_entropies(const headroom::cuda::EntropyArguments* arguments,
                        void* stream) {
   using namespace headroom::cuda;
   if (arguments->count == 0) return cudaSuccess;
-  const auto on = static_cast<cudaStream_t>(stream);
-  if (arguments->is_double) {
-    entropy_kernel<double>
-        <<<blocks_of(arguments->count), kThreads, 0, on>>>(*arguments);
-  } else {
-    entropy_kernel<float>
-        <<<blocks_of(arguments->count), kThreads, 0, on>>>(*arguments);
-  }
-  return cudaGetLastError();
+  return launch_kernel(
+      arguments->is_double ? entropy_kernel<double> : entropy_kernel<float>,
+      blocks_of(arguments->count), kThreads, stream, *arguments);
 }
 }

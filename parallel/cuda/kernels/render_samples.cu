@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "parallel/cuda/kernels/launch_kernel.h"
 #include "parallel/cuda/kernels/render_body.h"
 
 namespace headroom::cuda {
@@ -35,8 +36,6 @@ int headroom_render_samples(const headroom::cuda::RenderArguments* arguments,
   if (arguments->count == 0 || pixels == 0) return cudaSuccess;
   const dim3 blocks(static_cast<unsigned>((pixels + kThreads - 1) / kThreads),
                     static_cast<unsigned>(arguments->count));
-  render_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      *arguments);
-  return cudaGetLastError();
+  return launch_kernel(render_kernel, blocks, kThreads, stream, *arguments);
 }
 }

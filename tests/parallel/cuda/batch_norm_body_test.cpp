@@ -1,17 +1,18 @@
-// The kernels' text on the CPU, thread after thread, against the CPU's own
-// batch norm and activation.
+// The kernels of batch norm and activation, run on the CPU
+// (tests/support/host_cuda), against the CPU's own.
 #include "parallel/cuda/kernels/batch_norm_body.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "parallel/cuda/kernels/launch.h"
-#include "tests/parallel/cuda/emulated_launch.h"
 #include "worker/kernels/cpu/batch_norm_passes.h"
 
 namespace headroom::cuda {
@@ -38,7 +39,7 @@ class Launch {
  public:
   using A = Accumulator<T>;
 
-  explicit Launch(const Case& test) : case_(test) {
+  Launch(const Case& test, int multiprocessors) : case_(test) {
     const int64_t pixels = case_.begins.back();
     const int64_t channels = case_.channels;
     std::mt19937 random(7);
@@ -63,67 +64,80 @@ class Launch {
         means_.push_back(normal(random) / 8);
     }
     result_.resize(y_.size());
-    sums_.resize(statistics_.size(), NAN);
 
-    BatchNormArguments arguments;
-    arguments.type = kType<T>;
-    arguments.y = y_.data();
-    arguments.gradient = gradient_.data();
-    arguments.gradient_stride = case_.gradient_stride;
-    arguments.result = result_.data();
-    arguments.groups.count = static_cast<int>(groups);
-    std::copy(case_.begins.begin(), case_.begins.end(), arguments.groups.begin);
-    arguments.channels = channels;
-    shape_ = block_shape(arguments);
-    partial_.resize(partial_elements(arguments), A(NAN));
-    map_ = {y_.data(),
-            gradient_.data(),
-            case_.gradient_stride,
-            result_.data(),
-            statistics_.data(),
-            weight_.data(),
-            bias_.data(),
-            means_.data(),
-            partial_.data(),
-            arguments.groups,
-            channels,
-            chunks_of(arguments.groups, shape_),
-            case_.activation};
+    arguments_.type = kType<T>;
+    arguments_.y = y_.data();
+    arguments_.gradient = gradient_.data();
+    arguments_.gradient_stride = case_.gradient_stride;
+    arguments_.result = result_.data();
+    arguments_.statistics = statistics_.data();
+    arguments_.weight = weight_.data();
+    arguments_.bias = bias_.data();
+    arguments_.means = means_.data();
+    arguments_.groups.count = static_cast<int>(groups);
+    std::copy(case_.begins.begin(), case_.begins.end(),
+              arguments_.groups.begin);
+    arguments_.channels = channels;
+    arguments_.activation = case_.activation;
+    arguments_.multiprocessors = multiprocessors;
+    partial_.resize(partial_elements(arguments_), A(NAN));
+    arguments_.partial = partial_.data();
   }
 
-  // Calls f with the vector width as a constant, as the launcher does.
-  template <typename F>
-  void with_width(const F& f) {
-    constexpr int kWide = 16 / sizeof(T);
-    if (shape_.vector == kWide) {
-      f(std::integral_constant<int, kWide>());
+  // All that a summing pass writes.
+  struct Sums {
+    std::vector<double> sums, statistics, running, means;
+    std::vector<A> weight_gradient, bias_gradient;
+  };
+  Sums sums(bool of_gradients) {
+    Sums all;
+    const auto channels = static_cast<size_t>(case_.channels);
+    all.sums.resize(statistics_.size(), NAN);
+    all.statistics = all.means = all.sums;
+    all.running.resize(2 * channels, 1);
+    all.weight_gradient.resize(channels, A(NAN));
+    all.bias_gradient = all.weight_gradient;
+    std::vector<unsigned> arrivals(kMostTiles);
+    SumTargets to;
+    to.sums = all.sums.data();
+    to.arrivals = arrivals.data();
+    for (int g = 0; g < arguments_.groups.count; ++g) to.values[g] = values(g);
+    if (of_gradients) {
+      to.means = all.means.data();
+      to.weight_gradient = all.weight_gradient.data();
+      to.bias_gradient = all.bias_gradient.data();
+      EXPECT_EQ(headroom_activation_gradient_sums(&arguments_, &to, nullptr),
+                0);
     } else {
-      ASSERT_EQ(shape_.vector, 1);
-      f(std::integral_constant<int, 1>());
+      to.statistics = all.statistics.data();
+      to.running = all.running.data();
+      to.epsilon = kEpsilon;
+      to.counted = kCounted;
+      EXPECT_EQ(headroom_channel_sums(&arguments_, &to, nullptr), 0);
     }
-  }
-
-  const std::vector<double>& sums(bool of_gradients) {
-    with_width([&](auto width) {
-      if (of_gradients) {
-        summing_pass<T, width, true>(shape_, map_, sums_.data());
-      } else {
-        summing_pass<T, width, false>(shape_, map_, sums_.data());
-      }
-    });
-    return sums_;
+    EXPECT_EQ(std::ranges::count(arrivals, 0u), kMostTiles);
+    return all;
   }
 
   const std::vector<T>& result(bool of_gradients) {
-    with_width([&](auto width) {
-      if (of_gradients) {
-        writing_pass<T, width, true>(shape_, map_);
-      } else {
-        writing_pass<T, width, false>(shape_, map_);
-      }
-    });
+    std::ranges::fill(result_, T(NAN));
+    EXPECT_EQ(of_gradients
+                  ? headroom_norm_gradient(&arguments_, nullptr)
+                  : headroom_normalise_and_activate(&arguments_, nullptr),
+              0);
     return result_;
   }
+
+  static constexpr double kEpsilon = 1e-3;
+  static constexpr uint64_t kCounted = 0b101;  // groups
+
+  // As of a group of which another rank has some: more than are here.
+  double values(int group) const {
+    return static_cast<double>(case_.begins[group + 1] - case_.begins[group] +
+                               7);
+  }
+  size_t channels() const { return static_cast<size_t>(case_.channels); }
+  int groups() const { return arguments_.groups.count; }
 
   // The CPU's implementation, in double, of every group.
   struct Reference {
@@ -181,9 +195,8 @@ class Launch {
   const Case case_;
   std::vector<T> y_, gradient_, result_;
   std::vector<A> weight_, bias_, partial_;
-  std::vector<double> statistics_, means_, sums_;
-  BlockShape shape_;
-  BatchNormMap<T> map_;
+  std::vector<double> statistics_, means_;
+  BatchNormArguments arguments_;
 };
 
 // Largest deviation over the reference's largest magnitude.
@@ -228,40 +241,115 @@ constexpr double kRounding = std::is_same_v<T, double>          ? 1e-13
 template <typename T>
 constexpr double kSums = std::is_same_v<T, double> ? 1e-13 : 2e-6;
 
+// Few blocks of many pixels, and many of few.
 TYPED_TEST(BatchNormBody, EqualsTheCpus) {
   using T = TypeParam;
-  for (const Case& test : cases()) {
-    SCOPED_TRACE(std::to_string(test.channels) + " channels, activation " +
-                 std::to_string(static_cast<int>(test.activation.kind)));
-    Launch<T> launch(test);
-    const auto reference = launch.reference();
-    EXPECT_LE(deviation(launch.sums(false), reference.value_sums), kSums<T>);
-    EXPECT_LE(deviation(launch.sums(true), reference.gradient_sums), kSums<T>);
-    EXPECT_LE(deviation(launch.result(false), reference.out), kRounding<T>);
-    EXPECT_LE(deviation(launch.result(true), reference.dy), kRounding<T>);
+  for (const int multiprocessors : {1, 40}) {
+    for (const Case& test : cases()) {
+      SCOPED_TRACE(std::to_string(test.channels) + " channels, activation " +
+                   std::to_string(static_cast<int>(test.activation.kind)));
+      Launch<T> launch(test, multiprocessors);
+      const auto reference = launch.reference();
+      EXPECT_LE(deviation(launch.sums(false).sums, reference.value_sums),
+                kSums<T>);
+      EXPECT_LE(deviation(launch.sums(true).sums, reference.gradient_sums),
+                kSums<T>);
+      EXPECT_LE(deviation(launch.result(false), reference.out), kRounding<T>);
+      EXPECT_LE(deviation(launch.result(true), reference.dy), kRounding<T>);
+    }
   }
 }
 
-TEST(BlockShape, FillsBlocksAndVectors) {
+// What the last block makes of the sums: from these, group after group.
+TYPED_TEST(BatchNormBody, WritesWhatFollowsFromItsSums) {
+  using T = TypeParam;
+  for (const Case& test : cases()) {
+    SCOPED_TRACE(std::to_string(test.channels) + " channels");
+    Launch<T> launch(test, 8);
+    const auto values = launch.sums(false), gradients = launch.sums(true);
+    const size_t channels = launch.channels();
+    std::vector<double> statistics, means, running(2 * channels, 1.0);
+    std::vector<double> of_weight(channels), of_bias(channels);
+    for (int g = 0; g < launch.groups(); ++g) {
+      const double n = launch.values(g);
+      const double* const sums = values.sums.data() + g * 2 * channels;
+      const double* const dz = gradients.sums.data() + g * 2 * channels;
+      std::vector<double> deviations;
+      for (size_t c = 0; c < channels; ++c) {
+        const double mean = sums[c] / n;
+        const double centred =
+            std::max(0.0, sums[channels + c] - n * mean * mean);
+        statistics.push_back(mean);
+        deviations.push_back(1 / std::sqrt(centred / n + Launch<T>::kEpsilon));
+        if ((Launch<T>::kCounted >> g & 1) != 0) {
+          running[c] += mean;
+          running[channels + c] += centred / (n - 1);
+        }
+        of_bias[c] += dz[c];
+        of_weight[c] += dz[channels + c];
+      }
+      statistics.insert(statistics.end(), deviations.begin(), deviations.end());
+      for (size_t i = 0; i < 2 * channels; ++i) means.push_back(dz[i] / n);
+    }
+    EXPECT_LE(deviation(values.statistics, statistics), 1e-12);
+    EXPECT_LE(deviation(values.running, running), 1e-12);
+    EXPECT_LE(deviation(gradients.means, means), 1e-15);
+    constexpr double kRounded = std::is_same_v<T, double> ? 1e-15 : 1e-7;
+    EXPECT_LE(deviation(gradients.weight_gradient, of_weight), kRounded);
+    EXPECT_LE(deviation(gradients.bias_gradient, of_bias), kRounded);
+  }
+}
+
+TEST(MapGrid, FillsBlocksVectorsAndMultiprocessors) {
   BatchNormArguments arguments;
   arguments.type = ElementType::kBFloat16;
   arguments.channels = 64;
   arguments.gradient_stride = 64;
-  BlockShape shape = block_shape(arguments);
-  EXPECT_EQ(shape.vector, 8);
-  EXPECT_EQ(shape.size_x, 8);
-  EXPECT_EQ(shape.size_y, 32);
-  EXPECT_EQ(shape.tiles, 1);
-  arguments.channels = 1024;
-  arguments.gradient_stride = 1024;
-  shape = block_shape(arguments);
-  EXPECT_EQ(shape.size_x, 32);
-  EXPECT_EQ(shape.tiles, 4);
-  arguments.gradient_stride = 1027;
-  EXPECT_EQ(block_shape(arguments).vector, 1);
-  arguments.gradient_stride = 1024;
+  arguments.groups.count = 1;
+  arguments.groups.begin[0] = 0;
+  arguments.groups.begin[1] = 16 * 160 * 160;
+  arguments.multiprocessors = 132;
+  MapGrid grid = map_grid(arguments, /*sums=*/true);
+  EXPECT_EQ(grid.vector, 8);
+  EXPECT_EQ(grid.size_x, 8);
+  EXPECT_EQ(grid.size_y, 32);
+  EXPECT_EQ(grid.tiles, 1);
+  EXPECT_EQ(grid.chunks, 4 * 132) << "one wave: the last block adds up others'";
+  grid = map_grid(arguments, /*sums=*/false);
+  EXPECT_GE(grid.chunks, 4 * 132);
+  EXPECT_LE(grid.chunk_pixels, 32 * grid.size_y);
+
+  arguments.channels = arguments.gradient_stride = 512;
+  arguments.groups.begin[1] = 16 * 20 * 20;
+  grid = map_grid(arguments, /*sums=*/true);
+  EXPECT_EQ(grid.tiles, 8);
+  EXPECT_EQ(grid.chunk_pixels, 4 * grid.size_y) << "no thread loads fewer";
+  EXPECT_EQ(grid.chunks, 50);
+
+  arguments.gradient_stride = 515;
+  EXPECT_EQ(map_grid(arguments, true).vector, 1);
+  arguments.gradient_stride = 512;
   arguments.y = reinterpret_cast<const void*>(uintptr_t{0x1002});
-  EXPECT_EQ(block_shape(arguments).vector, 1);
+  EXPECT_EQ(map_grid(arguments, true).vector, 1);
+}
+
+// Every layer of yolov5s at batch 16, 640 px, on a card of 132 multiprocessors.
+TEST(MapGrid, LeavesNoMultiprocessorOfALargeMapIdle) {
+  for (const auto& [channels, side] : std::vector<std::pair<int64_t, int64_t>>{
+           {32, 320}, {64, 160}, {128, 80}, {256, 40}, {512, 20}}) {
+    BatchNormArguments arguments;
+    arguments.type = ElementType::kBFloat16;
+    arguments.channels = arguments.gradient_stride = channels;
+    arguments.groups.count = 1;
+    arguments.groups.begin[0] = 0;
+    arguments.groups.begin[1] = 16 * side * side;
+    arguments.multiprocessors = 132;
+    for (const bool sums : {true, false}) {
+      const MapGrid grid = map_grid(arguments, sums);
+      EXPECT_GE(grid.tiles * grid.chunks, side >= 40 ? 4 * 132 : 2 * 132)
+          << channels << " channels";
+    }
+  }
 }
 
 }  // namespace

@@ -21,15 +21,16 @@ namespace {
 struct Block {
   at::Tensor y, dout, weight, bias;
   kernels::GroupedBatchNorm norm;
-  std::vector<int64_t> begins;
+  std::vector<kernels::MapGroup> groups;
 
   Block(int64_t channels, int64_t side, std::vector<int64_t> group_sizes) {
     at::manual_seed(5);
     int64_t samples = 0;
-    begins = {0};
     for (const int64_t size : group_sizes) {
       norm.groups.push_back({samples, samples + size, size, true});
-      begins.push_back(samples += size);
+      samples += size;
+      groups.push_back(
+          {samples, static_cast<double>(size * side * side), true});
     }
     const auto map = [&] {
       return at::randn({samples, channels, side, side}, at::kDouble)
@@ -39,10 +40,6 @@ struct Block {
     dout = map();
     weight = at::rand({channels}, at::kDouble) + 0.5;
     bias = at::randn({channels}, at::kDouble);
-  }
-
-  int64_t pixels_of(size_t group) const {
-    return (begins[group + 1] - begins[group]) * y.size(2) * y.size(3);
   }
 };
 
@@ -82,50 +79,59 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const at::Tensor y_cpu = y.cpu().to(at::kDouble);
     const at::Tensor dout_cpu = dout.cpu().to(at::kDouble);
     const auto groups = static_cast<int64_t>(block.norm.groups.size());
+    const auto values = [&] {
+      return at::empty({groups, 2, channels},
+                       at::TensorOptions(at::kCUDA).dtype(at::kDouble));
+    };
 
-    const at::Tensor running = at::zeros({2 * channels}, at::kDouble);
+    const at::Tensor running_cpu = at::zeros({2 * channels}, at::kDouble);
+    const at::Tensor running = running_cpu.to(at::kCUDA);
     const at::Tensor statistics_cpu =
-        kernels::batch_statistics(y_cpu, block.norm, 1e-3, running);
-    const at::Tensor statistics = statistics_cpu.to(at::kCUDA);
-    const at::Tensor sums = at::empty(
-        {groups, 2, channels}, at::TensorOptions(at::kCUDA).dtype(at::kDouble));
-    kernels.channel_sums(y, block.begins, sums);
-    const at::Tensor sums_cpu = sums.cpu();
-    for (int64_t g = 0; g < groups; ++g) {
-      const at::Tensor mean =
-          sums_cpu[g][0] / block.pixels_of(static_cast<size_t>(g));
-      EXPECT_LE(deviation(mean, statistics_cpu[g][0]), 1e-5);
-    }
+        kernels::batch_statistics(y_cpu, block.norm, 1e-3, running_cpu);
+    const at::Tensor statistics = values();
+    kernels.batch_statistics(y, block.groups, 1e-3, {statistics, running});
+    EXPECT_LE(deviation(statistics, statistics_cpu), 1e-5);
+    EXPECT_LE(deviation(running, running_cpu), 1e-5);
+    // The same by way of the sums.
+    const at::Tensor sums = values(), of_sums = values();
+    kernels.channel_sums(y, block.groups, sums);
+    kernels.statistics_of_sums(sums, block.groups, 1e-3, {of_sums, {}});
+    EXPECT_TRUE(of_sums.equal(statistics));
+    statistics.copy_(statistics_cpu);
 
     const at::Tensor out = at::empty_like(y);
-    kernels.normalise_and_activate(y, block.begins, statistics, weight, bias,
+    kernels.normalise_and_activate(y, block.groups, statistics, weight, bias,
                                    block.norm.activation, out);
     EXPECT_LE(deviation(out, kernels::normalise_and_activate(
                                  y_cpu, statistics_cpu, block.weight,
                                  block.bias, block.norm)),
               rounding);
 
-    kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
-                                     bias, block.norm.activation, sums);
-    at::Tensor means = sums.clone();
-    for (int64_t g = 0; g < groups; ++g) {
-      means[g] /= static_cast<double>(block.pixels_of(static_cast<size_t>(g)));
-    }
+    const auto gradient_sums = [&] {
+      const kernels::GradientSumsResult result = {
+          at::empty_like(weight), at::empty_like(bias), values(), values()};
+      kernels.activation_gradient_sums(y, dout, block.groups, statistics,
+                                       weight, bias, block.norm.activation,
+                                       result);
+      return result;
+    };
+    const kernels::GradientSumsResult result = gradient_sums();
+    const at::Tensor means = values();
+    kernels.means_of_sums(result.sums, block.groups, means);
+    EXPECT_TRUE(means.equal(result.means));
     const at::Tensor dy = at::empty_like(y);
-    kernels.norm_gradient(y, dout, block.begins, statistics, weight, bias,
+    kernels.norm_gradient(y, dout, block.groups, statistics, weight, bias,
                           block.norm.activation, means, dy);
     const kernels::GroupedBatchNormGradients gradients =
         kernels::grouped_batch_norm_gradients(
             dout_cpu.clone(at::MemoryFormat::ChannelsLast), y_cpu,
             statistics_cpu, block.weight, block.bias, block.norm);
     EXPECT_LE(deviation(dy, gradients.dy), rounding);
-    EXPECT_LE(deviation(sums.sum(0)[1], gradients.dnorm_weight), rounding);
-    EXPECT_LE(deviation(sums.sum(0)[0], gradients.dnorm_bias), rounding);
-
-    const at::Tensor again = at::empty_like(sums);
-    kernels.activation_gradient_sums(y, dout, block.begins, statistics, weight,
-                                     bias, block.norm.activation, again);
-    EXPECT_TRUE(again.equal(sums)) << "not the same bits again";
+    EXPECT_LE(deviation(result.weight_gradient, gradients.dnorm_weight),
+              rounding);
+    EXPECT_LE(deviation(result.bias_gradient, gradients.dnorm_bias), rounding);
+    EXPECT_TRUE(gradient_sums().sums.equal(result.sums))
+        << "not the same bits again";
   }
 }
 

@@ -1,4 +1,5 @@
-// The flat buffer's kernel on the CPU, block after block, against worker/optim.
+// The flat buffer's kernel, run on the CPU (tests/support/host_cuda), against
+// worker/optim.
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 
 #include <ATen/ops/rand.h>
@@ -29,16 +30,21 @@ std::vector<optim::Segment> segments() {
   return all;
 }
 
-// As run_piece of flat_buffer_step.cu.
 template <FlatBufferRule kRule, typename T>
 void run(const FlatBufferArrays<T>& arrays,
          const FlatBufferCoefficients<T>& with) {
-  constexpr int kThreads = 256;
-  for (const FlatBufferPiece& piece : flat_buffer_pieces(kRanges, kSize)) {
-    for (int thread = 0; thread < kThreads; ++thread) {
-      update_piece<kRule>(arrays, with, piece, thread, kThreads);
-    }
+  const std::vector<FlatBufferPiece> pieces =
+      flat_buffer_pieces(kRanges, kSize);
+  const auto count = static_cast<int64_t>(pieces.size());
+  int error = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    error = headroom_flat_buffer_step_float(kRule, &arrays, &with,
+                                            pieces.data(), count, nullptr);
+  } else {
+    error = headroom_flat_buffer_step_double(kRule, &arrays, &with,
+                                             pieces.data(), count, nullptr);
   }
+  EXPECT_EQ(error, 0);
 }
 
 struct State {

@@ -2,20 +2,19 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
+#include <c10/util/Exception.h>
 
 #include <memory>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "parallel/cuda/kernel_arguments.h"
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/flat_buffer_pieces.h"
 #include "parallel/cuda/kernels/loss_body.h"
-#include "parallel/cuda/kernels/render_body.h"
-#include "tests/parallel/cuda/emulated_launch.h"
+#include "parallel/cuda/kernels/render_samples.h"
+#include "parallel/cuda/map_call.h"
+#include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/test_graph.h"
@@ -23,96 +22,75 @@
 namespace headroom {
 namespace {
 
-struct Operands {
-  at::Tensor statistics, weight, bias, gradient, means, result;
-  layers::ActivationFunction activation = {};
-};
+using kernels::MapGroups;
 
-template <typename Map>
-using Element =
-    std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Map>().y)>>;
+// So few that a small map's grid has several blocks, and its tests are quick.
+constexpr int kMultiprocessors = 2;
 
 template <typename T>
 T* pointer(const at::Tensor& tensor) {
   return tensor.defined() ? kernel_view(tensor).mutable_data_ptr<T>() : nullptr;
 }
 
-template <typename T, typename Pass>
-void run_as(cuda::ElementType type, const at::Tensor& y,
-            std::span<const int64_t> begins, const Operands& operands,
-            const Pass& pass) {
-  if (y.numel() == 0) return;
-  cuda::BatchNormMap<T> map = {};
-  map.y = pointer<T>(y);
-  map.gradient = pointer<T>(operands.gradient);
-  map.gradient_stride =
-      operands.gradient.defined() ? operands.gradient.stride(3) : 0;
-  if (map.gradient_stride < y.size(1)) map.gradient_stride = y.size(1);
-  map.result = pointer<T>(operands.result);
-  map.statistics = pointer<double>(operands.statistics);
-  map.weight = pointer<cuda::Accumulator<T>>(operands.weight);
-  map.bias = pointer<cuda::Accumulator<T>>(operands.bias);
-  map.means = pointer<double>(operands.means);
-  map.activation = operands.activation;
-  map.channels = y.size(1);
-  map.groups.count = static_cast<int>(begins.size()) - 1;
-  for (size_t g = 0; g < begins.size(); ++g) {
-    map.groups.begin[g] = begins[g] * y.size(2) * y.size(3);
+void check(int error) {
+  TORCH_CHECK(error == 0, "a kernel was not launched: error ", error);
+}
+
+kernels::StatisticsResult result_views(
+    const kernels::StatisticsResult& result) {
+  return {kernel_view(result.statistics), kernel_view(result.running)};
+}
+
+// A MapCall whose launches are done or remembered.
+class EmulatedCall {
+ public:
+  EmulatedCall(const at::Tensor& y, MapGroups groups)
+      : device_(y.device()), call_(kernel_view(y), groups, kMultiprocessors) {}
+
+  cuda::MapCall* operator->() { return &call_; }
+
+  void write(int (*pass)(const cuda::BatchNormArguments*, void*)) {
+    call_.run([&](const cuda::BatchNormArguments& arguments,
+                  const cuda::SumTargets&) {
+      count_launch("batch norm");
+      do_or_remember(device_, [pass, arguments] {
+        check(pass(&arguments, /*stream=*/nullptr));
+      });
+    });
   }
-  cuda::BatchNormArguments arguments;
-  arguments.type = type;
-  arguments.y = map.y;
-  arguments.gradient = map.gradient;
-  arguments.gradient_stride = map.gradient_stride;
-  arguments.result = map.result;
-  arguments.groups = map.groups;
-  arguments.channels = map.channels;
-  const cuda::BlockShape shape = cuda::block_shape(arguments);
-  map.chunks = cuda::chunks_of(map.groups, shape);
-  do_or_remember(y.device(), [pass, map, arguments, shape]() mutable {
-    std::vector<cuda::Accumulator<T>> partial(
-        cuda::partial_elements(arguments));
-    map.partial = partial.data();
-    constexpr int kWide = 16 / sizeof(T);
-    if (shape.vector == kWide) {
-      pass(std::integral_constant<int, kWide>(), shape, map);
-    } else {
-      pass(std::integral_constant<int, 1>(), shape, map);
-    }
+
+  void sum(int (*pass)(const cuda::BatchNormArguments*, const cuda::SumTargets*,
+                       void*)) {
+    call_.run([&](const cuda::BatchNormArguments& arguments,
+                  const cuda::SumTargets& targets) {
+      count_launch("batch norm");
+      do_or_remember(device_, [pass, own = arguments, to = targets]() mutable {
+        // Doubles are room enough for either type.
+        std::vector<double> partial(cuda::partial_elements(own));
+        std::vector<unsigned> arrivals(cuda::kMostTiles);
+        own.partial = partial.data();
+        to.arrivals = arrivals.data();
+        check(pass(&own, &to, /*stream=*/nullptr));
+      });
+    });
+  }
+
+ private:
+  const c10::Device device_;
+  cuda::MapCall call_;
+};
+
+void use_sums(c10::Device device, cuda::SumsCall& call) {
+  call.run([device](const double* from, const cuda::SumTargets& targets,
+                    int groups, int64_t channels) {
+    count_launch("batch norm");
+    do_or_remember(device, [=] {
+      check(headroom_use_sums(from, &targets, groups, channels,
+                              /*stream=*/nullptr));
+    });
   });
 }
 
-template <typename Pass>
-void run(const at::Tensor& y, std::span<const int64_t> begins,
-         const Operands& operands, const Pass& pass) {
-  switch (y.scalar_type()) {
-    case at::kFloat:
-      return run_as<float>(cuda::ElementType::kFloat32, y, begins, operands,
-                           pass);
-    case at::kBFloat16:
-      return run_as<c10::BFloat16>(cuda::ElementType::kBFloat16, y, begins,
-                                   operands, pass);
-    case at::kHalf:
-      return run_as<c10::Half>(cuda::ElementType::kFloat16, y, begins, operands,
-                               pass);
-    default:
-      return run_as<double>(cuda::ElementType::kFloat64, y, begins, operands,
-                            pass);
-  }
-}
-
-// As render_kernel of render_samples.cu.
-void render(const cuda::RenderArguments& arguments) {
-  for (int index = 0; index < arguments.count; ++index) {
-    for (int row = 0; row < arguments.rows; ++row) {
-      for (int column = 0; column < arguments.width; ++column) {
-        cuda::render_pixel(arguments, index, row, column);
-      }
-    }
-  }
-}
-
-// As run_piece of flat_buffer_step.cu.
 class EmulatedOptimizer final : public devices::DeviceOptimizer {
  public:
   EmulatedOptimizer(std::span<const devices::FlatBufferRange> ranges,
@@ -124,6 +102,7 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
             const at::Tensor& parameters, const at::Tensor& gradients,
             const at::Tensor& first, const at::Tensor& second,
             const at::Tensor& average) override {
+    count_launch("optimizer");
     const auto run_as = [&](auto zero) {
       using T = decltype(zero);
       const cuda::FlatBufferArrays<T> arrays = {
@@ -173,17 +152,16 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
   template <typename T>
   static void run(const Pieces& pieces, const cuda::FlatBufferArrays<T>& arrays,
                   const cuda::FlatBufferCoefficients<T>& with, bool is_adam) {
-    constexpr int kThreads = 256;
-    for (const cuda::FlatBufferPiece& piece : pieces) {
-      for (int thread = 0; thread < kThreads; ++thread) {
-        if (is_adam) {
-          cuda::update_piece<cuda::FlatBufferRule::kAdam>(arrays, with, piece,
-                                                          thread, kThreads);
-        } else {
-          cuda::update_piece<cuda::FlatBufferRule::kSgd>(arrays, with, piece,
-                                                         thread, kThreads);
-        }
-      }
+    const auto rule =
+        is_adam ? cuda::FlatBufferRule::kAdam : cuda::FlatBufferRule::kSgd;
+    const auto num_pieces = static_cast<int64_t>(pieces.size());
+    if constexpr (std::is_same_v<T, float>) {
+      check(headroom_flat_buffer_step_float(rule, &arrays, &with, pieces.data(),
+                                            num_pieces, /*stream=*/nullptr));
+    } else {
+      check(headroom_flat_buffer_step_double(rule, &arrays, &with,
+                                             pieces.data(), num_pieces,
+                                             /*stream=*/nullptr));
     }
   }
 
@@ -192,58 +170,80 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
 
 }  // namespace
 
-void EmulatedKernels::channel_sums(const at::Tensor& y,
-                                   std::span<const int64_t> begins,
+void EmulatedKernels::channel_sums(const at::Tensor& y, MapGroups groups,
                                    const at::Tensor& sums) {
   ++passes_;
-  if (y.numel() == 0) sums.zero_();
-  double* const to = pointer<double>(sums);
-  run(y, begins, {}, [to](auto width, auto& shape, auto& map) {
-    using T = Element<decltype(map)>;
-    cuda::summing_pass<T, width, false>(shape, map, to);
-  });
+  EmulatedCall call(y, groups);
+  call->write_sums(kernel_view(sums));
+  call.sum(cuda::headroom_channel_sums);
+}
+
+void EmulatedKernels::batch_statistics(
+    const at::Tensor& y, MapGroups groups, double epsilon,
+    const kernels::StatisticsResult& result) {
+  ++passes_;
+  EmulatedCall call(y, groups);
+  call->write_statistics(epsilon, result_views(result));
+  call.sum(cuda::headroom_channel_sums);
+}
+
+void EmulatedKernels::statistics_of_sums(
+    const at::Tensor& sums, MapGroups groups, double epsilon,
+    const kernels::StatisticsResult& result) {
+  cuda::SumsCall call(kernel_view(sums), groups);
+  call.write_statistics(epsilon, result_views(result));
+  use_sums(sums.device(), call);
 }
 
 void EmulatedKernels::normalise_and_activate(
-    const at::Tensor& y, std::span<const int64_t> begins,
-    const at::Tensor& statistics, const at::Tensor& weight,
-    const at::Tensor& bias, const layers::ActivationFunction& activation,
-    const at::Tensor& out) {
+    const at::Tensor& y, MapGroups groups, const at::Tensor& statistics,
+    const at::Tensor& weight, const at::Tensor& bias,
+    const layers::ActivationFunction& activation, const at::Tensor& out) {
   ++passes_;
-  run(y, begins, {statistics, weight, bias, {}, {}, out, activation},
-      [](auto width, auto& shape, auto& map) {
-        using T = Element<decltype(map)>;
-        cuda::writing_pass<T, width, false>(shape, map);
-      });
+  EmulatedCall call(y, groups);
+  call->set_statistics(kernel_view(statistics));
+  call->set_affine(kernel_view(weight), kernel_view(bias), activation);
+  call->set_result(kernel_view(out));
+  call.write(cuda::headroom_normalise_and_activate);
 }
 
 void EmulatedKernels::activation_gradient_sums(
-    const at::Tensor& y, const at::Tensor& dout,
-    std::span<const int64_t> begins, const at::Tensor& statistics,
-    const at::Tensor& weight, const at::Tensor& bias,
-    const layers::ActivationFunction& activation, const at::Tensor& sums) {
+    const at::Tensor& y, const at::Tensor& dout, MapGroups groups,
+    const at::Tensor& statistics, const at::Tensor& weight,
+    const at::Tensor& bias, const layers::ActivationFunction& activation,
+    const kernels::GradientSumsResult& result) {
   ++passes_;
-  if (y.numel() == 0) sums.zero_();
-  double* const to = pointer<double>(sums);
-  run(y, begins, {statistics, weight, bias, dout, {}, {}, activation},
-      [to](auto width, auto& shape, auto& map) {
-        using T = Element<decltype(map)>;
-        cuda::summing_pass<T, width, true>(shape, map, to);
-      });
+  EmulatedCall call(y, groups);
+  call->set_statistics(kernel_view(statistics));
+  call->set_affine(kernel_view(weight), kernel_view(bias), activation);
+  call->set_gradient(kernel_view(dout));
+  call->write_gradients({kernel_view(result.weight_gradient),
+                         kernel_view(result.bias_gradient),
+                         kernel_view(result.sums), kernel_view(result.means),
+                         result.adds_gradients});
+  call.sum(cuda::headroom_activation_gradient_sums);
+}
+
+void EmulatedKernels::means_of_sums(const at::Tensor& sums, MapGroups groups,
+                                    const at::Tensor& means) {
+  cuda::SumsCall call(kernel_view(sums), groups);
+  call.write_means(kernel_view(means));
+  use_sums(sums.device(), call);
 }
 
 void EmulatedKernels::norm_gradient(
-    const at::Tensor& y, const at::Tensor& dout,
-    std::span<const int64_t> begins, const at::Tensor& statistics,
-    const at::Tensor& weight, const at::Tensor& bias,
-    const layers::ActivationFunction& activation, const at::Tensor& means,
-    const at::Tensor& dy) {
+    const at::Tensor& y, const at::Tensor& dout, MapGroups groups,
+    const at::Tensor& statistics, const at::Tensor& weight,
+    const at::Tensor& bias, const layers::ActivationFunction& activation,
+    const at::Tensor& means, const at::Tensor& dy) {
   ++passes_;
-  run(y, begins, {statistics, weight, bias, dout, means, dy, activation},
-      [](auto width, auto& shape, auto& map) {
-        using T = Element<decltype(map)>;
-        cuda::writing_pass<T, width, true>(shape, map);
-      });
+  EmulatedCall call(y, groups);
+  call->set_statistics(kernel_view(statistics));
+  call->set_affine(kernel_view(weight), kernel_view(bias), activation);
+  call->set_gradient(kernel_view(dout));
+  call->set_means(kernel_view(means));
+  call->set_result(kernel_view(dy));
+  call.write(cuda::headroom_norm_gradient);
 }
 
 at::Tensor EmulatedKernels::upload(const at::Tensor& host,
@@ -266,6 +266,7 @@ void EmulatedKernels::fit_rows(const at::Tensor& fields,
                                const at::Tensor& anchors,
                                const at::Tensor& ciou,
                                const at::Tensor& gradient) {
+  count_launch("loss rows");
   const cuda::FitArguments arguments = cuda::fit_arguments(
       kernel_view(fields), kernel_view(boxes), kernel_view(anchors),
       kernel_view(ciou), kernel_view(gradient));
@@ -285,6 +286,7 @@ void EmulatedKernels::entropies(const at::Tensor& logits,
                                 const kernels::EntropyRule& rule,
                                 const at::Tensor& value,
                                 const at::Tensor& derivative) {
+  count_launch("loss rows");
   const cuda::EntropyArguments arguments =
       cuda::entropy_arguments(kernel_view(logits), kernel_view(targets), rule,
                               kernel_view(value), kernel_view(derivative));
@@ -310,7 +312,9 @@ void EmulatedKernels::render_samples(const at::Tensor& region,
   for (size_t first = 0; first < starts.size(); first += cuda::kMostRendered) {
     const cuda::RenderArguments arguments = cuda::render_arguments(
         kernel_view(region), starts, kernel_view(images), first);
-    do_or_remember(images.device(), [arguments] { render(arguments); });
+    do_or_remember(images.device(), [arguments] {
+      check(headroom_render_samples(&arguments, /*stream=*/nullptr));
+    });
   }
 }
 

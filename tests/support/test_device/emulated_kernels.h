@@ -1,5 +1,5 @@
-// EmulatedKernels: the text of the CUDA plugin's kernels, run on the CPU thread
-// after thread: everything but the GPU itself.
+// EmulatedKernels: the CUDA plugin's kernels, run on the CPU
+// (tests/support/host_cuda): everything but the GPU itself.
 //
 // Tensors are the test device's, or the CPU's.
 // Threads: any.
@@ -15,25 +15,29 @@ class EmulatedKernels final : public devices::DeviceKernels {
  public:
   int passes() const { return passes_; }  // over maps, so far
 
-  void channel_sums(const at::Tensor& y, std::span<const int64_t> begins,
+  void channel_sums(const at::Tensor& y, kernels::MapGroups groups,
                     const at::Tensor& sums) override;
-  void normalise_and_activate(const at::Tensor& y,
-                              std::span<const int64_t> begins,
+  void batch_statistics(const at::Tensor& y, kernels::MapGroups groups,
+                        double epsilon,
+                        const kernels::StatisticsResult& result) override;
+  void statistics_of_sums(const at::Tensor& sums, kernels::MapGroups groups,
+                          double epsilon,
+                          const kernels::StatisticsResult& result) override;
+  void normalise_and_activate(const at::Tensor& y, kernels::MapGroups groups,
                               const at::Tensor& statistics,
                               const at::Tensor& weight, const at::Tensor& bias,
                               const layers::ActivationFunction& activation,
                               const at::Tensor& out) override;
-  void activation_gradient_sums(const at::Tensor& y, const at::Tensor& dout,
-                                std::span<const int64_t> begins,
-                                const at::Tensor& statistics,
-                                const at::Tensor& weight,
-                                const at::Tensor& bias,
-                                const layers::ActivationFunction& activation,
-                                const at::Tensor& sums) override;
+  void activation_gradient_sums(
+      const at::Tensor& y, const at::Tensor& dout, kernels::MapGroups groups,
+      const at::Tensor& statistics, const at::Tensor& weight,
+      const at::Tensor& bias, const layers::ActivationFunction& activation,
+      const kernels::GradientSumsResult& result) override;
+  void means_of_sums(const at::Tensor& sums, kernels::MapGroups groups,
+                     const at::Tensor& means) override;
   void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
-                     std::span<const int64_t> begins,
-                     const at::Tensor& statistics, const at::Tensor& weight,
-                     const at::Tensor& bias,
+                     kernels::MapGroups groups, const at::Tensor& statistics,
+                     const at::Tensor& weight, const at::Tensor& bias,
                      const layers::ActivationFunction& activation,
                      const at::Tensor& means, const at::Tensor& dy) override;
 

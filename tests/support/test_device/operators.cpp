@@ -28,6 +28,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/operator_shapes.h"
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/streams.h"
@@ -138,6 +139,7 @@ at::Tensor in_pages(const at::Tensor& host) {
 // have the host wait for anything else.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                      bool non_blocking) {
+  count_launch("copy");
   const bool is_upload = source.is_cpu();
   const c10::Device device = is_upload ? target.device() : source.device();
   if (source.numel() == 0) return target;
@@ -345,7 +347,18 @@ class Call {
   std::optional<c10::Device> device_;
 };
 
+// Results that share memory with what they are made of, and are not written to,
+// are views: nothing is launched for them.
+bool is_view(const c10::FunctionSchema& schema) {
+  for (const c10::Argument& result : schema.returns()) {
+    const c10::AliasInfo* const alias = result.alias_info();
+    if (alias != nullptr && !alias->isWrite()) return true;
+  }
+  return false;
+}
+
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (!is_view(op.schema())) count_launch(op.schema().name());
   const at::AutoDispatchBelowADInplaceOrView below;
   Call call(op, *stack);
   if (const auto shapes = shapes_of_call(op, *stack)) {
@@ -388,6 +401,7 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                     c10::SymIntArrayRef dilation, bool transposed,
                     c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  count_launch("convolution");
   const at::Tensor of_bias = bias ? *bias : at::Tensor();
   const auto call = [stride = stride.vec(), padding = padding.vec(),
                      dilation = dilation.vec(), transposed,
@@ -438,6 +452,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
         transposed, output_padding, groups, wanted);
     return std::vector<at::Tensor>{dx, dweight, dbias};
   };
+  count_launch("convolution_backward", wanted[0] + wanted[1] + wanted[2]);
   const auto shapes = known_shapes(
       "convolution_backward|" +
           signature_of(dy, x, weight, stride, padding, dilation, transposed,

@@ -43,6 +43,10 @@ class RankExchange final : public StatisticsExchange {
     sizes.push_back(values.size());
     shared_->sum(rank_, values);
   }
+  void sum_tensor(const at::Tensor& values) override {
+    sum({values.mutable_data_ptr<double>(),
+         static_cast<size_t>(values.numel())});
+  }
   std::vector<size_t> sizes;
 
  private:

@@ -32,6 +32,10 @@ class Failing final : public StatisticsExchange, public HaloExchange {
     count();
     inner_.sum(values);
   }
+  void sum_tensor(const at::Tensor& values) override {
+    count();
+    inner_.sum_tensor(values);
+  }
   RowWindow window(int64_t local_rows) const override {
     return inner_.window(local_rows);
   }

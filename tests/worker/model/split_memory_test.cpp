@@ -23,6 +23,7 @@ class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
       : partition_(partition), rank_(rank) {}
 
   void sum(std::span<double>) override {}
+  void sum_tensor(const at::Tensor&) override {}
   RowWindow window(int64_t local_rows) const override {
     const int64_t rows = partition_.rows_per_block(rank_, local_rows);
     return {partition_.rows_of(rank_, rows).begin,

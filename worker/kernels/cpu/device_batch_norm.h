@@ -1,9 +1,8 @@
 // device_batch_norm: grouped_batch_norm where the map is not on the CPU.
 //
-// The passes over the map are the device's (worker/kernels/map_kernels.h); what
-// is left are a few values per channel, as tensors beside the map, so that
-// nothing waits for the device. Only sums that an exchange adds up over ranks
-// pass through the host.
+// The passes over the map are the device's (worker/kernels/map_kernels.h), and
+// so is what follows from their sums: nothing waits for the device. Sums that
+// ranks add up are handed to the exchange where they are.
 //
 // Shapes and meaning: as in grouped_batch_norm.h.
 // Threads: set_map_kernels before any other; the rest reentrant.
@@ -37,6 +36,7 @@ at::Tensor device_normalise_and_activate(MapKernels& kernels,
 GroupedBatchNormGradients device_batch_norm_gradients(
     MapKernels& kernels, at::Tensor dout, const at::Tensor& y,
     const at::Tensor& statistics, const at::Tensor& norm_weight,
-    const at::Tensor& norm_bias, const GroupedBatchNorm& norm);
+    const at::Tensor& norm_bias, const GroupedBatchNorm& norm,
+    const AffineGradients& added_to);
 
 }  // namespace headroom::kernels

@@ -273,11 +273,13 @@ at::Tensor normalise_and_activate(const at::Tensor& y,
 GroupedBatchNormGradients grouped_batch_norm_gradients(
     at::Tensor dout, const at::Tensor& y, const at::Tensor& statistics,
     const at::Tensor& norm_weight, const at::Tensor& norm_bias,
-    const GroupedBatchNorm& norm) {
+    const GroupedBatchNorm& norm, const AffineGradients& added_to) {
   if (MapKernels* const kernels = map_kernels_for(y)) {
     return device_batch_norm_gradients(*kernels, std::move(dout), y, statistics,
-                                       norm_weight, norm_bias, norm);
+                                       norm_weight, norm_bias, norm, added_to);
   }
+  HEADROOM_CHECK(!added_to.weight.defined(),
+                 "the CPU's loops add no gradients to others");
   const int64_t channels = y.size(1);
   GradientBuffers gradient(std::move(dout));
   const GroupNorms norms(statistics, norm_weight, norm_bias, norm.activation);

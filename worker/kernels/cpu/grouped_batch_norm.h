@@ -61,8 +61,15 @@ at::Tensor normalise_and_activate(const at::Tensor& y,
 struct GroupedBatchNormGradients {
   at::Tensor dy;
   // This rank's part: they are added up over ranks with all other gradients.
+  // Undefined where they were added to others.
   at::Tensor dnorm_weight;
   at::Tensor dnorm_bias;
+};
+
+// Gradients to which a device's kernels add those of the affine parameters;
+// undefined: they are made anew.
+struct AffineGradients {
+  at::Tensor weight, bias;
 };
 
 // `dout` is given away: where nobody else holds its memory, dy is written into
@@ -70,7 +77,7 @@ struct GroupedBatchNormGradients {
 GroupedBatchNormGradients grouped_batch_norm_gradients(
     at::Tensor dout, const at::Tensor& y, const at::Tensor& statistics,
     const at::Tensor& norm_weight, const at::Tensor& norm_bias,
-    const GroupedBatchNorm& norm);
+    const GroupedBatchNorm& norm, const AffineGradients& added_to = {});
 
 // GradientBuffers: an incoming gradient and what it is turned into.
 //

@@ -30,6 +30,7 @@ class TwiceTheSame final : public StatisticsExchange {
   void sum(std::span<double> values) override {
     for (double& value : values) value *= 2;
   }
+  void sum_tensor(const at::Tensor& values) override { values.mul_(2); }
 };
 
 class DeviceBlock : public testing::TestWithParam<model::BlockCase> {};
@@ -156,6 +157,35 @@ TEST(DeviceBatchNorm, SumsOfAnExchangeAreTheGroups) {
   const Results expected = results_of(maps);
   const Emulated device;
   expect_close(results_of(maps), expected);
+}
+
+// More groups than one launch takes; only some count.
+TEST(DeviceBatchNorm, ManyGroupsAreThoseOfTheCpu) {
+  Maps maps;
+  const int64_t samples = 150;
+  maps.y = at::randn({samples, 10, 2, 3}, at::kDouble)
+               .contiguous(at::MemoryFormat::ChannelsLast);
+  maps.dout = at::randn({samples, 10, 2, 3}, at::kDouble)
+                  .contiguous(at::MemoryFormat::ChannelsLast);
+  maps.norm.groups.clear();
+  for (int64_t first = 0; first < samples; first += 2) {
+    maps.norm.groups.push_back({first, first + 2, 2, first % 3 == 0});
+  }
+  const Results expected = results_of(maps);
+  const Emulated device;
+  expect_close(results_of(maps), expected);
+}
+
+TEST(DeviceBatchNorm, AMicroBatchWithoutSamplesHasNoGradient) {
+  Maps maps;
+  maps.y = maps.y.narrow(0, 0, 0);
+  maps.dout = maps.dout.narrow(0, 0, 0);
+  maps.norm.groups.clear();
+  const Emulated device;
+  const Results results = results_of(maps);
+  EXPECT_EQ(results.dy.numel(), 0);
+  EXPECT_EQ(results.dweight.abs().sum().item<double>(), 0);
+  EXPECT_EQ(results.dbias.abs().sum().item<double>(), 0);
 }
 
 TEST(DeviceBatchNorm, FixedStatisticsFeedNothingBack) {

@@ -1,0 +1,26 @@
+// launch_kernel: how every kernel is launched. A function instead of <<<>>>, so
+// that the same text is C++ where a host stands for the device
+// (tests/support/host_cuda).
+#pragma once
+
+#include <cuda_runtime.h>
+#ifdef __CUDACC__  // the stand-in has these types beside the rest
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace headroom::cuda {
+
+// Puts the kernel on a cudaStream_t; returns a cudaError_t.
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_kernel(void (*kernel)(Parameters...), const dim3& blocks,
+                          const dim3& threads, void* stream,
+                          const Arguments&... arguments) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.stream = static_cast<cudaStream_t>(stream);
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+}  // namespace headroom::cuda

@@ -1,0 +1,68 @@
+// How many kernels and copies a training step gives a device, counted on the
+// test device: each costs the host some microseconds, so that beyond a few
+// hundred the host is what a step of a small batch waits for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/collectives/backend.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/test_device/launch_count.h"
+#include "tests/support/test_device/test_device_api.h"
+
+namespace headroom::step {
+namespace {
+
+// yolov5s, one micro-batch of 16 images, the optimizer's step included. Their
+// size changes no count.
+std::map<std::string, int64_t> launches_of_step(configs::Precision precision) {
+  const devices::ComputeDevice device = test_compute_device();
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
+  configs::RunConfig config;
+  config.cfg = "yolov5s";
+  config.synthetic_input = true;
+  config.image_height = config.image_width = 64;
+  config.global_batch_size = 16;
+  config.precision = precision;
+  config.layout = plan::parse_layout("data=1");
+  config.activations = "keep";
+  config.micro_batch_size = 16;
+  const auto world = collectives::make_single_communicator();
+  RankTraining training(config, plan_of_synthetic_run(config), *world,
+                        /*more_boxes_per_image=*/7, device);
+  training.step();  // makes what later steps find
+  take_launches();
+  training.step();
+  return take_launches();
+}
+
+// Prints them, the most frequent first.
+int64_t total_of(const std::map<std::string, int64_t>& launches) {
+  std::vector<std::pair<int64_t, std::string>> sorted;
+  int64_t total = 0;
+  for (const auto& [name, count] : launches) {
+    sorted.emplace_back(count, name);
+    total += count;
+  }
+  std::ranges::sort(sorted, std::greater());
+  for (const auto& [count, name] : sorted) {
+    std::printf("%6lld  %s\n", static_cast<long long>(count), name.c_str());
+  }
+  std::printf("%6lld  in all\n", static_cast<long long>(total));
+  return total;
+}
+
+TEST(StepLaunches, AStepOfYolov5sTakesFew) {
+  EXPECT_LE(total_of(launches_of_step(configs::Precision::kBf16)), 750);
+}
+
+}  // namespace
+}  // namespace headroom::step
