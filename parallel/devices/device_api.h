@@ -24,6 +24,7 @@
 #include "parallel/base/key_value_store.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/devices/device_code.h"
 
 namespace headroom::devices {
 
@@ -33,7 +34,8 @@ struct DeviceCommunicatorOptions {
   // Limits each operation once the device comes to it, and connecting.
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
   // Two ranks on one device are refused otherwise: they take turns, so it is
-  // for tests only, and NCCL needs another NCCL_HOSTID in each process.
+  // for tests only, and NCCL needs another NCCL_HOSTID in each process, which
+  // the agent gives its workers.
   bool may_share_devices = false;
 };
 
@@ -63,7 +65,7 @@ class DeviceGraph {
 };
 
 // Must be raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 5;
+inline constexpr int kDeviceApiVersion = 6;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.
@@ -79,6 +81,7 @@ struct DeviceInfo {
   int compute_capability = 0;  // 9.0 as 90
   int multiprocessors = 0;
   int64_t total_bytes = 0;
+  DeviceCode code;         // of the plugin; empty where it needs none
   std::vector<int> peers;  // devices whose memory it reads and writes directly
 };
 

@@ -50,9 +50,9 @@ struct Shape {
 // The blocks of yolov5s at 640 px; the nine sizes, and of three that feed a
 // concatenation the gradient as it comes from there.
 const std::vector<Shape> kShapes = {
-    {32, 320}, {64, 160}, {32, 160},       {128, 80},      {64, 80},
-    {256, 40}, {128, 40}, {512, 20},       {256, 20},      {32, 160, true},
-    {64, 80, true},       {128, 40, true}};
+    {32, 320}, {64, 160},       {32, 160},      {128, 80},
+    {64, 80},  {256, 40},       {128, 40},      {512, 20},
+    {256, 20}, {32, 160, true}, {64, 80, true}, {128, 40, true}};
 
 struct Request {
   configs::RunConfig config;
@@ -74,12 +74,13 @@ class Passes {
   void describe() const {
     const devices::DeviceInfo info =
         device_.api()->describe(device_.device().index());
-    std::cout << nlohmann::ordered_json{
-                     {"device", info.name},
-                     {"uuid", info.uuid},
-                     {"compute_capability", info.compute_capability},
-                     {"multiprocessors", info.multiprocessors},
-                     {"total_bytes", info.total_bytes}}
+    std::cout << nlohmann::ordered_json{{"device", info.name},
+                                        {"uuid", info.uuid},
+                                        {"compute_capability",
+                                         info.compute_capability},
+                                        {"multiprocessors",
+                                         info.multiprocessors},
+                                        {"total_bytes", info.total_bytes}}
                      .dump()
               << std::endl;
   }
@@ -95,8 +96,13 @@ class Passes {
 
  private:
   void synchronize() const {
-    c10::impl::getDeviceGuardImpl(device_.device().type())
-        ->synchronizeDevice(device_.device().index());
+    const c10::Device device = device_.device();
+    if (device.type() == c10::DeviceType::CUDA) {
+      c10::impl::getDeviceGuardImpl(device.type())
+          ->synchronizeDevice(device.index());
+    } else {
+      at::ones({1}, device_.options(at::kFloat)).cpu();  // after all before it
+    }
   }
 
   // Gigabytes a second of work that moves so many bytes.
@@ -153,10 +159,9 @@ class Passes {
     const std::vector<int64_t> begins = {0, batch};
     const layers::ActivationFunction silu;
     const double bytes = static_cast<double>(y.nbytes());
-    const std::string text = std::to_string(batch) + " x " +
-                             std::to_string(shape.channels) + " x " +
-                             std::to_string(side) + "^2" +
-                             (shape.is_part ? ", part of a map" : "");
+    const std::string text =
+        std::to_string(batch) + " x " + std::to_string(shape.channels) + " x " +
+        std::to_string(side) + "^2" + (shape.is_part ? ", part of a map" : "");
     const double copy = rate(2 * bytes, [&] { out.copy_(y); });
     say("channel_sums", text, bytes, copy,
         [&] { kernels_.channel_sums(y, begins, sums); });
@@ -215,9 +220,8 @@ class Passes {
             .to(at::kByte)
             .to(device_.device());
     const at::TensorOptions options = device_.options(type_);
-    const double bytes =
-        static_cast<double>(images.numel()) *
-        static_cast<double>(1 + c10::elementSize(type_));
+    const double bytes = static_cast<double>(images.numel()) *
+                         static_cast<double>(1 + c10::elementSize(type_));
     const at::Tensor other = at::empty_like(images);
     const double copy = rate(2. * static_cast<double>(images.nbytes()),
                              [&] { other.copy_(images); });

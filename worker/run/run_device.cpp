@@ -35,6 +35,17 @@ void set_arithmetic(const configs::RunConfig& config) {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
+// CUDA's own words, "no kernel image is available", come only with the first
+// kernel and name neither number.
+void require_code(const devices::DeviceInfo& device) {
+  const std::string why =
+      devices::why_not_on(device.code, device.name, device.compute_capability);
+  if (why.empty()) return;
+  throw Error("device", why,
+              "use another card, or --device cpu, or build for it with "
+              "CMAKE_CUDA_ARCHITECTURES");
+}
+
 constexpr size_t kNumbers = 8;  // of a line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
@@ -74,6 +85,7 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
     throw refuse("there is no device " + std::to_string(index) +
                  "; there are " + std::to_string(count) + ", counted from 0");
   }
+  require_code(plugin.api->describe(index));
   kernels::set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
   loss::set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
   set_arithmetic(config);

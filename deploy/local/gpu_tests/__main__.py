@@ -3,7 +3,8 @@
     gpu_tests.sh pack [--out FILE] [--build FOLDER] [--peer FILE]
         here, after a build: one archive for the machine with the card
     gpu_tests.sh run [--compile | --sanitize] [--only PART]... [--results FOLDER] [--seconds N]
-        there, unpacked: ten minutes at most; ends with 1 if anything failed
+        there, unpacked: ten minutes at most, or N seconds, which each part has its share
+        of; ends with 1 if anything failed
     gpu_tests.sh run --without-card
         anywhere: the same parts on the test device, to try the kit itself
 
@@ -69,7 +70,10 @@ def run(args):
     kit = kit_of(args)
     os.environ.update(kit.environment())
     call = 'sanitize' if args.sanitize else 'compile' if args.compile else ''
-    results = runner.run_parts(parts.parts_of(kit, call, args.only), kit.results, args.seconds, say)
+    chosen = parts.parts_of(kit, call, args.only)
+    for part in chosen:
+        part.seconds *= args.seconds / SECONDS
+    results = runner.run_parts(chosen, kit.results, args.seconds, say)
     about = {'device': 'a card' if kit.has_card else 'the test device, which is no hardware',
              'libtorch': str(kit.libtorch), 'began': time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started)),
              'whole_seconds': round(time.time() - started, 1)}
