@@ -159,6 +159,11 @@ class Kit(unittest.TestCase):
             for package in ('nccl', 'cudnn', 'cu13'):
                 self.assertIn(str(root / 'nvidia' / package / 'lib'), path)
 
+    def test_a_python_with_torch_does_not_see_the_kits_libraries(self):
+        root = pathlib.Path('/kit')
+        path = parts.peer(self.kit(root, True))[0].environment['LD_LIBRARY_PATH']
+        self.assertNotIn('/kit/lib', path.split(':'))
+
     def test_on_a_card_no_step_is_left_out(self):
         root = pathlib.Path('/kit')
         for call in ('', *parts.OTHER_CALLS):

@@ -33,6 +33,13 @@ static void end(void) {
 '''
 
 
+# For who must not see the kit's libraries itself.
+STEP_SCRIPT = '''#!/bin/sh
+here="$(dirname "$(readlink -f "$0")")"
+LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/benchmark_gpu_step" "$@"
+'''
+
+
 def place_of(library):
     """Where a library of this name is carried: 'machine', 'libtorch', 'stand-in' or 'kit'."""
     if OF_THE_MACHINE.match(library):
@@ -134,6 +141,8 @@ def pack(args, say):
         shutil.copy(here.parent / 'gpu_tests.sh', folder)
         shutil.copytree(here, folder / 'gpu_tests', ignore=shutil.ignore_patterns('__pycache__'))
         shutil.copy(repository / 'tests/benchmarks/gpu_step.py', folder / 'bin')
+        (folder / 'bin/gpu_step.sh').write_text(STEP_SCRIPT)
+        (folder / 'bin/gpu_step.sh').chmod(0o755)
         if peer.exists():
             shutil.copy(peer, folder / 'peer.py')
         else:

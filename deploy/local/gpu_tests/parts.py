@@ -64,8 +64,8 @@ def card(kit):
 
 
 def kernels(kit):
-    # NCCL has a part of its own.
-    on_card = [kit.program('test_cuda'), '--gtest_filter=-Nccl*']
+    # NCCL has a part of its own; two look into the plugin's file, with tools of whoever builds.
+    on_card = [kit.program('test_cuda'), '--gtest_filter=-Nccl*:CudaPlugin.NeedsTheLibraries*:CudaPlugin.ExportsIts*']
     steps = [Step('the kernels against the CPU', on_card, judge.gtest(),
                   why_not='' if kit.has_card else NEEDS_A_CARD)]
     if not kit.has_card:
@@ -136,7 +136,9 @@ def traced_step(kit):
 
 def peer(kit, contenders=('eager',)):
     words = [kit.python, kit.program('gpu_step.py'), '--peer', kit.root / 'peer.py', '--program',
-             kit.program('benchmark_gpu_step'), '--contenders', ','.join(contenders)]
+             kit.program('gpu_step.sh'), '--contenders', ','.join(contenders)]
+    # A Python with torch has libraries of its own, which the kit's must not replace.
+    environment = {'LD_LIBRARY_PATH': ':'.join(map(str, library_folders(kit.libtorch)))}
     if kit.has_card:
         words += ['--windows', '5', '--steps', '15', '--warmup', '8']
     else:
@@ -147,7 +149,7 @@ def peer(kit, contenders=('eager',)):
         why = 'no Python here has torch (HEADROOM_PYTHON names one)'
     elif not kit.has_card and not (kit.root / 'peer.py').exists():
         why = 'the kit was packed without a peer (pack --peer FILE)'
-    return [Step('against PyTorch: ' + ', '.join(contenders), words, judge.peers, why_not=why)]
+    return [Step('against PyTorch: ' + ', '.join(contenders), words, judge.peers, environment, why)]
 
 
 def compiled_peer(kit):
