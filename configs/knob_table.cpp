@@ -225,8 +225,8 @@ std::vector<Knob> where_it_runs() {
            "of one size, whole models and images on each card.",
            {.flag = {.spellings = {"--cuda-graphs"}}}),
       knob("share_devices", &C::share_devices,
-           "Several processes may take turns on one card: for tests. NCCL "
-           "takes each for a host of its own then."),
+           "Several processes may take turns on one card: for tests. To "
+           "NCCL each is then a host of its own."),
       knob("processes", &C::processes,
            "Worker processes on this machine (under mpirun or srun: per "
            "slot). Left out: what layout asks for, otherwise 1.",

@@ -44,6 +44,7 @@ devices::DeviceInfo describe_cuda_device(int device) {
   info.uuid = uuid_text(properties.uuid.bytes);
   info.name = properties.name;
   info.compute_capability = 10 * properties.major + properties.minor;
+  info.code = devices::parse_architectures(HEADROOM_CUDA_ARCHITECTURES);
   info.multiprocessors = properties.multiProcessorCount;
   info.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   for (int other = 0; other < cuda_device_count(); ++other) {

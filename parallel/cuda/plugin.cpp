@@ -48,15 +48,16 @@ class CudaDeviceApi final : public devices::DeviceApi {
 
   std::optional<devices::DeviceUse> use_of(int device) const override {
     const std::string uuid = describe_cuda_device(device).uuid;
-    for (const nvml::Card& card : nvml::Nvml().cards()) {
-      if (card.uuid != uuid) continue;
-      devices::DeviceUse use{card.used_bytes(), std::nullopt};
-      for (const nvml::CardProcess& process : card.processes) {
-        if (process.pid == getpid()) use.own_bytes = process.used_bytes;
-      }
-      return use;
+    const nvml::Nvml nvml;
+    std::optional<nvml::Card> card = nvml.card_of(uuid);
+    // CUDA writes a part's UUID as a card's.
+    if (!card) card = nvml.card_of("MIG" + uuid.substr(3));
+    if (!card) return std::nullopt;
+    devices::DeviceUse use{card->used_bytes(), std::nullopt};
+    for (const nvml::CardProcess& process : card->processes) {
+      if (process.pid == getpid()) use.own_bytes = process.used_bytes;
     }
-    return std::nullopt;
+    return use;
   }
 
   devices::DeviceMemory& memory(int device) override {

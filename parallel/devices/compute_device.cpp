@@ -116,6 +116,8 @@ std::string device_plugin_path() {
 DevicePlugin load_device_plugin(const std::string& path) {
   static constexpr HostServices kServices = {&category_of, &PeerWait::begin,
                                              &PeerWait::end};
+  // CUDA would put the fastest card first, whose numbers nobody else knows.
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     return {nullptr, "this build has no plugin for devices: no " + path};

@@ -69,7 +69,8 @@ class PageLockedBuffers {
 };
 
 // Loads libheadroom_cuda.so into this process, in the main thread, before any
-// other.
+// other. From then on CUDA numbers cards in the order of the PCI bus, as
+// nvidia-smi and parallel/nvml do.
 //
 // It must come before LibTorch is first used: at::manual_seed or a backward
 // before it caches that there is no CUDA for ever. Loading takes about a second

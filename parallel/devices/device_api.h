@@ -24,6 +24,7 @@
 #include "parallel/base/key_value_store.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/devices/device_code.h"
 
 namespace headroom::devices {
 
@@ -32,8 +33,9 @@ struct DeviceCommunicatorOptions {
   int device = 0;
   // Limits each operation once the device comes to it, and connecting.
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
-  // Two ranks on one device are refused otherwise: they take turns. NCCL needs
-  // another NCCL_HOSTID in each process, which the launcher gives them.
+  // Two ranks on one device are refused otherwise: they take turns, so it is
+  // for tests only, and NCCL needs another NCCL_HOSTID in each process, which
+  // the agent gives its workers.
   bool may_share_devices = false;
 };
 
@@ -82,6 +84,7 @@ struct DeviceInfo {
   int compute_capability = 0;  // 9.0 as 90
   int multiprocessors = 0;
   int64_t total_bytes = 0;
+  DeviceCode code;         // of the plugin; empty where it needs none
   std::vector<int> peers;  // devices whose memory it reads and writes directly
 };
 

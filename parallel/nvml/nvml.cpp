@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -40,6 +44,7 @@ struct Nvml::Library {
   const char* (*error_string)(int) = nullptr;
   int (*count)(unsigned*) = nullptr;
   int (*by_index)(unsigned, Device*) = nullptr;
+  int (*by_uuid)(const char*, Device*) = nullptr;
   int (*uuid)(Device, char*, unsigned) = nullptr;
   int (*name)(Device, char*, unsigned) = nullptr;
   int (*memory_v2)(Device, MemoryV2*) = nullptr;
@@ -100,9 +105,35 @@ struct Nvml::Library {
     }
     return found;
   }
+
+  // Nothing where it does not tell its memory.
+  std::optional<Card> read_card(Device device) const {
+    Card card;
+    if (!read_memory(device, card)) return std::nullopt;
+    std::array<char, 128> text = {};
+    if (uuid(device, text.data(), text.size()) == kSuccess) {
+      card.uuid = text.data();
+    }
+    text = {};
+    if (name(device, text.data(), text.size()) == kSuccess) {
+      card.name = text.data();
+    }
+    card.processes = read_processes(device);
+    return card;
+  }
 };
 
-Nvml::Nvml(const std::string& library) {
+CudaEnvironment CudaEnvironment::of_this_process() {
+  const auto value = [](const char* name) -> std::optional<std::string> {
+    const char* const text = std::getenv(name);
+    if (text == nullptr) return std::nullopt;
+    return text;
+  };
+  return {value("CUDA_VISIBLE_DEVICES"), value("CUDA_DEVICE_ORDER")};
+}
+
+Nvml::Nvml(const std::string& library, const CudaEnvironment& environment)
+    : environment_(environment) {
   auto loaded = std::make_shared<Library>();
   loaded->handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded->handle == nullptr) {
@@ -120,6 +151,7 @@ Nvml::Nvml(const std::string& library) {
     reason_ = library + " is not the driver's library: it lacks a function";
     return;
   }
+  loaded->find(loaded->by_uuid, "nvmlDeviceGetHandleByUUID");
   loaded->find(loaded->memory_v2, "nvmlDeviceGetMemoryInfo_v2");
   loaded->find(loaded->memory, "nvmlDeviceGetMemoryInfo");
   loaded->find(loaded->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
@@ -130,10 +162,15 @@ Nvml::Nvml(const std::string& library) {
   }
   loaded->initialised = true;
   library_ = std::move(loaded);
-  if (cards().empty()) reason_ = "the NVIDIA driver has no card";
+  if (all_cards().empty()) {
+    reason_ = "the NVIDIA driver has no card";
+  } else if (cards().empty()) {
+    reason_ = "CUDA_VISIBLE_DEVICES=" + environment_.visible_devices.value() +
+              " hides every card";
+  }
 }
 
-std::vector<Card> Nvml::cards() const {
+std::vector<Card> Nvml::all_cards() const {
   std::vector<Card> cards;
   unsigned count = 0;
   if (library_ == nullptr || library_->count(&count) != kSuccess) return cards;
@@ -141,21 +178,75 @@ std::vector<Card> Nvml::cards() const {
     Device device = nullptr;
     // A card that has fallen off the bus keeps its index.
     if (library_->by_index(index, &device) != kSuccess) continue;
-    Card card;
-    card.index = static_cast<int>(index);
-    if (!library_->read_memory(device, card)) continue;
-    std::array<char, 128> text = {};
-    if (library_->uuid(device, text.data(), text.size()) == kSuccess) {
-      card.uuid = text.data();
-    }
-    text = {};
-    if (library_->name(device, text.data(), text.size()) == kSuccess) {
-      card.name = text.data();
-    }
-    card.processes = library_->read_processes(device);
-    cards.push_back(std::move(card));
+    std::optional<Card> card = library_->read_card(device);
+    if (!card) continue;
+    card->index = static_cast<int>(cards.size());
+    card->nvidia_smi = static_cast<int>(index);
+    cards.push_back(*std::move(card));
   }
   return cards;
+}
+
+std::optional<Card> Nvml::card_of(const std::string& uuid) const {
+  for (Card& card : all_cards()) {
+    if (card.uuid == uuid) return std::move(card);
+  }
+  Device device = nullptr;
+  if (library_ == nullptr || library_->by_uuid == nullptr ||
+      library_->by_uuid(uuid.c_str(), &device) != kSuccess) {
+    return std::nullopt;
+  }
+  std::optional<Card> part = library_->read_card(device);
+  if (part) part->uuid = uuid;
+  return part;
+}
+
+namespace {
+
+// The one card that a word of CUDA_VISIBLE_DEVICES names among all of them.
+const Card* named_card(const std::vector<Card>& all, const std::string& word) {
+  if (word.starts_with("GPU-")) {
+    const auto begins = [&](const Card& card) {
+      return card.uuid.starts_with(word);
+    };
+    const auto found = std::ranges::find_if(all, begins);
+    const bool is_one = std::ranges::count_if(all, begins) == 1;
+    return is_one ? &*found : nullptr;
+  }
+  size_t number = 0;
+  const auto [end, error] =
+      std::from_chars(word.data(), word.data() + word.size(), number);
+  const bool is_number =
+      error == std::errc() && end == word.data() + word.size();
+  return is_number && number < all.size() ? &all[number] : nullptr;
+}
+
+}  // namespace
+
+std::vector<Card> Nvml::cards() const {
+  const std::vector<Card> all = all_cards();
+  if (!environment_.visible_devices) return all;
+  std::vector<Card> shown;
+  std::istringstream words(*environment_.visible_devices);
+  for (std::string word; std::getline(words, word, ',');) {
+    std::erase(word, ' ');
+    std::optional<Card> card;
+    if (word.starts_with("MIG-")) {
+      card = card_of(word);
+    } else if (const Card* const named = named_card(all, word)) {
+      card = *named;
+    }
+    if (!card) break;
+    // CUDA shows none where one is named twice.
+    if (std::ranges::any_of(shown, [&](const Card& other) {
+          return other.uuid == card->uuid;
+        })) {
+      return {};
+    }
+    card->index = static_cast<int>(shown.size());
+    shown.push_back(*std::move(card));
+  }
+  return shown;
 }
 
 namespace {
@@ -163,6 +254,12 @@ namespace {
 [[noreturn]] void refuse(const std::string& device, const std::string& what,
                          const std::string& remedy) {
   throw Error("device", "--device " + device + ": " + what, remedy);
+}
+
+std::string hidden_text(const CudaEnvironment& environment) {
+  if (!environment.visible_devices) return "";
+  return "; CUDA_VISIBLE_DEVICES=" + *environment.visible_devices +
+         " decides which are shown";
 }
 
 std::string cards_text(const std::vector<Card>& cards) {
@@ -193,15 +290,23 @@ int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
 
 std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml) {
   const std::vector<Card> present = nvml.cards();
+  const auto& order = nvml.environment().device_order;
+  if (order && *order != "PCI_BUS_ID") {
+    refuse(device,
+           "CUDA_DEVICE_ORDER=" + *order +
+               " numbers cards otherwise than nvidia-smi does",
+           "leave it out, or set it to PCI_BUS_ID");
+  }
   std::vector<Card> asked;
   for (const int index : parse_device_list(device)) {
     const auto card = std::ranges::find_if(
         present, [&](const Card& one) { return one.index == index; });
     if (card == present.end()) {
       refuse(device,
-             present.empty() ? nvml.reason()
-                             : "there is no card " + std::to_string(index) +
-                                   "; here is " + cards_text(present),
+             present.empty()
+                 ? nvml.reason()
+                 : "there is no card " + std::to_string(index) + "; here is " +
+                       cards_text(present) + hidden_text(nvml.environment()),
              present.empty() ? "use --device cpu" : "name one of these");
     }
     asked.push_back(*card);
@@ -210,8 +315,11 @@ std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml) {
 }
 
 std::string card_text(const Card& card, int64_t others_bytes) {
-  return "card " + std::to_string(card.index) + ": " + card.name + ", " +
-         format_bytes(card.total_bytes) +
+  const bool is_other = card.nvidia_smi >= 0 && card.nvidia_smi != card.index;
+  return "card " + std::to_string(card.index) +
+         (is_other ? " (nvidia-smi's " + std::to_string(card.nvidia_smi) + ")"
+                   : "") +
+         ": " + card.name + ", " + format_bytes(card.total_bytes) +
          (others_bytes > 0
               ? ", others use " + format_bytes(others_bytes) + " of it"
               : ", nobody else uses it");

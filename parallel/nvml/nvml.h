@@ -4,8 +4,13 @@
 // libnvidia-ml.so.1 comes with the driver and is loaded at run time, so that
 // the launcher and the coordinator, which have no LibTorch, can ask too. Where
 // it is missing there is no card. Copies share the library; any thread may ask.
-// Nothing throws: what one card does not answer (some do not tell processes'
-// memory) is left out of its Card.
+// What one card does not answer (some do not tell processes' memory) is left
+// out of its Card.
+//
+// CUDA shows a process the cards that CUDA_VISIBLE_DEVICES names, and numbers
+// them anew; NVML numbers all of the machine's. Here a card has CUDA's number,
+// which --device and the worker mean too, and NVML's beside it. Both count in
+// the order of the PCI bus, which workers ask CUDA for (compute_device.h).
 #pragma once
 
 #include <cstdint>
@@ -25,8 +30,9 @@ struct CardProcess {
 };
 
 struct Card {
-  int index = 0;     // as nvidia-smi counts
-  std::string uuid;  // "GPU-f2b1c3…"
+  int index = 0;        // as CUDA counts in a process of this environment
+  int nvidia_smi = -1;  // as nvidia-smi counts; -1 for a part of a card (MIG)
+  std::string uuid;     // "GPU-f2b1c3…" or "MIG-…"
   std::string name;
   int64_t total_bytes = 0;     // of the card
   int64_t reserved_bytes = 0;  // the driver's own part of these
@@ -39,20 +45,41 @@ struct Card {
   }
 };
 
+// What decides which cards CUDA shows, and in which order; a variable that is
+// not set is nothing.
+struct CudaEnvironment {
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
+  std::optional<std::string> device_order;     // CUDA_DEVICE_ORDER
+
+  static CudaEnvironment of_this_process();
+};
+
 class Nvml {
  public:
   static constexpr const char* kLibrary = "libnvidia-ml.so.1";
 
   // `library` is a file or a name that the loader looks up; tests name their
   // own.
-  explicit Nvml(const std::string& library = kLibrary);
+  explicit Nvml(
+      const std::string& library = kLibrary,
+      const CudaEnvironment& environment = CudaEnvironment::of_this_process());
 
-  // Empty, with a reason, where there is no driver or no card.
+  // Those that CUDA shows, the i-th with number i. Empty, with a reason, where
+  // there is no driver or no card. As CUDA, it reads CUDA_VISIBLE_DEVICES up to
+  // the first word that names no card: numbers, UUIDs or their beginnings,
+  // parts of cards (MIG).
   std::vector<Card> cards() const;
+  // Whichever is shown: the card or part of a card of that whole UUID. Nothing
+  // where there is none.
+  std::optional<Card> card_of(const std::string& uuid) const;
   const std::string& reason() const { return reason_; }
+  const CudaEnvironment& environment() const { return environment_; }
 
  private:
   struct Library;
+  std::vector<Card> all_cards() const;
+
+  CudaEnvironment environment_;
   std::shared_ptr<const Library> library_;
   std::string reason_;
 };
@@ -67,11 +94,12 @@ int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
                         int64_t own_bytes);
 
 // The devices of --device: "0", "0,2", "cuda", "cuda:1". Throws Error (exit 2)
-// for other words, for a card twice, and for one that is not there, saying what
-// is.
+// for other words, for a card twice, for one that is not there, saying what is,
+// and for a CUDA_DEVICE_ORDER that would give cards other numbers.
 std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml);
 
-// "card 0: NVIDIA H200, 139 GiB, others use 21 GiB of it".
+// "card 0: NVIDIA H200, 139 GiB, others use 21 GiB of it"; "card 0
+// (nvidia-smi's 2)" where the two count differently.
 std::string card_text(const Card& card, int64_t others_bytes);
 
 }  // namespace headroom::nvml

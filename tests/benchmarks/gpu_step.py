@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Images per second of a training step on a GPU against plain PyTorch, in one run.
 
-Three programs share the card and take turns, window by window: this trainer
-(bin/benchmark_gpu_step), PyTorch tuned by hand (channels-last, autocast, fused
-SGD, foreach clip and average, cuDNN's search), and the same through
-torch.compile. Same network, loss, labels and batch; the batch lies on the card.
+Programs share the card and take turns, window by window: this trainer
+(bin/benchmark_gpu_step, also with graphs), and PyTorch tuned by hand
+(channels-last, autocast, fused SGD, foreach clip and average, cuDNN's search):
+eager, through torch.compile, and both with CUDA graphs. Same network, loss, labels and batch; the batch lies on the card.
 The ratio of medians is the result; beside it what share each has of the card's
 own rate of matrix products, and this trainer's predicted over measured peak.
 
     gpu_step.py --peer PEER.py [--python PYTHON] [--model s] [--img 640]
                 [--batch 64] [--dtype bf16] [--windows 7] [--device cuda]
+                [--contenders eager,compiled,graphed,compiled_graphs]
 
 PYTHON has torch 2.x; PEER.py has Detector and detection_loss. --device cpu tries
 the script out where there is no GPU. Exits with 1 if a program fails.
@@ -24,7 +25,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CONTENDERS = ('eager', 'compiled')
+CONTENDERS = ('eager', 'compiled', 'graphed', 'compiled_graphs')
 
 
 def peer_module(path):
@@ -66,10 +67,22 @@ def tuned_step(args, peer, torch):
                         torch.randint(args.classes, (count, 1), generator=generator).float(),
                         torch.rand(count, 2, generator=generator),
                         torch.rand(count, 2, generator=generator) * .3 + .02), 1).to(device)
-    forward = torch.compile(model) if args.contender == 'compiled' else model
+
+    def cast():  # what a graph captured must not look up in a cache
+        return torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None,
+                              cache_enabled=args.contender != 'graphed')
+
+    forward = model
+    if args.contender == 'compiled':
+        forward = torch.compile(model)
+    elif args.contender == 'compiled_graphs':
+        forward = torch.compile(model, mode='reduce-overhead')
+    elif args.contender == 'graphed':
+        with cast():
+            forward = torch.cuda.make_graphed_callables(model, (images,))
 
     def step():
-        with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
+        with cast():
             outputs = forward(images)
         loss = peer.detection_loss(outputs, labels, args.classes, args.img)
         scaler.scale(loss).backward()
@@ -154,7 +167,7 @@ def compare(args, words):
     contenders = [Contender('headroom', ours)]
     if args.device == 'cuda':
         contenders.append(Contender('headroom_graphs', [*ours, '--cuda-graphs']))
-    contenders += [Contender(name, [*child, '--contender', name]) for name in CONTENDERS]
+    contenders += [Contender(name, [*child, '--contender', name]) for name in args.contenders.split(',')]
     for window in range(args.windows):
         for contender in contenders[window % len(contenders):] + contenders[:window % len(contenders)]:
             contender.window()
@@ -167,8 +180,7 @@ def compare(args, words):
     print(json.dumps({
         'model': args.model, 'img': args.img, 'batch': args.batch, 'dtype': args.dtype,
         'images_per_second': medians,
-        'over_eager': medians['headroom'] / medians['eager'],
-        'over_compiled': medians['headroom'] / medians['compiled'],
+        'over': {name: medians['headroom'] / medians[name] for name in args.contenders.split(',')},
         'share_of_products': {name: value * mine['flops_per_image'] / rate for name, value in medians.items()},
         'predicted_over_measured_peak': mine['predicted_peak_bytes'] / mine['measured_peak_bytes'],
         'measured_peak_bytes': {one.name: one.last['measured_peak_bytes'] for one in contenders}}))
@@ -185,10 +197,14 @@ def main():
     for flag, value in (('img', 640), ('batch', 64), ('steps', 20), ('warmup', 10), ('windows', 7), ('threads', 8),
                         ('classes', 80), ('boxes', 12)):
         parser.add_argument(f'--{flag}', type=int, default=value)
+    parser.add_argument('--contenders', default='eager,compiled')
     parser.add_argument('--tf32', action='store_true')
     parser.add_argument('--cudnn-benchmark', action='store_true')
     parser.add_argument('--contender', choices=(*CONTENDERS, 'products'), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    for name in args.contenders.split(','):
+        if name not in CONTENDERS:
+            parser.error(f'--contenders has no {name}: there are {", ".join(CONTENDERS)}')
     if args.contender == 'products':
         product_rate(args)
     elif args.contender:

@@ -1,18 +1,28 @@
 // Images per second of training steps on one device, loader left out: one batch
-// of synthetic input, again and again.
+// of synthetic input, its matches made beforehand, again and again.
 //
 //   benchmark_gpu_step [--device 0] [--cfg yolov5s] [--img 640] [--batch 64]
-//                      [--precision bf16] [--from-host] [--tf32]
-//                      [--cuda-graphs] [--cudnn-benchmark] [--steps 20]
-//                      [--warm-up 10] [--windows 3] [--threads 1] [--wait]
+//                      [--precision bf16] [--activations keep] [--from-host]
+//                      [--tf32] [--cuda-graphs] [--cudnn-benchmark]
+//                      [--steps 20] [--warm-up 10] [--windows 3] [--threads 1]
+//                      [--wait] [--trace FILE] [--cell "batch=16,graphs"]...
 //
 // The batch lies on the device; --from-host sends it in each step, as a run
 // does. --wait: a window for each line of standard input, so that programs on
-// one card can take turns (gpu_step.py). Prints a line of JSON per window:
-// images per second, the loss, what was measured and predicted at the peak.
+// one card can take turns (gpu_step.py). --trace writes what LibTorch's
+// profiler saw of one step more. --cell measures several settings in one
+// process, each given by what it changes: cfg, img, batch, precision and
+// activations with a value; graphs, host, benchmark and tf32 without.
+//
+// Prints a line of JSON per window: images per second, milliseconds of a step
+// for the host and for the device, the loss, and what was measured, predicted,
+// reserved and simulated at the peak.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -20,7 +30,11 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/knobs.h"
@@ -28,6 +42,8 @@
 #include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/check.h"
+#include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
 #include "parallel/predict/memory_request.h"
@@ -44,27 +60,78 @@ struct Request {
   bool from_host = false;
   bool cudnn_benchmark = false;
   bool waits = false;
+  std::string trace;
   int steps = 20;
   int warm_up = 10;
   int windows = 3;
   int threads = 1;
 };
 
+// What a word of --cell changes.
+void change(Request& request, const std::string& word) {
+  const size_t equals = word.find('=');
+  const std::string key = word.substr(0, equals);
+  configs::RunConfig& config = request.config;
+  if (equals == std::string::npos) {
+    if (key == "graphs") {
+      config.cuda_graphs = true;
+    } else if (key == "host") {
+      request.from_host = true;
+    } else if (key == "benchmark") {
+      request.cudnn_benchmark = true;
+    } else if (key == "tf32") {
+      config.tf32 = true;
+    } else {
+      throw Error("benchmark", "--cell has no '" + key + "'",
+                  "see the head of gpu_step_benchmark.cpp");
+    }
+    return;
+  }
+  const std::string value = word.substr(equals + 1);
+  if (key == "cfg") {
+    config.cfg = value;
+  } else if (key == "img") {
+    config.image_height = config.image_width = std::stol(value);
+  } else if (key == "batch") {
+    config.global_batch_size = std::stol(value);
+  } else if (key == "activations") {
+    config.activations = value;
+  } else if (key == "precision") {
+    request.precision = value;
+  } else {
+    throw Error("benchmark", "--cell has no '" + key + "'",
+                "see the head of gpu_step_benchmark.cpp");
+  }
+}
+
+Request changed(Request request, const std::string& cell) {
+  std::istringstream words(cell);
+  for (std::string word; std::getline(words, word, ',');) change(request, word);
+  configs::set_from_text(request.config, *configs::find_knob("precision"),
+                         request.precision);
+  return request;
+}
+
 class Benchmark {
  public:
-  explicit Benchmark(const Request& request)
+  Benchmark(const Request& request, const run::ChosenDevice& chosen)
       : request_(request),
         layers_(
             layers::layer_costs(layers::load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
-        device_(run::choose_device(request.config, 0, 1).device),
+        chosen_(chosen),
         alone_(collectives::make_placed_communicator(
             collectives::make_single_communicator(), nullptr)),
         training_(request.config, plan_, *alone_,
-                  /*more_boxes_per_image=*/4, device_) {
-    at::globalContext().setBenchmarkCuDNN(request.cudnn_benchmark);
+                  /*more_boxes_per_image=*/4, chosen.device) {
+    at::Context& context = at::globalContext();
+    context.setBenchmarkCuDNN(request.cudnn_benchmark);
+    context.setAllowTF32CuDNN(request.config.tf32);
+    context.setAllowTF32CuBLAS(request.config.tf32);
     if (!request.from_host) training_.keep_batch_on_device();
     for (int step = 0; step < request.warm_up; ++step) training_.step();
+    // What cuDNN tries in the first steps is not what a step takes.
+    device().memory().reset_peak();
   }
 
   void run() {
@@ -74,39 +141,104 @@ class Benchmark {
          ++window) {
       std::cout << measure().dump() << std::endl;
     }
+    if (!request_.trace.empty()) trace();
   }
 
  private:
-  // Both ends of a window: the device has nothing left to do.
-  void synchronize() const {
-    if (device_.is_cpu()) return;
-    c10::impl::getDeviceGuardImpl(device_.device().type())
-        ->synchronizeDevice(device_.device().index());
+  const devices::ComputeDevice& device() const { return chosen_.device; }
+
+  const c10::impl::DeviceGuardImplInterface& guard() const {
+    return *c10::impl::getDeviceGuardImpl(device().device().type());
   }
 
-  nlohmann::json measure() {
+  // Both ends of a window: the device has nothing left to do.
+  void synchronize() const {
+    if (device().device().type() == c10::DeviceType::CUDA) {
+      guard().synchronizeDevice(device().device().index());
+    } else {
+      at::ones({1}, device().options(at::kFloat)).cpu();  // after all before it
+    }
+  }
+
+  // Of a card alone; elsewhere nobody measures it.
+  std::optional<c10::Event> event() const {
+    if (device().device().type() != c10::DeviceType::CUDA) return std::nullopt;
+    c10::Event now(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
+    now.record(guard().getStream(device().device()));
+    return now;
+  }
+
+  nlohmann::ordered_json measure() {
     using Clock = std::chrono::steady_clock;
     synchronize();
+    const std::optional<c10::Event> first = event();
     const Clock::time_point start = Clock::now();
     step::StepResult result;
     for (int step = 0; step < request_.steps; ++step) result = training_.step();
+    const std::optional<c10::Event> last = event();
     synchronize();
     const std::chrono::duration<double> seconds = Clock::now() - start;
     const configs::RunConfig& config = request_.config;
-    const double images = static_cast<double>(config.global_batch_size) *
-                          static_cast<double>(request_.steps);
-    return {{"cfg", config.cfg},
-            {"img", config.image_height},
-            {"batch", config.global_batch_size},
-            {"precision", request_.precision},
-            {"resident", !request_.from_host},
-            {"cuda_graphs", config.cuda_graphs},
-            {"loss", result.loss},
-            {"seconds", seconds.count()},
-            {"images_per_second", images / seconds.count()},
-            {"flops_per_image", flops_per_image()},
-            {"measured_peak_bytes", result.measured_peak_bytes.front()},
-            {"predicted_peak_bytes", predicted_bytes()}};
+    const double steps = request_.steps;
+    const double images = static_cast<double>(config.global_batch_size) * steps;
+    const int64_t measured = result.measured_peak_bytes.front();
+    nlohmann::ordered_json line = {
+        {"cfg", config.cfg},
+        {"img", config.image_height},
+        {"batch", config.global_batch_size},
+        {"precision", request_.precision},
+        {"activations", config.activations},
+        {"tf32", config.tf32},
+        {"resident", !request_.from_host},
+        {"cuda_graphs", config.cuda_graphs},
+        {"cudnn_benchmark", request_.cudnn_benchmark},
+        {"loss", result.loss},
+        {"seconds", seconds.count()},
+        {"images_per_second", images / seconds.count()},
+        {"step_ms", seconds.count() * 1e3 / steps},
+        {"device_ms", nullptr},
+        {"flops_per_image", flops_per_image()},
+        {"measured_peak_bytes", measured},
+        {"predicted_peak_bytes", memory_request().second},
+        {"predicted_over_measured",
+         static_cast<double>(memory_request().second) /
+             static_cast<double>(measured)}};
+    if (first) line["device_ms"] = first->elapsedTime(*last) / steps;
+    if (!device().is_cpu()) add_device_memory(line);
+    return line;
+  }
+
+  // What the device holds beside tensors: measured, and as it is simulated.
+  void add_device_memory(nlohmann::ordered_json& line) const {
+    devices::DeviceApi& api = *device().api();
+    const int index = device().device().index();
+    const int64_t reserved = api.memory(index).peak_reserved_bytes();
+    const int64_t simulated =
+        memory::step_segments(memory_request().first, {}).planned.segment_bytes;
+    line["context_bytes"] = chosen_.footprint.context;
+    line["reserved_bytes"] = reserved;
+    line["simulated_bytes"] = simulated;
+    line["simulated_over_reserved"] =
+        static_cast<double>(simulated) / static_cast<double>(reserved);
+    line["driver_bytes"] = nullptr;
+    const std::optional<devices::DeviceUse> use = api.use_of(index);
+    if (use && use->own_bytes) line["driver_bytes"] = *use->own_bytes;
+  }
+
+  // One step more, as LibTorch's profiler sees it.
+  void trace() {
+    using torch::autograd::profiler::ActivityType;
+    std::set<ActivityType> activities = {ActivityType::CPU};
+    if (device().device().type() == c10::DeviceType::CUDA) {
+      activities.insert(ActivityType::CUDA);
+    }
+    const torch::profiler::impl::ProfilerConfig config(
+        torch::profiler::impl::ProfilerState::KINETO);
+    torch::autograd::profiler::prepareProfiler(config, activities);
+    torch::autograd::profiler::enableProfiler(config, activities);
+    training_.step();
+    synchronize();
+    torch::autograd::profiler::disableProfiler()->save(request_.trace);
   }
 
   // Convolutions, forward and backward: each is three products of one size.
@@ -119,25 +251,29 @@ class Benchmark {
     return 3 * 2 * multiply_adds * pixels;
   }
 
-  int64_t predicted_bytes() const {
+  // Of the newest step, and its predicted bytes.
+  std::pair<predict::MemoryRequest, int64_t> memory_request() const {
     predict::MemoryRequest request =
         predict::memory_request(request_.config, plan_, layers_);
     request.step = training_.shape();
-    return predict::estimate_rank_memory(request,
-                                         plan::coordinates_of(plan_.layout, 0))
-        .total();
+    request.workspaces = &convolution_workspaces();
+    const int64_t bytes = predict::estimate_rank_memory(
+                              request, plan::coordinates_of(plan_.layout, 0))
+                              .total();
+    return {std::move(request), bytes};
   }
 
   const Request& request_;
   const std::vector<layers::LayerCost> layers_;
   const plan::Plan plan_;
-  const devices::ComputeDevice device_;
+  const run::ChosenDevice& chosen_;
   const std::unique_ptr<collectives::Communicator> alone_;
   RankTraining training_;
 };
 
 int benchmark(int argc, char** argv) {
   Request request;
+  std::vector<std::string> cells = {""};
   configs::RunConfig& config = request.config;
   config.cfg = "yolov5s";
   config.device = "0";
@@ -151,6 +287,7 @@ int benchmark(int argc, char** argv) {
   app.add_option("--img", config.image_height);
   app.add_option("--batch", config.global_batch_size);
   app.add_option("--precision", request.precision);
+  app.add_option("--activations", config.activations);
   app.add_flag("--tf32", config.tf32);
   app.add_flag("--cuda-graphs", config.cuda_graphs);
   app.add_flag("--from-host", request.from_host);
@@ -159,15 +296,20 @@ int benchmark(int argc, char** argv) {
   app.add_option("--warm-up", request.warm_up)->check(CLI::PositiveNumber);
   app.add_option("--windows", request.windows);
   app.add_option("--threads", request.threads)->check(CLI::PositiveNumber);
+  app.add_option("--trace", request.trace);
+  app.add_option("--cell", cells);
   app.add_flag("--wait", request.waits);
   CLI11_PARSE(app, argc, argv);
   config.image_width = config.image_height;
   try {
     config.threads = request.threads;
     at::set_num_threads(request.threads);
-    configs::set_from_text(config, *configs::find_knob("precision"),
-                           request.precision);
-    Benchmark(request).run();
+    const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
+    for (const std::string& cell : cells) {
+      const Request of_cell = changed(request, cell);
+      chosen.device.memory().release_caches();
+      Benchmark(of_cell, chosen).run();
+    }
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -24,6 +24,41 @@ TEST(ClusterCatalogue, KnowsRealInstances) {
   EXPECT_GE(instance_catalogue().size(), 40u);
 }
 
+// Compute capability and memory decide what software a card needs, and whether
+// a plan fits it.
+TEST(ClusterCatalogue, HasEachFamilyOfAwsWithItsCardAndMemory) {
+  struct Family {
+    const char* instance;
+    int64_t gpus;
+    int compute_capability;
+    int64_t gibibytes;  // of a card, rounded down
+    const char* link;
+  };
+  constexpr Family kFamilies[] = {{"p2.16xlarge", 16, 37, 11, "PCIe"},
+                                  {"p3.16xlarge", 8, 70, 15, "NVLink"},
+                                  {"p3dn.24xlarge", 8, 70, 31, "NVLink"},
+                                  {"p4d.24xlarge", 8, 80, 39, "NVSwitch"},
+                                  {"p4de.24xlarge", 8, 80, 79, "NVSwitch"},
+                                  {"p5.48xlarge", 8, 90, 79, "NVSwitch"},
+                                  {"p5e.48xlarge", 8, 90, 140, "NVSwitch"},
+                                  {"p5en.48xlarge", 8, 90, 140, "NVSwitch"},
+                                  {"p6-b200.48xlarge", 8, 100, 179, "NVSwitch"},
+                                  {"g4dn.12xlarge", 4, 75, 15, "PCIe"},
+                                  {"g5.48xlarge", 8, 86, 22, "PCIe"},
+                                  {"g6.48xlarge", 8, 89, 22, "PCIe"},
+                                  {"g6e.48xlarge", 8, 89, 44, "PCIe"},
+                                  {"g7e.48xlarge", 8, 120, 95, "PCIe"}};
+  for (const Family& family : kFamilies) {
+    const Instance& instance = find_instance(family.instance);
+    EXPECT_EQ(instance.gpus, family.gpus) << instance.name;
+    EXPECT_EQ(instance.compute_capability, family.compute_capability)
+        << instance.name;
+    EXPECT_EQ(instance.gpu_memory_bytes >> 30, family.gibibytes)
+        << instance.name;
+    EXPECT_EQ(instance.link, family.link) << instance.name;
+  }
+}
+
 TEST(ClusterCatalogue, AGpuAloneHasNoLink) {
   for (const Instance& instance : instance_catalogue()) {
     EXPECT_EQ(instance.link.empty(), instance.gpus == 1) << instance.name;

@@ -122,15 +122,23 @@ void RankTraining::add_boxes(loader::Batch& batch) const {
   loader::assign_micro_batches(batch, assign_);
 }
 
-step::StepResult RankTraining::step() {
-  loader::Batch batch = source_->next();
-  if (keeps_batch_on_device_) {
-    if (!images_on_device_.defined()) {
-      images_on_device_ = state_->device().upload(batch.images);
-    }
-    batch.images = images_on_device_;
+const loader::Batch& RankTraining::next_batch() {
+  loader::Batch next = source_->next();
+  if (!batch_) {
+    batch_ = std::move(next);
+    if (more_boxes_per_image_ > 0) add_boxes(*batch_);
+  } else {
+    batch_->step = next.step;
+    batch_->epoch = next.epoch;
   }
-  if (more_boxes_per_image_ > 0) add_boxes(batch);
+  if (keeps_batch_on_device_) {
+    batch_->images = state_->device().upload(batch_->images);
+  }
+  return *batch_;
+}
+
+step::StepResult RankTraining::step() {
+  const loader::Batch& batch = next_batch();
   shape_ = step::step_shape(batch, mesh_, state_->model());
   step::StepResult result = trainer_->train_step(batch, {});
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));

@@ -7,10 +7,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/plan.h"
+#include "worker/data/loader/batch.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/step_prediction.h"
 #include "worker/step/trainer.h"
@@ -31,7 +33,7 @@ class RankTraining {
                int64_t more_boxes_per_image = 0,
                const devices::ComputeDevice& device = {});
 
-  // From the next step on, the batch lies on the device: none is sent there.
+  // From the next step on, the images lie on the device: none are sent there.
   void keep_batch_on_device() { keeps_batch_on_device_ = true; }
   // Throws Error if the step does not commit.
   step::StepResult step();
@@ -49,6 +51,9 @@ class RankTraining {
 
  private:
   void add_boxes(loader::Batch& batch) const;
+  // Synthetic input's batches differ in their step alone: labels and matches,
+  // which loader threads make in a run, are made once.
+  const loader::Batch& next_batch();
 
   const configs::RunConfig config_;
   const int64_t more_boxes_per_image_;
@@ -58,7 +63,7 @@ class RankTraining {
   loader::AssignTargets assign_;
   predict::StepShape shape_;
   bool keeps_batch_on_device_ = false;
-  at::Tensor images_on_device_;  // synthetic input's batches are all the same
+  std::optional<loader::Batch> batch_;
   std::unique_ptr<step::Teacher> teacher_;  // of fresh weights
   std::unique_ptr<step::TrainingState> state_;
   std::unique_ptr<loader::SyntheticInput> source_;

@@ -36,6 +36,17 @@ void set_arithmetic(const configs::RunConfig& config) {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
+// CUDA's own words, "no kernel image is available", come only with the first
+// kernel and name neither number.
+void require_code(const devices::DeviceInfo& device) {
+  const std::string why =
+      devices::why_not_on(device.code, device.name, device.compute_capability);
+  if (why.empty()) return;
+  throw Error("device", why,
+              "use another card, or --device cpu, or build for it with "
+              "CMAKE_CUDA_ARCHITECTURES");
+}
+
 constexpr size_t kNumbers = 8;  // of a line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
@@ -62,11 +73,6 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
   if (cards.empty()) return {};
   const int index =
       card_of_rank(cards, local_rank, local_ranks, config.share_devices);
-  if (config.share_devices) {
-    // NCCL refuses two ranks on one device of a host: each is a host then.
-    setenv("NCCL_HOSTID", ("rank-" + std::to_string(local_rank)).c_str(),
-           /*overwrite=*/0);
-  }
   const devices::DevicePlugin plugin =
       devices::load_device_plugin(devices::device_plugin_path());
   const auto refuse = [&](const std::string& why) {
@@ -80,6 +86,7 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
     throw refuse("there is no device " + std::to_string(index) +
                  "; there are " + std::to_string(count) + ", counted from 0");
   }
+  require_code(plugin.api->describe(index));
   kernels::set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
   loss::set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
   set_arithmetic(config);

@@ -228,8 +228,9 @@ std::string machines_text(const PlanMachines& machines) {
         "             LibTorch from PyPI has no code for compute "
         "capability " +
         predict::capability_text(machines.instance->compute_capability) +
-        ": this plans, but does not run on it; it needs a LibTorch built "
-        "for it\n";
+        ": this plans, but does not run on it\n"
+        "             CUDA 13, which it is built with, begins with 7.5: take a "
+        "newer card, of AWS g4dn, g5 or later, p4d or later\n";
   }
   return text;
 }

@@ -45,6 +45,7 @@ class Agent {
                                std::to_string(options_.launcher_rank));
     const configs::RunConfig config = configs::parse_run_config(
         run.run_config_yaml, "the coordinator's run.yaml");
+    shares_devices_ = config.share_devices;
     threads_ = config.threads > 0
                    ? config.threads
                    : std::max(1, usable_cores() / options_.processes);
@@ -102,6 +103,10 @@ class Agent {
     child.extra_environment = {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
+    // NCCL refuses two processes of one host on one card.
+    if (shares_devices_) {
+      child.extra_environment["NCCL_HOSTID"] = slot.worker_id;
+    }
     child.on_line = [this, process = child.name](const std::string& line) {
       log_->add(process, line);
       if (is_shown_at_once(line)) options_.print(line);
@@ -246,6 +251,7 @@ class Agent {
   std::unique_ptr<LineLog> log_;  // outlives the workers
   std::vector<Slot> slots_;
   int64_t threads_ = 1;
+  bool shares_devices_ = false;
   int answered_interrupts_ = 0;
 };
 

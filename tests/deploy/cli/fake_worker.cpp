@@ -10,7 +10,8 @@
 // - late: as "", but needs 7 s to leave, and says so in the file "left";
 // - stubborn: commits a step, then ignores every request to end;
 // - idle: the same without a step;
-// - hesitate: the first of all never joins; the others as "".
+// - hesitate: the first of all never joins; the others as "";
+// - host: as "", and says which host it is to NCCL.
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,6 +101,11 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
     std::fprintf(stderr, "12:00:00 warning rank %d of %d, threads %s\n",
                  assignment.rank, assignment.world_size,
                  std::getenv("OMP_NUM_THREADS"));
+    if (behaviour == "host") {
+      const char* const host = std::getenv("NCCL_HOSTID");
+      std::fprintf(stderr, "12:00:00 warning rank %d is host '%s'\n",
+                   assignment.rank, host == nullptr ? "" : host);
+    }
     if (behaviour == "slow") {
       train_until_stopped(client, assignment);
     } else if (behaviour == "refuse") {

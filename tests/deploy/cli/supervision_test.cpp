@@ -279,6 +279,23 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
   }
 }
 
+// NCCL refuses two processes of one host on one card.
+TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
+  setenv("FAKE_WORKER", "host", 1);
+  setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
+  const std::string shared =
+      run_program(train({"--processes", "2", "--device", "0", "--set",
+                         "share_devices=true"}),
+                  folder_)
+          .err;
+  const std::string apart =
+      run_program(train({"--processes", "2", "--device", "0,1"}), folder_).err;
+  unsetenv("HEADROOM_DEVICE_PLUGIN");
+  EXPECT_THAT(shared, ContainsRegex("rank 0 is host '[^']+-0'"));
+  EXPECT_THAT(shared, ContainsRegex("rank 1 is host '[^']+-1'"));
+  EXPECT_THAT(apart, HasSubstr("rank 1 is host ''"));
+}
+
 // Under MPI all processes leave together, which a busy machine delays: who is
 // killed then makes mpirun call a good run a failure.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {

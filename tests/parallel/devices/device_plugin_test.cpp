@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace headroom::devices {
 namespace {
 
@@ -11,6 +13,14 @@ using ::testing::HasSubstr;
 
 TEST(DevicePlugin, LiesBesideTheProgram) {
   EXPECT_THAT(device_plugin_path(), EndsWith("/tests/libheadroom_cuda.so"));
+}
+
+// Else device 0 would be the fastest card, and not nvidia-smi's first.
+TEST(DevicePlugin, CudaNumbersCardsAsNvidiaSmiDoes) {
+  unsetenv("CUDA_DEVICE_ORDER");
+  load_device_plugin("/nowhere/libheadroom_cuda.so");
+  ASSERT_NE(std::getenv("CUDA_DEVICE_ORDER"), nullptr);
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
 }
 
 TEST(DevicePlugin, SaysThatThereIsNone) {

@@ -1,7 +1,9 @@
 // A driver's library of two cards, for tests:
 //   0  80 GiB, 1 GiB reserved, 20 GiB in use: 12 by process 4001, 7 by 4002
 //   1  24 GiB, older: no reserved bytes, 1 GiB in use, processes' bytes unknown
-// Index 1 of three has fallen off the bus; fake_nvml_broken cannot start.
+// Index 1 of three has fallen off the bus, so that CUDA's numbers are 0 and 1;
+// of the first card a part of 10 GiB can be named by its UUID. fake_nvml_broken
+// cannot start.
 #include <cstring>
 
 namespace {
@@ -15,9 +17,11 @@ struct Card {
   const char* uuid;
   const char* name;
 };
-Card cards[3] = {{"GPU-00000000-0000-0000-0000-000000000000", "Fake H80"},
-                 {"", ""},
-                 {"GPU-22222222-2222-2222-2222-222222222222", "Fake A24"}};
+Card cards[4] = {
+    {"GPU-00000000-0000-0000-0000-000000000000", "Fake H80"},
+    {"", ""},
+    {"GPU-22222222-2222-2222-2222-222222222222", "Fake A24"},
+    {"MIG-33333333-3333-3333-3333-333333333333", "Fake H80 MIG 1g.10gb"}};
 
 struct MemoryV2 {
   unsigned version;
@@ -60,6 +64,14 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = &cards[index];
   return 0;
 }
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  for (Card& card : cards) {
+    if (*card.uuid == '\0' || std::strcmp(card.uuid, uuid) != 0) continue;
+    *device = &card;
+    return 0;
+  }
+  return kNotFound;
+}
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
   return copy(text, size, static_cast<Card*>(device)->uuid);
 }
@@ -72,7 +84,11 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
   *memory = {memory->version, 80 * kGiB, kGiB, 59 * kGiB, 20 * kGiB};
   return 0;
 }
-int nvmlDeviceGetMemoryInfo(void*, Memory* memory) {
+int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+  if (device == &cards[3]) {
+    *memory = {10 * kGiB, 10 * kGiB, 0};
+    return 0;
+  }
   *memory = {24 * kGiB, 23 * kGiB, kGiB};
   return 0;
 }

@@ -12,7 +12,21 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-Nvml fake() { return Nvml(HEADROOM_FAKE_NVML); }
+Nvml fake() { return Nvml(HEADROOM_FAKE_NVML, CudaEnvironment()); }
+
+Nvml fake_showing(const std::string& visible_devices) {
+  return Nvml(HEADROOM_FAKE_NVML, {visible_devices, std::nullopt});
+}
+
+// What CUDA numbers 0, 1 and so on.
+std::vector<std::string> names_shown(const std::string& visible_devices) {
+  std::vector<std::string> names;
+  for (const Card& card : fake_showing(visible_devices).cards()) {
+    EXPECT_EQ(card.index, static_cast<int>(names.size()));
+    names.push_back(card.name);
+  }
+  return names;
+}
 
 template <typename Function>
 std::string refusal(Function function) {
@@ -42,7 +56,8 @@ TEST(Nvml, ReadsCardsAndTheirProcesses) {
 
 TEST(Nvml, ReadsOlderDrivers) {
   const Card card = fake().cards()[1];
-  EXPECT_EQ(card.index, 2);
+  EXPECT_EQ(card.index, 1);
+  EXPECT_EQ(card.nvidia_smi, 2);
   EXPECT_EQ(card.total_bytes, 24 * kGiB);
   EXPECT_EQ(card.reserved_bytes, 0);
   EXPECT_EQ(card.used_bytes(), kGiB);
@@ -87,7 +102,7 @@ TEST(CardUse, CardsAreNamedByNumber) {
     ASSERT_EQ(cards.size(), 1u) << device;
     EXPECT_EQ(cards[0].index, 0);
   }
-  const std::vector<Card> both = cards_asked_for("2,0", fake());
+  const std::vector<Card> both = cards_asked_for("1,0", fake());
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both[0].name, "Fake A24");
 }
@@ -96,8 +111,8 @@ TEST(CardUse, RefusesWhatIsNotThere) {
   const auto ask = [](const std::string& device, const Nvml& nvml) {
     return refusal([&] { cards_asked_for(device, nvml); });
   };
-  EXPECT_EQ(ask("1", fake()),
-            "[device] --device 1: there is no card 1; here is 0 (Fake H80), 2 "
+  EXPECT_EQ(ask("2", fake()),
+            "[device] --device 2: there is no card 2; here is 0 (Fake H80), 1 "
             "(Fake A24): name one of these");
   EXPECT_EQ(ask("0,0", fake()),
             "[device] --device 0,0: card 0 is named twice: name it once");
@@ -108,6 +123,69 @@ TEST(CardUse, RefusesWhatIsNotThere) {
   EXPECT_EQ(ask("0", Nvml("libnowhere.so")),
             "[device] --device 0: there is no NVIDIA driver, which CUDA needs: "
             "libnowhere.so is not here: use --device cpu");
+}
+
+using Names = std::vector<std::string>;
+
+TEST(VisibleCards, HaveCudasNumbersAndNotTheDrivers) {
+  EXPECT_EQ(names_shown("1"), Names({"Fake A24"}));
+  EXPECT_EQ(names_shown("1, 0"), Names({"Fake A24", "Fake H80"}));
+  const std::vector<Card> asked = cards_asked_for("0", fake_showing("1"));
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].name, "Fake A24");
+  EXPECT_EQ(card_text(asked[0], 0),
+            "card 0 (nvidia-smi's 2): Fake A24, 24 GiB, nobody else uses it");
+}
+
+TEST(VisibleCards, AreNamedByUuidOrItsBeginning) {
+  EXPECT_EQ(names_shown("GPU-22222222-2222-2222-2222-222222222222,GPU-0"),
+            Names({"Fake A24", "Fake H80"}));
+  EXPECT_EQ(names_shown("GPU-"), Names());  // which of the two?
+  EXPECT_EQ(names_shown("GPU-7"), Names());
+}
+
+TEST(VisibleCards, MayBeAPartOfOne) {
+  const Nvml nvml = fake_showing("MIG-33333333-3333-3333-3333-333333333333");
+  const std::vector<Card> cards = nvml.cards();
+  ASSERT_EQ(cards.size(), 1u);
+  EXPECT_EQ(cards[0].total_bytes, 10 * kGiB);
+  EXPECT_EQ(cards[0].uuid, "MIG-33333333-3333-3333-3333-333333333333");
+  EXPECT_EQ(cards[0].nvidia_smi, -1);
+  EXPECT_EQ(names_shown("MIG-44444444-4444-4444-4444-444444444444"), Names());
+}
+
+TEST(VisibleCards, EndWithTheFirstWordThatNamesNone) {
+  EXPECT_EQ(names_shown("0,5,1"), Names({"Fake H80"}));
+  EXPECT_EQ(names_shown("0,0"), Names());
+  for (const char* nothing : {"", "-1", "NoDevFiles"}) {
+    EXPECT_EQ(names_shown(nothing), Names()) << nothing;
+    EXPECT_EQ(
+        fake_showing(nothing).reason(),
+        "CUDA_VISIBLE_DEVICES=" + std::string(nothing) + " hides every card");
+  }
+}
+
+TEST(VisibleCards, AreSaidWhereOneIsRefused) {
+  EXPECT_EQ(
+      refusal([] { cards_asked_for("1", fake_showing("1")); }),
+      "[device] --device 1: there is no card 1; here is 0 (Fake A24); "
+      "CUDA_VISIBLE_DEVICES=1 decides which are shown: name one of these");
+  EXPECT_THAT(refusal([] {
+                cards_asked_for("0", Nvml(HEADROOM_FAKE_NVML,
+                                          {std::nullopt, "FASTEST_FIRST"}));
+              }),
+              HasSubstr("CUDA_DEVICE_ORDER=FASTEST_FIRST numbers cards "
+                        "otherwise than nvidia-smi does"));
+}
+
+TEST(VisibleCards, AnyIsFoundByItsUuid) {
+  const Nvml nvml = fake_showing("0");
+  EXPECT_EQ(nvml.card_of("GPU-22222222-2222-2222-2222-222222222222")->name,
+            "Fake A24");
+  EXPECT_EQ(
+      nvml.card_of("MIG-33333333-3333-3333-3333-333333333333")->total_bytes,
+      10 * kGiB);
+  EXPECT_FALSE(nvml.card_of("GPU-2"));
 }
 
 TEST(CardUse, IsSaid) {

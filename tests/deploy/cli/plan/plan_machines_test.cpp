@@ -11,11 +11,14 @@ namespace headroom::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// tests/parallel/nvml/fake_nvml.cpp: card 0 has 59 GiB left of 80, 2 has 23.
-nvml::Nvml fake() { return nvml::Nvml(HEADROOM_FAKE_NVML); }
+// tests/parallel/nvml/fake_nvml.cpp: card 0 has 59 GiB left of 80, 1 has 23.
+nvml::Nvml fake() {
+  return nvml::Nvml(HEADROOM_FAKE_NVML, nvml::CudaEnvironment());
+}
 
 CommandLine plan(const std::vector<std::string>& more) {
   std::vector<std::string> words = {"plan", "--cfg", "yolov5n", "--img", "320"};
@@ -50,19 +53,19 @@ TEST(PlanMachines, WhatOthersUseOfACardIsNotThePlans) {
 }
 
 TEST(PlanMachines, TheFullestCardBoundsAll) {
-  const auto machines = machines_of(plan({"--device", "0,2"}), fake());
+  const auto machines = machines_of(plan({"--device", "0,1"}), fake());
   ASSERT_TRUE(machines);
   EXPECT_EQ(machines->num_gpus(), 2);
   EXPECT_EQ(machines->gpu_memory_bytes, 23 * kGiB);
 }
 
 TEST(PlanMachines, ACardIsAProcessAndALimit) {
-  const CommandLine line = plan({"--device", "0,2", "--batch", "4"});
+  const CommandLine line = plan({"--device", "0,1", "--batch", "4"});
   const RunRequest request = make_run_request(
       with_machines(line, *machines_of(line, fake())), std::nullopt, 2);
   EXPECT_EQ(request.expected_workers(), 2);
   EXPECT_EQ(request.config.memory_limit, predict::tensor_budget(23 * kGiB));
-  EXPECT_EQ(request.config.device, "0,2");
+  EXPECT_EQ(request.config.device, "0,1");
 }
 
 // Cards elsewhere are planned for as cards, too: nothing of the CPU's scratch.
@@ -85,6 +88,28 @@ TEST(PlanMachines, AGivenLimitStays) {
   const RunRequest request = make_run_request(
       with_machines(line, *machines_of(line, fake())), std::nullopt, 2);
   EXPECT_EQ(request.config.memory_limit, 2 * kGiB);
+}
+
+// What can be rented but has no code in LibTorch is planned for only, and what
+// to rent instead is said.
+TEST(PlanMachines, CardsThatCuda13DroppedOnlyPlan) {
+  const auto text_of = [](const std::string& name) {
+    return machines_text(*machines_of(plan({"--cluster", name}), fake()));
+  };
+  for (const auto& [name, capability] :
+       {std::pair{"p2.xlarge", "3.7"}, std::pair{"p3.2xlarge", "7.0"},
+        std::pair{"p3dn.24xlarge", "7.0"}}) {
+    EXPECT_THAT(text_of(name),
+                HasSubstr(std::string("no code for compute capability ") +
+                          capability + ": this plans, but does not run on it"))
+        << name;
+    EXPECT_THAT(text_of(name), HasSubstr("take a newer card, of AWS g4dn"));
+  }
+  for (const char* name :
+       {"g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge", "g7e.2xlarge",
+        "p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"}) {
+    EXPECT_THAT(text_of(name), Not(HasSubstr("does not run"))) << name;
+  }
 }
 
 TEST(PlanMachines, CardsByTheirName) {
@@ -124,7 +149,7 @@ TEST(PlanMachines, RefusesContradictions) {
   EXPECT_EQ(refusal({"--device", "0", "--processes", "2"}),
             "[command line] --processes is given, but --device has 1 GPU and "
             "runs a process on each: leave it out");
-  EXPECT_THAT(refusal({"--device", "1"}), HasSubstr("there is no card 1"));
+  EXPECT_THAT(refusal({"--device", "2"}), HasSubstr("there is no card 2"));
 }
 
 }  // namespace

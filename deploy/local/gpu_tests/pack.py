@@ -1,0 +1,159 @@
+"""Packs the kit: programs, tests and what they need, as one archive.
+
+LibTorch, CUDA and the C library are the card's machine's own. Of third-party
+libraries the kit carries those that the programs load; what only OpenCV's
+unused corners need (X11, OpenGL, LAPACK) is replaced by small stand-ins, whose
+functions end the program with a message if anybody does call them.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+LIMIT_MIB = 40
+NAME = 'headroom-gpu-tests'
+
+PROGRAMS = ('bin/headroom', 'bin/headroom-worker', 'bin/headroom-shapes', 'bin/benchmark_gpu_step',
+            'bin/benchmark_device_passes', 'bin/libheadroom_cuda.so',
+            'tests/test_cuda', 'tests/test_cuda_bodies', 'tests/test_device_training', 'tests/nccl_rank_process',
+            'tests/libheadroom_testdevice.so')
+OF_THE_MACHINE = re.compile(r'^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl))\.so')
+OF_LIBTORCH = re.compile(r'^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|'
+                         r'nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)')
+REPLACED = re.compile(r'^lib(lapack|blas|gfortran|quadmath|X11|xcb|Xau|Xdmcp|bsd|md|GL|GLX|OpenGL|EGL|GLdispatch)\.so')
+
+STAND_IN = '''#include <stdlib.h>
+#include <unistd.h>
+static void end(void) {
+  static const char text[] = "this kit carries no NAME\\n";
+  if (write(2, text, sizeof text - 1)) abort();
+  abort();
+}
+'''
+
+
+# For who must not see the kit's libraries itself.
+STEP_SCRIPT = '''#!/bin/sh
+here="$(dirname "$(readlink -f "$0")")"
+LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/benchmark_gpu_step" "$@"
+'''
+
+
+def place_of(library):
+    """Where a library of this name is carried: 'machine', 'libtorch', 'stand-in' or 'kit'."""
+    if OF_THE_MACHINE.match(library):
+        return 'machine'
+    if OF_LIBTORCH.match(library):
+        return 'libtorch'
+    return 'stand-in' if REPLACED.match(library) else 'kit'
+
+
+def output_of(*words):
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
+
+
+def needed(file):
+    return re.findall(r'\(NEEDED\).*\[(.+)\]', output_of('readelf', '-W', '-d', file))
+
+
+def files_of_libraries(file):
+    """Name to path of all libraries that the loader finds for `file`."""
+    return dict(re.findall(r'^\s*(\S+) => (/\S+)', output_of('ldd', file), re.MULTILINE))
+
+
+def closure(files):
+    """Libraries to carry, and stand-ins with who needs them: {name: path}, {name: (path, {users})}."""
+    carried, replaced = {}, {}
+    for program in files:
+        found = files_of_libraries(program)
+        todo = [program]
+        while todo:
+            user = todo.pop()
+            for library in needed(user):
+                place = place_of(library)
+                if place in ('machine', 'libtorch'):
+                    continue
+                if library not in found:
+                    raise SystemExit(f'error: {library}, which {user} needs, is not found')
+                if place == 'stand-in':
+                    replaced.setdefault(library, (found[library], set()))[1].add(str(user))
+                elif library not in carried:
+                    carried[library] = found[library]
+                    todo.append(found[library])
+    return carried, replaced
+
+
+def symbols(file, *which):
+    return {line.split()[-1].split('@')[0] for line in output_of('nm', '-D', *which, file).splitlines() if line.strip()}
+
+
+def write_stand_in(into, library, path, users):
+    wanted = set.union(*(symbols(user, '--undefined-only') for user in users)) & symbols(path, '--defined-only')
+    text = STAND_IN.replace('NAME', library)
+    text += ''.join(f'void {name}(void) {{ end(); }}\n' for name in sorted(wanted))
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / 'stand_in.c'
+        source.write_text(text)
+        output_of('cc', '-shared', '-fPIC', '-fno-builtin', '-w', f'-Wl,-soname,{library}', '-o', into / library,
+                  source)
+
+
+def archive(folder, out):
+    """A .tar.zst of `folder`; the same content gives the same bytes."""
+    tar = subprocess.Popen(['tar', '-C', folder.parent, '--sort=name', '--owner=0', '--group=0', '--numeric-owner',
+                            '--mtime=@0', '-cf', '-', folder.name], stdout=subprocess.PIPE)
+    subprocess.run(['zstd', '-q', '-f', '-12', '-T0', '-o', str(out)], stdin=tar.stdout, check=True)
+    if tar.wait():
+        raise SystemExit('error: tar failed')
+
+
+def pack(args, say):
+    here = pathlib.Path(__file__).resolve().parent
+    repository = here.parents[2]
+    build = args.build or repository / 'build'
+    out = (args.out or build / f'{NAME}.tar.zst').resolve()
+    without_plugin = args.without_card and not (build / 'bin/libheadroom_cuda.so').exists()
+    programs = [one for one in PROGRAMS if not (without_plugin and one.endswith('libheadroom_cuda.so'))]
+    missing = [one for one in programs if not (build / one).exists()]
+    if missing:
+        raise SystemExit(f'error: there is no {build / missing[0]}: build where nvcc is (bash deploy/local/build.sh)')
+    peer = args.peer or repository / '..' / 'shared' / 'peers' / 'torch_ddp.py'
+    with tempfile.TemporaryDirectory() as staging:
+        folder = pathlib.Path(staging) / NAME
+        (folder / 'bin').mkdir(parents=True)
+        (folder / 'lib').mkdir()
+        carried, replaced = closure([build / one for one in programs])
+        for one in programs:
+            to = folder / 'bin' / pathlib.Path(one).name
+            shutil.copy2(build / one, to)
+            # The paths of this machine's LibTorch would win over the card's.
+            with tempfile.NamedTemporaryFile('w', suffix='.cmake') as script:
+                script.write(f'file(RPATH_REMOVE FILE "{to}")\n')
+                script.flush()
+                output_of('cmake', '-P', script.name)
+            output_of('strip', '--strip-unneeded', to)
+        for library, path in carried.items():
+            shutil.copy(path, folder / 'lib' / library)
+            (folder / 'lib' / library).chmod(0o755)
+        for library, (path, users) in replaced.items():
+            write_stand_in(folder / 'lib', library, path, users)
+        shutil.copy(here.parent / 'gpu_tests.sh', folder)
+        shutil.copytree(here, folder / 'gpu_tests', ignore=shutil.ignore_patterns('__pycache__'))
+        shutil.copy(repository / 'tests/benchmarks/gpu_step.py', folder / 'bin')
+        (folder / 'bin/gpu_step.sh').write_text(STEP_SCRIPT)
+        (folder / 'bin/gpu_step.sh').chmod(0o755)
+        if peer.exists():
+            shutil.copy(peer, folder / 'peer.py')
+        else:
+            say(f'warning: no {peer}: the part of the PyTorch peer will fail; give --peer FILE')
+        unpacked = sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
+        out.parent.mkdir(parents=True, exist_ok=True)
+        archive(folder, out)
+    size = out.stat().st_size
+    if size > LIMIT_MIB << 20:
+        out.unlink()
+        raise SystemExit(f'error: the archive has {size} bytes, but may have {LIMIT_MIB << 20} ({LIMIT_MIB} MiB)')
+    say(f'{out}: {size / 2**20:.1f} MiB of at most {LIMIT_MIB}, unpacked {unpacked / 2**20:.0f} MiB, '
+        f'{len(carried)} libraries, {len(replaced)} stand-ins. There: tar -xf {out.name} && '
+        f'bash {NAME}/gpu_tests.sh run')

@@ -1,0 +1,148 @@
+"""Runs parts one after another within a time that holds for all of them.
+
+A part has a time limit of its own; what earlier parts did not need is added, so
+that a part never takes a later one's time. Everything that a part prints is in
+its own file.
+"""
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+import traceback
+from typing import Callable, Optional
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What came of a step: nothing in `failures` is a success."""
+    failures: list = dataclasses.field(default_factory=list)
+    skipped: list = dataclasses.field(default_factory=list)  # (what, why it cannot apply)
+    figures: list = dataclasses.field(default_factory=list)  # dicts, a line of a table each
+    notes: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Step:
+    """One command, and who judges its output: a function of (exit code, text)."""
+    title: str
+    words: list
+    judge: Optional[Callable] = None
+    environment: dict = dataclasses.field(default_factory=dict)
+    why_not: str = ''  # why it cannot apply here: it is not run, and the summary says so
+
+
+@dataclasses.dataclass
+class Part:
+    name: str
+    title: str
+    seconds: float
+    steps: list
+    is_required: bool = False  # without it nothing else can be run
+
+
+@dataclasses.dataclass
+class Result:
+    name: str
+    title: str
+    limit_seconds: float
+    seconds: float = 0.
+    state: str = 'passed'  # or 'failed', 'not run'
+    failures: list = dataclasses.field(default_factory=list)
+    skipped: list = dataclasses.field(default_factory=list)
+    figures: list = dataclasses.field(default_factory=list)
+    notes: list = dataclasses.field(default_factory=list)
+    file: str = ''
+
+    def add(self, verdict, title):
+        self.failures += [f'{title}: {failure}' for failure in verdict.failures]
+        self.skipped += verdict.skipped
+        self.figures += [dict(figure) for figure in verdict.figures]
+        self.notes += [f'{title}: {note}' for note in verdict.notes]
+
+
+def limit_of(own_seconds, later_seconds, seconds_left):
+    """How long a part may take, so that each later one still has its own seconds."""
+    return max(own_seconds, seconds_left - sum(later_seconds)) if seconds_left > 0 else 0.
+
+
+def exit_code_alone(code, _text):
+    return Verdict([] if code == 0 else [how_it_ended(code)])
+
+
+def how_it_ended(code):
+    if code is None:
+        return 'was ended at its time limit'
+    if code < 0:
+        return f'was ended by {signal.Signals(-code).name}'
+    return f'ended with {code}'
+
+
+def run_command(words, environment, out, seconds):
+    """The exit code; None where the time was over. Its whole process group ends with it."""
+    process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=out,
+                               stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True)
+    try:
+        return process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def run_part(part, limit, file, clock=time.monotonic):
+    result = Result(part.name, part.title, round(limit, 1), file=file.name)
+    started = clock()
+    with open(file, 'w+b') as out:
+        for step in part.steps:
+            if step.why_not:
+                result.skipped.append((step.title, step.why_not))
+                continue
+            left = limit - (clock() - started)
+            out.write(f'\n===== {step.title}: {" ".join(str(word) for word in step.words)}\n'.encode())
+            out.flush()
+            if left <= 0:
+                result.failures.append(f"{step.title}: not begun, the part's time was over")
+                continue
+            begin = out.seek(0, os.SEEK_END)
+            try:
+                code = run_command(step.words, step.environment, out, left)
+            except OSError as error:
+                result.failures.append(f'{step.title}: could not be started: {error}')
+                continue
+            out.seek(begin)
+            text = out.read().decode(errors='replace')
+            out.seek(0, os.SEEK_END)
+            try:
+                verdict = (step.judge or exit_code_alone)(code, text)
+            except Exception:  # what it printed was not what a judge expects
+                verdict = Verdict([how_it_ended(code), 'its output cannot be read: ' +
+                                   traceback.format_exc(limit=1).splitlines()[-1]])
+            result.add(verdict, step.title)
+    result.seconds = round(clock() - started, 1)
+    result.state = 'failed' if result.failures else 'passed'
+    return result
+
+
+def run_parts(parts, folder, total_seconds, say, clock=time.monotonic):
+    results = []
+    deadline = clock() + total_seconds
+    stopped_by = None
+    for index, part in enumerate(parts):
+        file = folder / f'{index + 1:02}_{part.name}.txt'
+        limit = limit_of(part.seconds, [later.seconds for later in parts[index + 1:]], deadline - clock())
+        if stopped_by or limit <= 0:
+            why = f'{stopped_by} failed, without which nothing else can run' if stopped_by else 'no time was left'
+            results.append(Result(part.name, part.title, round(limit, 1), state='not run', failures=[why]))
+            continue
+        say(f'{part.title}: at most {limit:.0f} s')
+        result = run_part(part, limit, file, clock)
+        say(f'{part.title}: {result.state} after {result.seconds} s')
+        results.append(result)
+        if part.is_required and result.failures:
+            stopped_by = part.title
+    return results

@@ -1,0 +1,271 @@
+// The project's own kernels on a device, in gigabytes a second against a copy
+// on the same card: the four passes over maps of yolov5s at 640 px, the
+// optimizer, the rendering of samples, and the input's conversion.
+//
+//   benchmark_device_passes [--device 0] [--precision bf16] [--batch 16,64]
+//                           [--repeats 20] [--scale 1] [--describe]
+//
+// Bytes are those that must be read and written once. A map that fits in the
+// card's cache looks faster than its memory. --scale divides the maps' sides
+// where there is no card; --describe only says which device it is. A line of
+// JSON per kernel and shape.
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "configs/knobs.h"
+#include "configs/run_config.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/devices/device_kernels.h"
+#include "tests/parallel/cuda/packed_samples.h"
+#include "worker/run/run_device.h"
+#include "worker/step/device_prefetcher.h"
+#include "worker/step/run_inputs.h"
+
+namespace headroom {
+namespace {
+
+struct Shape {
+  int64_t channels = 0;
+  int64_t side = 0;
+  // The gradient is that part of a wider map's channels, where a concatenation
+  // follows.
+  bool is_part = false;
+};
+
+// The blocks of yolov5s at 640 px; the nine sizes, and of three that feed a
+// concatenation the gradient as it comes from there.
+const std::vector<Shape> kShapes = {
+    {32, 320}, {64, 160},       {32, 160},      {128, 80},
+    {64, 80},  {256, 40},       {128, 40},      {512, 20},
+    {256, 20}, {32, 160, true}, {64, 80, true}, {128, 40, true}};
+
+struct Request {
+  configs::RunConfig config;
+  std::string precision = "bf16";
+  std::vector<int64_t> batches = {16, 64};
+  int repeats = 20;
+  int64_t scale = 1;
+  bool describes = false;
+};
+
+class Passes {
+ public:
+  explicit Passes(const Request& request)
+      : request_(request),
+        device_(run::choose_device(request.config, 0, 1).device),
+        kernels_(*device_.kernels()),
+        type_(step::map_type_of(request.config.precision)) {}
+
+  void describe() const {
+    const devices::DeviceInfo info =
+        device_.api()->describe(device_.device().index());
+    std::cout << nlohmann::ordered_json{{"device", info.name},
+                                        {"uuid", info.uuid},
+                                        {"compute_capability",
+                                         info.compute_capability},
+                                        {"multiprocessors",
+                                         info.multiprocessors},
+                                        {"total_bytes", info.total_bytes}}
+                     .dump()
+              << std::endl;
+  }
+
+  void run() const {
+    for (const int64_t batch : request_.batches) {
+      for (const Shape& shape : kShapes) passes(batch, shape);
+    }
+    optimizer();
+    render();
+    input();
+  }
+
+ private:
+  void synchronize() const {
+    const c10::Device device = device_.device();
+    if (device.type() == c10::DeviceType::CUDA) {
+      c10::impl::getDeviceGuardImpl(device.type())
+          ->synchronizeDevice(device.index());
+    } else {
+      at::ones({1}, device_.options(at::kFloat)).cpu();  // after all before it
+    }
+  }
+
+  // Gigabytes a second of work that moves so many bytes.
+  double rate(double bytes, const std::function<void()>& work) const {
+    using Clock = std::chrono::steady_clock;
+    for (int i = 0; i < 3; ++i) work();
+    synchronize();
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < request_.repeats; ++i) work();
+    synchronize();
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    return bytes * request_.repeats / seconds.count() / 1e9;
+  }
+
+  void say(const std::string& kernel, const std::string& shape, double bytes,
+           double copy, const std::function<void()>& work) const {
+    const double own = rate(bytes, work);
+    std::cout << nlohmann::ordered_json{{"kernel", kernel},
+                                        {"shape", shape},
+                                        {"MB", bytes / 1e6},
+                                        {"GB_per_second", own},
+                                        {"microseconds", bytes / own / 1e3},
+                                        {"share_of_copy", own / copy}}
+                     .dump()
+              << std::endl;
+  }
+
+  at::Tensor map(int64_t batch, int64_t channels, int64_t side) const {
+    return at::randn({batch, channels, side, side}, at::kFloat)
+        .to(type_)
+        .contiguous(at::MemoryFormat::ChannelsLast)
+        .to(device_.device());
+  }
+
+  void passes(int64_t batch, const Shape& shape) const {
+    const int64_t side = std::max<int64_t>(2, shape.side / request_.scale);
+    const at::Tensor y = map(batch, shape.channels, side);
+    const at::Tensor wide =
+        map(batch, shape.channels * (shape.is_part ? 2 : 1), side);
+    const at::Tensor dout = wide.narrow(1, 0, shape.channels);
+    const at::Tensor out = map(batch, shape.channels, side);
+    const at::ScalarType coefficients =
+        type_ == at::kDouble ? at::kDouble : at::kFloat;
+    const at::Tensor weight =
+        at::ones({shape.channels}, coefficients).to(device_.device());
+    const at::Tensor bias =
+        at::zeros({shape.channels}, coefficients).to(device_.device());
+    const at::Tensor statistics =
+        at::ones({1, 2, shape.channels}, at::kDouble).to(device_.device());
+    const at::Tensor sums =
+        at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
+    const at::Tensor means =
+        at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
+    const std::vector<int64_t> begins = {0, batch};
+    const layers::ActivationFunction silu;
+    const double bytes = static_cast<double>(y.nbytes());
+    const std::string text =
+        std::to_string(batch) + " x " + std::to_string(shape.channels) + " x " +
+        std::to_string(side) + "^2" + (shape.is_part ? ", part of a map" : "");
+    const double copy = rate(2 * bytes, [&] { out.copy_(y); });
+    say("channel_sums", text, bytes, copy,
+        [&] { kernels_.channel_sums(y, begins, sums); });
+    say("normalise_and_activate", text, 2 * bytes, copy, [&] {
+      kernels_.normalise_and_activate(y, begins, statistics, weight, bias, silu,
+                                      out);
+    });
+    say("activation_gradient_sums", text, 2 * bytes, copy, [&] {
+      kernels_.activation_gradient_sums(y, dout, begins, statistics, weight,
+                                        bias, silu, sums);
+    });
+    say("norm_gradient", text, 3 * bytes, copy, [&] {
+      kernels_.norm_gradient(y, dout, begins, statistics, weight, bias, silu,
+                             means, out);
+    });
+  }
+
+  // SGD with the averaged weights: seven reads and writes of 4 bytes.
+  void optimizer() const {
+    const int64_t size = 7'200'000 / request_.scale;
+    const auto buffer = [&] { return at::randn({size}).to(device_.device()); };
+    const at::Tensor parameters = buffer(), gradients = buffer(),
+                     momentum = buffer(), average = buffer();
+    const std::vector<devices::FlatBufferRange> ranges = {
+        {0, size / 2, 0}, {size / 2, size - size / 2, 1}};
+    const auto own =
+        kernels_.make_optimizer(device_.device().index(), ranges, size);
+    devices::DeviceOptimizerStep step;
+    for (auto& group : step.sgd) group = {0.01, 5e-4, 0.9, 1, false};
+    step.average_weight = 1e-4;
+    const double bytes = 7. * 4 * static_cast<double>(size);
+    const double copy = rate(2. * static_cast<double>(parameters.nbytes()),
+                             [&] { momentum.copy_(parameters); });
+    say("sgd_and_average", std::to_string(size), bytes, copy, [&] {
+      own->step(step, parameters, gradients, momentum, at::Tensor(), average);
+    });
+  }
+
+  void render() const {
+    const cuda::PackedBatch batch =
+        cuda::packed_batch(cuda::all_of_augmentation(), 3,
+                           {0, cuda::ShapedImages::kHeight}, /*epochs=*/9);
+    const at::Tensor region = batch.region().to(device_.device());
+    const at::Tensor images = batch.images().to(device_.device());
+    const double copy = rate(2. * static_cast<double>(images.nbytes()),
+                             [&] { images.fill_(0); });
+    say("render_samples", std::to_string(images.size(0)) + " x 96 x 144",
+        static_cast<double>(region.nbytes() + images.nbytes()), copy,
+        [&] { kernels_.render_samples(region, batch.starts, images); });
+  }
+
+  void input() const {
+    const int64_t side = 640 / request_.scale;
+    const at::Tensor images =
+        (at::rand({request_.batches.back(), side, side, 3}) * 255)
+            .to(at::kByte)
+            .to(device_.device());
+    const at::TensorOptions options = device_.options(type_);
+    const double bytes = static_cast<double>(images.numel()) *
+                         static_cast<double>(1 + c10::elementSize(type_));
+    const at::Tensor other = at::empty_like(images);
+    const double copy = rate(2. * static_cast<double>(images.nbytes()),
+                             [&] { other.copy_(images); });
+    say("network_input",
+        std::to_string(images.size(0)) + " x 3 x " + std::to_string(side) +
+            "^2",
+        bytes, copy, [&] { step::network_input(images, options); });
+  }
+
+  const Request& request_;
+  const devices::ComputeDevice device_;
+  devices::DeviceKernels& kernels_;
+  const at::ScalarType type_;
+};
+
+int benchmark(int argc, char** argv) {
+  Request request;
+  request.config.device = "0";
+  CLI::App app("the kernels' gigabytes a second on a device");
+  app.add_option("--device", request.config.device);
+  app.add_option("--precision", request.precision);
+  app.add_option("--batch", request.batches)->delimiter(',');
+  app.add_option("--repeats", request.repeats)->check(CLI::PositiveNumber);
+  app.add_option("--scale", request.scale)->check(CLI::PositiveNumber);
+  app.add_flag("--describe", request.describes);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    configs::set_from_text(request.config, *configs::find_knob("precision"),
+                           request.precision);
+    at::set_num_threads(1);
+    const Passes passes(request);
+    passes.describe();
+    if (!request.describes) passes.run();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace headroom
+
+int main(int argc, char** argv) {
+  headroom::activations::CountingAllocator::install();
+  return headroom::benchmark(argc, argv);
+}

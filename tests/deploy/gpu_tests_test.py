@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The pure parts of deploy/local/gpu_tests: time, judges, summary, what is packed."""
+import importlib
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'deploy/local/gpu_tests'))
+judge, pack, parts, runner, summary = map(importlib.import_module, ('judge', 'pack', 'parts', 'runner', 'summary'))
+
+SKIPPED = '''[==========] Running 3 tests from 1 test suite.
+[ RUN      ] Nccl.OneRankDoesAll
+nccl_test.cpp:25: Skipped
+there is no CUDA device
+
+[  SKIPPED ] Nccl.OneRankDoesAll (0 ms)
+[       OK ] Nccl.Other (1 ms)
+[==========] 3 tests from 1 test suite ran. (5 ms total)
+[  PASSED  ] 2 tests.
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] Nccl.OneRankDoesAll
+'''
+
+
+def part(name, seconds, words, **more):
+    return runner.Part(name, name, seconds, [runner.Step('step', words)], **more)
+
+
+class Time(unittest.TestCase):
+    def test_a_part_gets_what_earlier_ones_left_but_nothing_of_later_ones(self):
+        self.assertEqual(runner.limit_of(60, [30, 10], 200), 160)
+        self.assertEqual(runner.limit_of(60, [30, 10], 100), 60)
+        self.assertEqual(runner.limit_of(60, [], 0), 0)
+
+    def test_all_parts_together_take_less_than_ten_minutes(self):
+        self.assertLessEqual(sum(row[2] for row in parts.PARTS), 590)
+        for other in parts.OTHER_CALLS.values():
+            self.assertLessEqual(sum(row[2] for row in other), 590)
+
+    def test_a_part_that_hangs_ends_at_its_limit_with_all_its_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            mark = folder / 'went_on'
+            hanging = part('hanging', 1, ['sh', '-c', f'(sleep 3; touch {mark}) & sleep 60'])
+            results = runner.run_parts([hanging, part('next', 1, ['echo', 'hello'])], folder, 2.5, lambda text: None)
+            self.assertIn('was ended at its time limit', results[0].failures[0])
+            self.assertLess(results[0].seconds, 2.5)
+            self.assertEqual(results[1].state, 'passed')
+            self.assertIn('hello', (folder / '02_next.txt').read_text())
+            self.assertNotIn('hello', (folder / '01_hanging.txt').read_text())
+            time.sleep(2)
+            self.assertFalse(mark.exists())
+
+    def test_nothing_runs_after_a_required_part_that_failed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = runner.run_parts([part('card', 5, ['false'], is_required=True), part('next', 5, ['true'])],
+                                       pathlib.Path(folder), 20, lambda text: None)
+            self.assertEqual([result.state for result in results], ['failed', 'not run'])
+            self.assertIn('card failed', results[1].failures[0])
+
+    def test_a_program_that_is_missing_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = runner.run_parts([part('one', 5, ['/nowhere/program'])], pathlib.Path(folder), 9, lambda text: None)
+            self.assertIn('could not be started', results[0].failures[0])
+
+
+class Judges(unittest.TestCase):
+    def test_a_skipped_test_is_a_failure_though_the_program_ends_well(self):
+        self.assertEqual(judge.gtest()(0, SKIPPED).failures,
+                         ['Nccl.OneRankDoesAll was skipped: there is no CUDA device'])
+
+    def test_a_skipped_test_that_cannot_apply_is_named_with_the_reason(self):
+        verdict = judge.gtest([('^Nccl', 'it needs a card')])(0, SKIPPED)
+        self.assertEqual((verdict.failures, verdict.skipped), ([], [('Nccl.OneRankDoesAll', 'it needs a card')]))
+
+    def test_a_program_that_ran_no_test_or_ended_early_failed(self):
+        self.assertTrue(judge.gtest()(0, '[==========] 0 tests from 0 test suites ran. (0 ms total)').failures)
+        self.assertEqual(judge.gtest()(-11, '[ RUN      ] A.B').failures,
+                         ['was ended by SIGSEGV', 'it did not run to its end'])
+
+    def test_failed_tests_are_named(self):
+        text = ('[  FAILED  ] A.B/0, where GetParam() = 1 (3 ms)\n[==========] 2 tests from 1 test suite ran.\n'
+                '[  FAILED  ] 1 test, listed below:\n[  FAILED  ] A.B/0, where GetParam() = 1\n')
+        self.assertEqual(judge.gtest()(1, text).failures, ['ended with 1', 'A.B/0 failed'])
+
+    def test_figures_are_counted(self):
+        self.assertEqual(judge.figures(2)(0, 'x\n{"a": 1}\n{"a": 2}').figures, [{'a': 1}, {'a': 2}])
+        self.assertTrue(judge.figures(3)(0, '{"a": 1}\n{"a": 2}').failures)
+
+    def test_bytes_below_those_measured_are_a_failure(self):
+        row = {'cfg': 'yolov5n', 'img': 64, 'activations': 'keep'}
+        self.assertEqual(judge.fit({**row, 'predicted_over_measured': 1.02}), [])
+        for ratio in (.999, 1.06):
+            self.assertTrue(judge.fit({**row, 'predicted_over_measured': ratio}))
+
+    def test_other_losses_are_a_failure(self):
+        run = [{'step': 0, 'loss': 1., 'grad_norm': 2.}, {'step': 1, 'loss': 3., 'grad_norm': 4.}]
+        self.assertEqual(judge.same_losses(run, run[:1], 0), [])
+        other = [run[0], {**run[1], 'loss': 3.001}]
+        self.assertIn('step 1: loss', judge.same_losses(other, run, 1e-6)[0])
+        self.assertTrue(judge.same_losses([{**run[0], 'loss': float('nan')}], run, 1e-6))
+
+    def test_a_healthy_process_that_was_lost_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / 'events.jsonl'
+            file.write_text(json.dumps({'event': 'loss_of_process', 'rank': 0, 'reason': 'x'}) + '\n')
+            self.assertTrue(judge.lost([1])(folder))
+            self.assertEqual(judge.lost([0])(folder), [])
+            self.assertTrue(judge.lost_at_least([1])(folder))
+
+    def test_a_trace_gives_launches_and_the_idle_share(self):
+        def event(cat, name, ts, dur):
+            return {'ph': 'X', 'cat': cat, 'name': name, 'ts': ts, 'dur': dur}
+        whole = judge.trace_figures({'traceEvents': [
+            event('cpu_op', 'aten::add', 0, 1), event('cuda_runtime', 'cudaLaunchKernel', 0, 1),
+            event('kernel', 'a', 10, 10), event('kernel', 'b', 15, 15), event('gpu_memcpy', 'c', 40, 10)]}, 'eager')
+        self.assertEqual(whole[0], {'step': 'eager', 'operators': 1, 'kernels': 2, 'copies_and_fills': 1,
+                                    'host_launches': 1, 'device_busy_ms': .03, 'device_span_ms': .04,
+                                    'idle_share': .25})
+        self.assertEqual([row['kernel'] for row in whole[1:]], ['b', 'a'])
+
+    def test_output_that_a_judge_cannot_read_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            step = runner.Step('step', ['echo', '{broken'], judge.figures(1))
+            result = runner.run_parts([runner.Part('one', 'one', 5, [step])], pathlib.Path(folder), 9,
+                                      lambda text: None)[0]
+            self.assertIn('cannot be read', ' '.join(result.failures))
+
+
+class Summary(unittest.TestCase):
+    def test_it_begins_with_what_failed(self):
+        good = runner.Result('a', 'A', 10, 1, figures=[{'x': 1.5}, {'x': None}])
+        bad = runner.Result('b', 'B', 10, 1, 'failed', ['it broke'], [('a test', 'it needs a card')])
+        text = summary.as_markdown([good, bad], {'device': 'none'})
+        self.assertTrue(text.startswith('# GPU tests: failed\n- **b**: it broke\n'), text)
+        self.assertIn('a test: it needs a card', text)
+        self.assertIn('| 1.5 |', text)
+        whole = summary.as_dict([good, bad], {})
+        self.assertEqual(list(whole)[:2], ['verdict', 'failed'])
+        self.assertEqual(whole['verdict'], 'failed')
+        self.assertEqual(summary.as_dict([good], {})['verdict'], 'passed')
+
+
+class Kit(unittest.TestCase):
+    def kit(self, root, has_card):
+        return parts.Kit(root, root, root, has_card)
+
+    def test_what_pip_installs_beside_torch_is_found(self):
+        with tempfile.TemporaryDirectory() as root:
+            root = pathlib.Path(root)
+            for package in ('nccl', 'cudnn', 'cu13'):
+                (root / 'nvidia' / package / 'lib').mkdir(parents=True)
+            path = self.kit(root, True).environment()['LD_LIBRARY_PATH'].split(':')
+            for package in ('nccl', 'cudnn', 'cu13'):
+                self.assertIn(str(root / 'nvidia' / package / 'lib'), path)
+
+    def test_a_python_with_torch_does_not_see_the_kits_libraries(self):
+        root = pathlib.Path('/kit')
+        path = parts.peer(self.kit(root, True))[0].environment['LD_LIBRARY_PATH']
+        self.assertNotIn('/kit/lib', path.split(':'))
+
+    def test_on_a_card_no_step_is_left_out(self):
+        root = pathlib.Path('/kit')
+        for call in ('', *parts.OTHER_CALLS):
+            for part in parts.parts_of(self.kit(root, True), call):
+                self.assertTrue(part.steps)
+                self.assertEqual([step.why_not for step in part.steps if step.why_not], [])
+
+    def test_libraries_of_the_machine_and_of_libtorch_are_not_packed(self):
+        for library, place in (('libc.so.6', 'machine'), ('libnccl.so.2', 'libtorch'), ('libcudart.so.13', 'libtorch'),
+                               ('libtorch_cpu.so', 'libtorch'), ('libX11.so.6', 'stand-in'),
+                               ('liblapack.so.3', 'stand-in'), ('libGLX.so.0', 'stand-in'),
+                               ('libopencv_core.so.406', 'kit'), ('libmpi.so.40', 'kit')):
+            self.assertEqual(pack.place_of(library), place, library)
+
+
+if __name__ == '__main__':
+    unittest.main()
