@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
@@ -34,7 +35,7 @@ struct CudaGraphRunner::Graphs {
 
 namespace {
 
-// Ends with its scope, so that a failure leaves no capture behind.
+// Ends with its scope: a failure leaves no capture behind.
 class Capture {
  public:
   Capture(devices::DeviceGraph& graph, devices::DeviceGraph* before)
@@ -42,23 +43,18 @@ class Capture {
     graph_.begin_capture(before);
   }
   ~Capture() {
-    if (ended_) return;
-    try {
-      graph_.end_capture();
-    } catch (const std::exception&) {
-      // What failed inside is on its way already.
-    }
+    if (!has_ended_) graph_.abandon_capture();
   }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   void end() {
-    ended_ = true;
     graph_.end_capture();
+    has_ended_ = true;
   }
 
  private:
   devices::DeviceGraph& graph_;
-  bool ended_ = false;
+  bool has_ended_ = false;
 };
 
 class Replay : public torch::autograd::Function<Replay> {
@@ -131,12 +127,30 @@ std::vector<at::Tensor> CudaGraphRunner::run(at::Tensor images,
   if (shape != shape_) release();
   shape_ = shape;
   if (graphs_ == nullptr) {
-    if (runs_++ < kWarmUps || !can_be_captured(context)) return layers(images);
-    capture(images, layers);
+    if (failure_ || runs_++ < kWarmUps || !can_be_captured(context) ||
+        !captures(images, layers)) {
+      return layers(images);
+    }
   }
   graphs_->images.copy_(images);
   images.reset();
   return Replay::apply(anchor_, graphs_.get());
+}
+
+// Memory that is refused is the ladder's to find; whatever else fails would
+// fail again.
+bool CudaGraphRunner::captures(const at::Tensor& images,
+                               const RunLayers& layers) {
+  try {
+    capture(images, layers);
+    return true;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    failure_ = error.what_without_backtrace();
+  }
+  device_.api()->memory(device_.device().index()).release_caches();
+  return false;
 }
 
 void CudaGraphRunner::capture(const at::Tensor& images,

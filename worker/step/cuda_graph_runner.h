@@ -19,6 +19,9 @@
 // (parallel/plan/plan.h).
 //
 // Ownership: owns graphs and their memory; borrows nothing between calls.
+// A capture that fails is ended and released, and layers run as they are from
+// then on: failure() says why.
+//
 // Errors: c10::OutOfMemoryError out of run() and out of backward; release()
 // is the caller's then.
 #pragma once
@@ -28,6 +31,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -58,6 +63,8 @@ class CudaGraphRunner {
 
   // How many graphs have been captured since the start.
   int64_t num_captures() const { return num_captures_; }
+  // Why nothing is captured any more; none where nothing failed.
+  const std::optional<std::string>& failure() const { return failure_; }
   // Returns, once, the peak of the device's memory before the newest capture,
   // which counts anew; 0 afterwards.
   int64_t take_peak_before_capture() {
@@ -67,6 +74,8 @@ class CudaGraphRunner {
   struct Graphs;
 
  private:
+  // Returns false, and sets failure_, where it could not.
+  bool captures(const at::Tensor& images, const RunLayers& layers);
   void capture(const at::Tensor& images, const RunLayers& layers);
 
   const devices::ComputeDevice device_;
@@ -74,6 +83,7 @@ class CudaGraphRunner {
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graphs> graphs_;
+  std::optional<std::string> failure_;
   int64_t num_captures_ = 0;
   int64_t peak_before_capture_ = 0;
 };

@@ -275,7 +275,16 @@ data_parallel::Outcome Trainer::forward_and_backward(
 }
 
 void Trainer::note_capture(StepResult& result) {
-  if (said_capture_ || !captured_ || captured_->num_captures() == 0) return;
+  if (!captured_) return;
+  if (captured_->failure() && !said_failed_capture_) {
+    said_failed_capture_ = true;
+    result.events.push_back(
+        {"cuda_graphs",
+         "a micro-batch's layers could not be captured, and run as they are "
+         "from here on: " +
+             *captured_->failure()});
+  }
+  if (said_capture_ || captured_->num_captures() == 0) return;
   said_capture_ = true;
   result.events.push_back(
       {"cuda_graphs",

@@ -136,7 +136,7 @@ class Trainer {
   void note_commit(StepResult& result);
   void begin_fault(configs::Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
-  // Reports the first captured graph, once.
+  // Reports the first captured graph, and a failed capture, once each.
   void note_capture(StepResult& result);
   void run_layers_by_policy();
   CudaGraphRunner* layers_to_capture() const;  // null: none
@@ -156,7 +156,7 @@ class Trainer {
   ParallelContext context_;
   DevicePrefetcher images_;
   std::unique_ptr<CudaGraphRunner> captured_;  // null: none
-  bool said_capture_ = false;
+  bool said_capture_ = false, said_failed_capture_ = false;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
   StepReports reports_;

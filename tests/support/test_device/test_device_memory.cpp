@@ -78,6 +78,12 @@ TestDeviceMemory::take_last_refusal() {
   return std::exchange(refusal_, std::nullopt);
 }
 
+// As LibTorch's allocator, which asserts it.
+void TestDeviceMemory::release_caches() {
+  TORCH_CHECK(TestGraph::captures_underway() == 0,
+              "caches are released while a graph is captured");
+}
+
 void TestDeviceMemory::refuse(int64_t bytes, const std::string& why) {
   refusal_ = Refusal{bytes, account_.live_bytes(), limit_};
   C10_THROW_ERROR(OutOfMemoryError,

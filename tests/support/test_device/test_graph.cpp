@@ -13,6 +13,8 @@ namespace {
 
 thread_local TestGraph* captured = nullptr;
 std::atomic<int64_t> num_replays{0};
+std::atomic<int64_t> num_underway{0};
+std::atomic<int64_t> countdown{0};
 
 struct AllPages {
   std::mutex mutex;
@@ -75,12 +77,35 @@ void TestGraph::begin_capture(devices::DeviceGraph* before) {
   TORCH_CHECK(captured == nullptr, "one graph at a time");
   if (before != nullptr) pages_ = static_cast<TestGraph*>(before)->pages_;
   captured = this;
+  is_underway_ = true;
+  ++num_underway;
 }
 
 void TestGraph::end_capture() {
   TORCH_CHECK(captured == this, "another graph is captured");
   captured = nullptr;
+  TORCH_CHECK(!is_spoiled_, "the capture failed before it ended");
+  is_underway_ = false;
+  --num_underway;
 }
+
+void TestGraph::abandon_capture() noexcept {
+  if (captured == this) captured = nullptr;
+  if (std::exchange(is_underway_, false)) --num_underway;
+  work_.clear();
+}
+
+void TestGraph::remember(std::function<void()> work) {
+  if (countdown > 0 && --countdown == 0) {
+    is_spoiled_ = true;
+    TORCH_CHECK(false, "operation not permitted when stream is capturing");
+  }
+  work_.push_back(std::move(work));
+}
+
+void TestGraph::fail_capture(int64_t n) { countdown = n; }
+int64_t TestGraph::pending_failure() { return countdown; }
+int64_t TestGraph::captures_underway() { return num_underway; }
 
 void TestGraph::replay() {
   TORCH_CHECK(captured == nullptr, "replayed while a graph is captured");

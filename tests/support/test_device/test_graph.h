@@ -3,6 +3,10 @@
 // and writes, and has no effect; replaying does it again on these addresses.
 // What CUDA cannot capture is refused.
 //
+// A capture that fails leaves behind what it does with CUDA: end_capture()
+// throws, and the allocator believes itself in a capture until
+// abandon_capture(); meanwhile it cannot release its caches.
+//
 // Threads: one captures; memory is given back by any.
 #pragma once
 
@@ -45,18 +49,26 @@ class TestGraph final : public devices::DeviceGraph {
 
   void begin_capture(devices::DeviceGraph* before) override;
   void end_capture() override;
+  void abandon_capture() noexcept override;
   void replay() override;
 
   // Of the calling thread; null: it captures nothing.
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  void remember(std::function<void()> work) {
-    work_.push_back(std::move(work));
-  }
+  // Throws where it is the one that fails.
+  void remember(std::function<void()> work);
+
+  // From now on the `n`-th piece of work that any thread has captured (1: the
+  // next) cannot be, and spoils its capture; 0 disarms.
+  static void fail_capture(int64_t n);
+  // Pieces up to that one; 0 after it, or where none is armed.
+  static int64_t pending_failure();
 
   // Of all graphs, since the start.
   static int64_t replays();
+  // Captures that the allocator believes to be under way.
+  static int64_t captures_underway();
 
   // Of any graph that lives. False: the address is none of theirs.
   static bool give_back(void* address);
@@ -64,6 +76,8 @@ class TestGraph final : public devices::DeviceGraph {
  private:
   std::shared_ptr<GraphPages> pages_;
   std::vector<std::function<void()>> work_;
+  bool is_underway_ = false;  // for the allocator
+  bool is_spoiled_ = false;
 };
 
 // Done now, or remembered: work on memory alone.
