@@ -170,9 +170,10 @@ std::vector<Knob> how_to_train() {
       knob("precision", &C::precision,
            "fp32; bf16 or fp16: maps and convolutions of 16 bits beside "
            "weights, sums and losses of 32; or fp64 for checking equality "
-           "between layouts (slow).",
+           "between layouts (slow). auto: bf16 on cards that compute in it, "
+           "else fp32; a run keeps what it began with.",
            {.flag = {.spellings = {"--precision"},
-                     .value_name = "fp32|bf16|fp16|fp64",
+                     .value_name = "auto|fp32|bf16|fp16|fp64",
                      .commands = kTrainAndVal}}),
       knob("patience", &C::patience,
            "Stop after so many epochs without a better fitness; 0 never "

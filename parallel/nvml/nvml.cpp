@@ -42,6 +42,7 @@ struct Nvml::Library {
   int (*by_index)(unsigned, Device*) = nullptr;
   int (*uuid)(Device, char*, unsigned) = nullptr;
   int (*name)(Device, char*, unsigned) = nullptr;
+  int (*capability)(Device, int*, int*) = nullptr;
   int (*memory_v2)(Device, MemoryV2*) = nullptr;
   int (*memory)(Device, Memory*) = nullptr;
   int (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
@@ -120,6 +121,7 @@ Nvml::Nvml(const std::string& library) {
     reason_ = library + " is not the driver's library: it lacks a function";
     return;
   }
+  loaded->find(loaded->capability, "nvmlDeviceGetCudaComputeCapability");
   loaded->find(loaded->memory_v2, "nvmlDeviceGetMemoryInfo_v2");
   loaded->find(loaded->memory, "nvmlDeviceGetMemoryInfo");
   loaded->find(loaded->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
@@ -151,6 +153,11 @@ std::vector<Card> Nvml::cards() const {
     text = {};
     if (library_->name(device, text.data(), text.size()) == kSuccess) {
       card.name = text.data();
+    }
+    int major = 0, minor = 0;
+    if (library_->capability != nullptr &&
+        library_->capability(device, &major, &minor) == kSuccess) {
+      card.compute_capability = 10 * major + minor;
     }
     card.processes = library_->read_processes(device);
     cards.push_back(std::move(card));

@@ -28,6 +28,7 @@ struct Card {
   int index = 0;     // as nvidia-smi counts
   std::string uuid;  // "GPU-f2b1c3…"
   std::string name;
+  int compute_capability = 0;  // 9.0 as 90; 0: the driver does not tell
   int64_t total_bytes = 0;     // of the card
   int64_t reserved_bytes = 0;  // the driver's own part of these
   int64_t free_bytes = 0;
