@@ -3,6 +3,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -174,6 +175,83 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
   const std::vector<cuda::FlatBufferPiece> pieces_;
 };
 
+kernels::LossCall reachable_call(kernels::LossCall call) {
+  for (kernels::LossCall::Level& level : call.levels) {
+    for (at::Tensor* const tensor :
+         {&level.head, &level.objectness, &level.classes, &level.fit,
+          &level.gradient}) {
+      *tensor = reachable(*tensor);
+    }
+  }
+  for (at::Tensor* const tensor : {&call.targets, &call.scales, &call.partial,
+                                   &call.items, &call.total, &call.by_total}) {
+    *tensor = reachable(*tensor);
+  }
+  return call;
+}
+
+// As loss_kernel and finish_kernel of loss_passes.cu.
+template <typename T>
+void run_loss(const cuda::LossArguments& a) {
+  constexpr int64_t kWarps = cuda::kLossThreads / cuda::kLanes;
+  for (int number = 0; number < a.num_levels; ++number) {
+    const cuda::LossLevel& level = a.levels[number];
+    for (int64_t block = 0; block < a.blocks; ++block) {
+      cuda::LossSums of_part[cuda::kLossParts];
+      const int64_t threads = a.blocks * cuda::kLossThreads;
+      for (int64_t thread = 0; thread < cuda::kLossThreads; ++thread) {
+        for (int64_t cell = block * cuda::kLossThreads + thread;
+             cell < level.num_cells; cell += threads) {
+          of_part[0].of[1] += cuda::cell_loss<T>(a, level, cell);
+        }
+      }
+      for (int64_t warp = 0; warp < kWarps; ++warp) {
+        for (int64_t match = block * kWarps + warp; match < *level.num_matches;
+             match += a.blocks * kWarps) {
+          for (int lane = 0; lane < cuda::kLanes; ++lane) {
+            const cuda::LossSums one =
+                cuda::match_loss<T>(a, level, match, lane);
+            for (int item = 0; item < cuda::kLossSums; ++item) {
+              of_part[1].of[item] += one.of[item];
+            }
+          }
+        }
+      }
+      for (int part = 0; part < cuda::kLossParts; ++part) {
+        double* const to =
+            a.partial +
+            ((number * cuda::kLossParts + part) * a.blocks + block) *
+                cuda::kLossSums;
+        std::copy_n(of_part[part].of, cuda::kLossSums, to);
+      }
+    }
+  }
+  double sums[cuda::kLossLevels * cuda::kLossSums] = {};
+  for (int i = 0; i < a.num_levels * cuda::kLossSums; ++i) {
+    for (int lane = 0; lane < cuda::kLanes; ++lane) {
+      sums[i] +=
+          cuda::level_sum(a, i / cuda::kLossSums, i % cuda::kLossSums, lane);
+    }
+  }
+  cuda::write_loss(a, sums);
+}
+
+// As cell_gradient_kernel and match_gradient_kernel.
+template <typename T>
+void run_loss_gradient(const cuda::LossArguments& a) {
+  for (int number = 0; number < a.num_levels; ++number) {
+    const cuda::LossLevel& level = a.levels[number];
+    for (int lane = 0; lane < cuda::kLanes; ++lane) {
+      for (int64_t cell = 0; cell < level.num_cells; ++cell) {
+        cuda::cell_gradient<T>(a, number, cell, lane);
+      }
+      for (int64_t match = 0; match < *level.num_matches; ++match) {
+        cuda::match_gradient<T>(a, number, match, lane);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void EmulatedKernels::channel_sums(const at::Tensor& y,
@@ -235,38 +313,24 @@ at::Tensor EmulatedKernels::upload(const at::Tensor& host,
   return host.to(device);
 }
 
-void EmulatedKernels::fit_rows(const at::Tensor& fields,
-                               const at::Tensor& boxes,
-                               const at::Tensor& anchors,
-                               const at::Tensor& ciou,
-                               const at::Tensor& gradient) {
-  const cuda::FitArguments arguments = cuda::fit_arguments(
-      reachable(fields), reachable(boxes), reachable(anchors), reachable(ciou),
-      reachable(gradient));
-  for (int64_t row = 0; row < arguments.rows; ++row) {
+void EmulatedKernels::loss(const kernels::LossCall& call) {
+  do_or_remember([arguments = cuda::loss_arguments(reachable_call(call))] {
     if (arguments.is_double) {
-      cuda::fit_one_row<double>(arguments, row);
+      run_loss<double>(arguments);
     } else {
-      cuda::fit_one_row<float>(arguments, row);
+      run_loss<float>(arguments);
     }
-  }
+  });
 }
 
-void EmulatedKernels::entropies(const at::Tensor& logits,
-                                const at::Tensor& targets,
-                                const kernels::EntropyRule& rule,
-                                const at::Tensor& value,
-                                const at::Tensor& derivative) {
-  const cuda::EntropyArguments arguments =
-      cuda::entropy_arguments(reachable(logits), reachable(targets), rule,
-                              reachable(value), reachable(derivative));
-  for (int64_t i = 0; i < arguments.count; ++i) {
+void EmulatedKernels::loss_gradient(const kernels::LossCall& call) {
+  do_or_remember([arguments = cuda::loss_arguments(reachable_call(call))] {
     if (arguments.is_double) {
-      cuda::one_entropy<double>(arguments, i);
+      run_loss_gradient<double>(arguments);
     } else {
-      cuda::one_entropy<float>(arguments, i);
+      run_loss_gradient<float>(arguments);
     }
-  }
+  });
 }
 
 std::unique_ptr<devices::DeviceOptimizer> EmulatedKernels::make_optimizer(

@@ -7,7 +7,7 @@
 #include "tests/support/test_device/page_locks.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
-#include "worker/loss/device_level_loss.h"
+#include "worker/loss/device_loss.h"
 
 namespace headroom {
 namespace {
@@ -44,8 +44,8 @@ class TestDeviceApi final : public devices::DeviceApi {
   }
   // Its first stream is as good as any.
   void leave_default_stream(int) override {}
-  std::unique_ptr<devices::DeviceGraph> make_graph(int) override {
-    return std::make_unique<TestGraph>();
+  std::unique_ptr<devices::DeviceGraph> make_graph(int device) override {
+    return std::make_unique<TestGraph>(device);
   }
   // Through the host. The host's own communicator holds the store as long.
   std::unique_ptr<collectives::Communicator> make_communicator(

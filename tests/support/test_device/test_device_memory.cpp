@@ -80,8 +80,11 @@ TestDeviceMemory::take_last_refusal() {
 
 // As LibTorch's allocator, which asserts it.
 void TestDeviceMemory::release_caches() {
-  TORCH_CHECK(TestGraph::captures_underway() == 0,
-              "caches are released while a graph is captured");
+  for (int device = 0; device < kDevices; ++device) {
+    TORCH_CHECK(
+        this != &of(device) || TestGraph::captures_underway(device) == 0,
+        "caches are released while a graph is captured");
+  }
 }
 
 void TestDeviceMemory::refuse(int64_t bytes, const std::string& why) {

@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/test_device_memory.h"
 
 namespace headroom {
 namespace {
 
 thread_local TestGraph* captured = nullptr;
 std::atomic<int64_t> num_replays{0};
-std::atomic<int64_t> num_underway{0};
+std::atomic<int64_t> num_underway[TestDeviceMemory::kDevices];
 std::atomic<int64_t> countdown{0};
 
 struct AllPages {
@@ -64,7 +65,8 @@ bool GraphPages::give_back(void* address) {
   return true;
 }
 
-TestGraph::TestGraph() : pages_(std::make_shared<GraphPages>()) {
+TestGraph::TestGraph(int device)
+    : device_(device), pages_(std::make_shared<GraphPages>()) {
   const std::lock_guard lock(all_pages().mutex);
   all_pages().pages.insert(pages_.get());
 }
@@ -78,7 +80,7 @@ void TestGraph::begin_capture(devices::DeviceGraph* before) {
   if (before != nullptr) pages_ = static_cast<TestGraph*>(before)->pages_;
   captured = this;
   is_underway_ = true;
-  ++num_underway;
+  ++num_underway[device_];
 }
 
 void TestGraph::end_capture() {
@@ -86,12 +88,12 @@ void TestGraph::end_capture() {
   captured = nullptr;
   TORCH_CHECK(!is_spoiled_, "the capture failed before it ended");
   is_underway_ = false;
-  --num_underway;
+  --num_underway[device_];
 }
 
 void TestGraph::abandon_capture() noexcept {
   if (captured == this) captured = nullptr;
-  if (std::exchange(is_underway_, false)) --num_underway;
+  if (std::exchange(is_underway_, false)) --num_underway[device_];
   work_.clear();
 }
 
@@ -105,7 +107,9 @@ void TestGraph::remember(std::function<void()> work) {
 
 void TestGraph::fail_capture(int64_t n) { countdown = n; }
 int64_t TestGraph::pending_failure() { return countdown; }
-int64_t TestGraph::captures_underway() { return num_underway; }
+int64_t TestGraph::captures_underway(int device) {
+  return num_underway[device];
+}
 
 void TestGraph::replay() {
   TORCH_CHECK(captured == nullptr, "replayed while a graph is captured");

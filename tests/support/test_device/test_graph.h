@@ -44,7 +44,7 @@ class GraphPages {
 
 class TestGraph final : public devices::DeviceGraph {
  public:
-  TestGraph();
+  explicit TestGraph(int device);
   ~TestGraph() override;
 
   void begin_capture(devices::DeviceGraph* before) override;
@@ -67,13 +67,14 @@ class TestGraph final : public devices::DeviceGraph {
 
   // Of all graphs, since the start.
   static int64_t replays();
-  // Captures that the allocator believes to be under way.
-  static int64_t captures_underway();
+  // Captures that the device's allocator believes to be under way.
+  static int64_t captures_underway(int device);
 
   // Of any graph that lives. False: the address is none of theirs.
   static bool give_back(void* address);
 
  private:
+  const int device_;
   std::shared_ptr<GraphPages> pages_;
   std::vector<std::function<void()>> work_;
   bool is_underway_ = false;  // for the allocator
