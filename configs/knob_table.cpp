@@ -168,11 +168,11 @@ std::vector<Knob> how_to_train() {
            "augmentation. Equal seeds give equal runs.",
            {.flag = {.spellings = {"--seed"}, .value_name = "N"}}),
       knob("precision", &C::precision,
-           "fp32; bf16 or fp16: maps and convolutions of 16 bits beside "
-           "weights, sums and losses of 32; or fp64 for checking equality "
-           "between layouts (slow).",
+           "auto: bf16 on cards that compute in it, else fp32; a run keeps it. "
+           "bf16, fp16: maps and convolutions of 16 bits beside weights, sums "
+           "and losses of 32. fp64 (slow) checks equality between layouts.",
            {.flag = {.spellings = {"--precision"},
-                     .value_name = "fp32|bf16|fp16|fp64",
+                     .value_name = "auto|fp32|bf16|fp16|fp64",
                      .commands = kTrainAndVal}}),
       knob("patience", &C::patience,
            "Stop after so many epochs without a better fitness; 0 never "
@@ -219,10 +219,10 @@ std::vector<Knob> where_it_runs() {
            "same bits again; the CPU's always do.",
            {.flag = {.spellings = {"--deterministic"}}}),
       knob("cuda_graphs", &C::cuda_graphs,
-           "Capture a micro-batch's forward and backward once and give them "
-           "to the card as a whole: for small models and images, where the "
-           "host's calls take longer than the kernels. Training only; images "
-           "of one size, whole models and images on each card.",
+           "Capture a micro-batch's forward, loss and backward once and give "
+           "them to the card as a whole: for small models and images, where "
+           "the host's calls outlast the kernels. Training only; images of one "
+           "size, whole models and images on each card.",
            {.flag = {.spellings = {"--cuda-graphs"}}}),
       knob("share_devices", &C::share_devices,
            "Several processes may take turns on one card: for tests. To "

@@ -22,9 +22,11 @@ std::string precision_text(Precision precision) {
     case Precision::kFp16:
       return "fp16";
     case Precision::kFp32:
+      return "fp32";
+    case Precision::kAuto:
       break;
   }
-  return "fp32";
+  return "auto";
 }
 
 // What a member pointer of RunConfig or of its hyper-parameters refers to.
@@ -99,7 +101,7 @@ std::string type_name(const Knob& knob) {
         } else if constexpr (std::is_same_v<Value, double>) {
           return "a number";
         } else if constexpr (std::is_same_v<Value, Precision>) {
-          return "fp32, bf16, fp16 or fp64";
+          return "auto, fp32, bf16, fp16 or fp64";
         } else if constexpr (std::is_same_v<Value, Layout>) {
           return "a layout such as data=2,pipeline=2";
         } else {
@@ -169,6 +171,7 @@ bool set_from_text(RunConfig& config, const Knob& knob,
         } else if constexpr (std::is_same_v<Value, double>) {
           value = yaml::parse_double(text);
         } else if constexpr (std::is_same_v<Value, Precision>) {
+          if (text == "auto") value = Precision::kAuto;
           if (text == "fp32") value = Precision::kFp32;
           if (text == "fp64") value = Precision::kFp64;
           if (text == "bf16") value = Precision::kBf16;

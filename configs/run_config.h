@@ -61,7 +61,9 @@ struct Hyperparameters {
   bool operator==(const Hyperparameters&) const = default;
 };
 
-enum class Precision { kFp32, kFp64, kBf16, kFp16 };
+// kAuto is settled by whoever starts the run (deploy/cli/precision_choice.h);
+// where nobody does, it is float32.
+enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 
 // --batch: the largest that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
@@ -97,7 +99,7 @@ struct RunConfig {
   bool multi_scale = false;
   int64_t freeze = 0;
   uint64_t seed = 0;
-  Precision precision = Precision::kFp32;
+  Precision precision = Precision::kAuto;
   int64_t patience = 100;
   int64_t batch_norm_group_size = 0;  // 0: chosen
   // That of a run which goes on, from its plan; none: of what is asked for.

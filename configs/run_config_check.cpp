@@ -57,6 +57,11 @@ void check_choices(const RunConfig& config) {
   }
 }
 
+bool may_be_float32(const RunConfig& config) {
+  return config.precision == Precision::kAuto ||
+         config.precision == Precision::kFp32;
+}
+
 // Averaged weights are judged in float32 whatever they were trained in.
 void check_precision(const RunConfig& config) {
   if (config.command != "val" || (config.precision != Precision::kBf16 &&
@@ -118,7 +123,7 @@ void check_augment_place(const RunConfig& config, bool is_cpu) {
 
 void check_device(const RunConfig& config) {
   const bool is_cpu = parse_device_list(config.device).empty();
-  if (config.tf32 && (is_cpu || config.precision != Precision::kFp32)) {
+  if (config.tf32 && (is_cpu || !may_be_float32(config))) {
     refuse_run(std::string("--tf32 rounds a card's products of float32, but ") +
                    (is_cpu ? std::string("--device is cpu")
                            : "--precision is " +
@@ -212,7 +217,7 @@ void check_tiles(const RunConfig& config) {
     refuse_run(tile + " has a side of 0 pixels",
                "give both sides, for example --tile 640");
   }
-  if (config.precision != Precision::kFp32) {
+  if (!may_be_float32(config)) {
     refuse_run(tile + " computes in float32, as headroom detect does",
                "leave --precision out");
   }

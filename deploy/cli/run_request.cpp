@@ -16,6 +16,7 @@
 #include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
+#include "deploy/cli/precision_choice.h"
 #include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -188,6 +189,20 @@ const std::set<std::string> kDefinesSteps = {
     "sync_batch_norm",   "optimizer",     "anchors",   "teacher",
     "random_crop",       "image_weights", "single_cls"};
 
+// Of the cards here that the run names.
+std::vector<int> capabilities_here(const configs::RunConfig& config) {
+  std::vector<int> capabilities;
+  const std::vector<int> named = parse_device_list(config.device);
+  if (named.empty() || std::getenv("HEADROOM_DEVICE_PLUGIN") != nullptr) {
+    return capabilities;
+  }
+  for (const nvml::Card& card : nvml::Nvml().cards()) {
+    if (std::ranges::count(named, card.index) == 0) continue;
+    capabilities.push_back(card.compute_capability);
+  }
+  return capabilities;
+}
+
 // Keys that concern a run's start alone.
 const std::set<std::string> kOfTheStart = {"name", "project", "exist_ok",
                                            "noautoanchor"};
@@ -296,6 +311,10 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   configs::RunConfig config = configs::overlay_flags(base, uses);
   config.command = saved.command;
   config.resume = run_directory;
+  // What it was settled to, on whichever cards.
+  if (config.precision == configs::Precision::kAuto) {
+    config.precision = saved.precision;
+  }
   make_paths_absolute(config);
   // With one, another file of the same model is no other model.
   const bool has_record = std::filesystem::exists(
@@ -320,6 +339,9 @@ configs::RunConfig resumed_config(const std::string& run_directory,
                     " and is now " +
                     (given.contains(knob.key) ? shown(after) : "chosen anew"));
   }
+  if (config.precision == configs::Precision::kAuto) {
+    config.precision = configs::Precision::kFp32;  // nobody settled it
+  }
   if (planner::chooses_batch_norm_groups(config)) {
     config.batch_norm_rule = planner::saved_batch_norm_rule(run_directory);
   }
@@ -328,7 +350,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
 
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
-                            int cores, const AskData& ask, bool must_fit) {
+                            int cores, const AskData& ask, bool must_fit,
+                            std::optional<int> capability) {
   RunRequest request;
   configs::RunConfig& config = request.config;
   const bool only_plans = line.command == "plan";
@@ -360,12 +383,16 @@ RunRequest make_run_request(const CommandLine& line,
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
       request.num_agents);
   config.processes = request.workers_per_agent;
+  const std::string precision = settle_precision(
+      config, capability ? std::vector<int>{*capability}
+                         : capabilities_here(config));
   configs::check_run_config(config);
   if (!only_plans) {
     check_devices(config, place, request.workers_per_agent, request.notes);
     configs::check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);
   }
+  if (!precision.empty()) request.notes.push_back(precision);
   check_files(config);
   use_trained_size(line.run_flags, request);
   if (is_resumed) check_recorded_model(config, request.run_directory);
@@ -475,7 +502,8 @@ std::string headline(const RunRequest& request) {
   return "headroom " + std::string(wire::kVersion) + " " + config.command +
          ": " + std::filesystem::path(model).filename().string() + ", " +
          image_size_text(config, planner::layers_for_plan(config)) +
-         ", batch " + std::to_string(config.global_batch_size) +
+         ", batch " + std::to_string(config.global_batch_size) + ", " +
+         precision_text(config) +
          ", processes " + std::to_string(request.expected_workers()) + " x " +
          counted(config.threads, "thread") + "; results in " +
          request.run_directory;

@@ -42,11 +42,13 @@ struct RunRequest {
 // bytes depend on: under --memory-limit, for --batch -1, and by plan; without
 // it they are not known. By the way it settles anchors where this process is
 // the one that has to; else they are still to be asked for. Without `must_fit`
-// a request that no plan fits is not refused here.
+// a request that no plan fits is not refused here. `capability` is that of the
+// GPUs that are planned for where they are not here; 0: nobody told.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask = {},
-                            bool must_fit = true);
+                            bool must_fit = true,
+                            std::optional<int> capability = {});
 
 // The flags' configuration over that of the run in `run_directory`: everything
 // is restored; of processes, layout, ZeRO stage, micro-batch and activations

@@ -1,9 +1,13 @@
 #include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
+
+#include <exception>
+#include <utility>
 
 namespace headroom::cuda {
 namespace {
@@ -20,24 +24,60 @@ void or_out_of_memory(const Call& call) {
   }
 }
 
+// LibTorch ends the allocation to a graph's pool, and releases the pool with
+// the graph, only where CUDA has ended the capture well.
+class Graph : public at::cuda::CUDAGraph {
+ public:
+  bool has_ended() const { return capture_ended_; }
+};
+
+// Returns false where the call threw.
+template <typename Call>
+bool succeeds(const Call& call) noexcept {
+  try {
+    call();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 class CudaGraph final : public devices::DeviceGraph {
  public:
   explicit CudaGraph(int device)
       : device_(static_cast<c10::DeviceIndex>(device)) {}
 
+  // The pool is named before the capture, so that it can be released whatever
+  // becomes of it.
   void begin_capture(devices::DeviceGraph* before) override {
     const c10::cuda::CUDAGuard guard(device_);
-    const at::cuda::MempoolId_t own = {0, 0};
-    // Other threads may go on: the loader locks pages, NCCL is watched.
-    graph_.capture_begin(before == nullptr
-                             ? own
-                             : static_cast<CudaGraph*>(before)->graph_.pool(),
-                         cudaStreamCaptureModeThreadLocal);
+    pool_ = before == nullptr ? at::cuda::graph_pool_handle()
+                              : static_cast<CudaGraph*>(before)->pool_;
+    try {
+      // Other threads may go on: the loader locks pages, NCCL is watched.
+      graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+    } catch (const std::exception&) {
+      if (succeeds([this] { end_allocation(); })) release_pool();
+      throw;
+    }
+    is_capturing_ = true;
   }
 
   void end_capture() override {
     const c10::cuda::CUDAGuard guard(device_);
     or_out_of_memory([this] { graph_.capture_end(); });
+    is_capturing_ = false;
+  }
+
+  void abandon_capture() noexcept override {
+    if (!std::exchange(is_capturing_, false)) return;
+    const c10::cuda::CUDAGuard guard(device_);
+    // After a failed end_capture() this fails as well.
+    if (!graph_.has_ended()) succeeds([this] { graph_.capture_end(); });
+    static_cast<void>(cudaGetLastError());
+    if (graph_.has_ended()) return;
+    succeeds([this] { end_allocation(); });
+    release_pool();
   }
 
   void replay() override {
@@ -46,8 +86,19 @@ class CudaGraph final : public devices::DeviceGraph {
   }
 
  private:
+  void end_allocation() const {
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(device_, pool_);
+  }
+  void release_pool() const noexcept {
+    succeeds([this] {
+      c10::cuda::CUDACachingAllocator::releasePool(device_, pool_);
+    });
+  }
+
   const c10::DeviceIndex device_;
-  at::cuda::CUDAGraph graph_;
+  at::cuda::MempoolId_t pool_ = {0, 0};
+  bool is_capturing_ = false;
+  Graph graph_;
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "parallel/cuda/plugin_parts.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/set.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -157,29 +159,33 @@ class CudaKernels final : public devices::DeviceKernels {
 
   at::Tensor upload(const at::Tensor& host,
                     const c10::Device& device) override {
-    // The pinned copy lives until the device has read it: LibTorch's caching
-    // host allocator waits for the stream before it gives memory out again.
-    return host.pin_memory().to(device, host.scalar_type(),
-                                /*non_blocking=*/true);
+    // CUDA's own allocator: pin_memory() asks that of the accelerator, which
+    // another device of the process may be. The copy lives until the device has
+    // read it: the allocator waits for the stream before it gives memory out
+    // again.
+    HEADROOM_CHECK(host.is_contiguous() && host.is_cpu(),
+                   shape_text(host) + " of the host is not in one piece");
+    at::HostAllocator* const pages = at::getHostAllocator(at::kCUDA);
+    const c10::Storage storage(c10::Storage::use_byte_size_t(), host.nbytes(),
+                               pages->allocate(host.nbytes()), pages,
+                               /*resizable=*/false);
+    const at::Tensor locked =
+        at::empty({0}, host.options()).set_(storage, 0, host.sizes(), {});
+    locked.copy_(host);
+    return locked.to(device, host.scalar_type(), /*non_blocking=*/true);
   }
 
-  void fit_rows(const at::Tensor& fields, const at::Tensor& boxes,
-                const at::Tensor& anchors, const at::Tensor& ciou,
-                const at::Tensor& gradient) override {
-    const c10::cuda::CUDAGuard guard(fields.device());
-    const FitArguments arguments =
-        fit_arguments(fields, boxes, anchors, ciou, gradient);
-    C10_CUDA_CHECK(static_cast<cudaError_t>(headroom_fit_rows(
-        &arguments, at::cuda::getCurrentCUDAStream().stream())));
+  void loss(const kernels::LossCall& call) override {
+    const c10::cuda::CUDAGuard guard(call.targets.device());
+    const LossArguments arguments = loss_arguments(call);
+    C10_CUDA_CHECK(static_cast<cudaError_t>(
+        headroom_loss(&arguments, at::cuda::getCurrentCUDAStream().stream())));
   }
 
-  void entropies(const at::Tensor& logits, const at::Tensor& targets,
-                 const kernels::EntropyRule& rule, const at::Tensor& value,
-                 const at::Tensor& derivative) override {
-    const c10::cuda::CUDAGuard guard(logits.device());
-    const EntropyArguments arguments =
-        entropy_arguments(logits, targets, rule, value, derivative);
-    C10_CUDA_CHECK(static_cast<cudaError_t>(headroom_entropies(
+  void loss_gradient(const kernels::LossCall& call) override {
+    const c10::cuda::CUDAGuard guard(call.targets.device());
+    const LossArguments arguments = loss_arguments(call);
+    C10_CUDA_CHECK(static_cast<cudaError_t>(headroom_loss_gradient(
         &arguments, at::cuda::getCurrentCUDAStream().stream())));
   }
 

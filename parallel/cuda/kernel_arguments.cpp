@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 #include "worker/kernels/packed_sample.h"
 
 namespace headroom::cuda {
@@ -73,48 +74,84 @@ bool is_double(const at::Tensor& values) {
 
 }  // namespace
 
-FitArguments fit_arguments(const at::Tensor& fields, const at::Tensor& boxes,
-                           const at::Tensor& anchors, const at::Tensor& ciou,
-                           const at::Tensor& gradient) {
-  const int64_t rows = fields.size(0);
-  HEADROOM_CHECK(
-      fields.dim() == 2 && fields.size(1) >= 4 && fields.stride(1) == 1,
-      "rows of fields are [M, fields], each dense");
-  const at::ScalarType type = fields.scalar_type();
-  check_operand(boxes, rows * 4, type, fields, "boxes");
-  check_operand(anchors, rows * 2, type, fields, "anchors");
-  check_operand(ciou, rows, at::kDouble, fields, "ciou");
-  check_operand(gradient, rows * 4, at::kDouble, fields, "gradient");
-  FitArguments arguments;
-  arguments.is_double = is_double(fields);
-  arguments.fields = fields.const_data_ptr();
-  arguments.stride = fields.stride(0);
-  arguments.boxes = boxes.const_data_ptr();
-  arguments.anchors = anchors.const_data_ptr();
-  arguments.ciou = ciou.mutable_data_ptr<double>();
-  arguments.gradient = gradient.mutable_data_ptr<double>();
-  arguments.rows = rows;
-  return arguments;
-}
-
-EntropyArguments entropy_arguments(const at::Tensor& logits,
-                                   const at::Tensor& targets,
-                                   const kernels::EntropyRule& rule,
-                                   const at::Tensor& value,
-                                   const at::Tensor& derivative) {
-  const int64_t count = logits.numel();
-  check_operand(logits, count, logits.scalar_type(), logits, "logits");
-  check_operand(targets, count, at::kDouble, logits, "targets");
-  check_operand(value, count, at::kDouble, logits, "value");
-  check_operand(derivative, count, at::kDouble, logits, "derivative");
-  EntropyArguments arguments;
-  arguments.is_double = is_double(logits);
-  arguments.logits = logits.const_data_ptr();
-  arguments.targets = targets.const_data_ptr<double>();
-  arguments.rule = rule;
-  arguments.value = value.mutable_data_ptr<double>();
-  arguments.derivative = derivative.mutable_data_ptr<double>();
-  arguments.count = count;
+LossArguments loss_arguments(const kernels::LossCall& call) {
+  static_assert(kLossLevels == kernels::kMostLossLevels &&
+                kLossSums == kernels::kLossItems &&
+                kFit == kernels::kFitFields);
+  const auto num_levels = static_cast<int64_t>(call.levels.size());
+  HEADROOM_CHECK(0 < num_levels && num_levels <= kLossLevels,
+                 std::to_string(num_levels) + " levels of a loss");
+  const bool is_backward = call.by_total.defined();
+  const at::Tensor& first = call.levels.front().objectness;
+  const at::ScalarType type = first.scalar_type();
+  LossArguments arguments;
+  arguments.is_double = is_double(first);
+  arguments.num_levels = static_cast<int>(num_levels);
+  arguments.num_classes =
+      (is_backward ? call.levels.front().gradient : call.levels.front().head)
+          .size(-1) -
+      kFirstClass;
+  arguments.obj_rule = call.rules.obj;
+  arguments.cls_rule = call.rules.cls;
+  arguments.positive_target = call.rules.positive_target;
+  arguments.negative_target = call.rules.negative_target;
+  check_operand(call.scales, num_levels * kLossSums + kernels::kScalesOfAll,
+                at::kDouble, first, "scales");
+  arguments.scales = call.scales.const_data_ptr<double>();
+  arguments.blocks = kernels::kLossBlocks;
+  if (is_backward) {
+    check_operand(call.by_total, 1, at::kDouble, first, "by_total");
+    arguments.by_total = call.by_total.const_data_ptr<double>();
+  } else {
+    check_operand(call.partial,
+                  num_levels * kLossParts * arguments.blocks * kLossSums,
+                  at::kDouble, first, "partial");
+    check_operand(call.items, kLossSums, at::kDouble, first, "items");
+    check_operand(call.total, 1, at::kDouble, first, "total");
+    arguments.partial = call.partial.mutable_data_ptr<double>();
+    arguments.items = call.items.mutable_data_ptr<double>();
+    arguments.total = call.total.mutable_data_ptr<double>();
+  }
+  HEADROOM_CHECK(call.targets.scalar_type() == at::kByte &&
+                     call.targets.is_contiguous() &&
+                     call.targets.device() == first.device(),
+                 "targets are bytes beside the heads");
+  const auto* const targets = call.targets.const_data_ptr<uint8_t>();
+  for (int64_t i = 0; i < num_levels; ++i) {
+    const kernels::LossCall::Level& level = call.levels[static_cast<size_t>(i)];
+    const int64_t fields = kFirstClass + arguments.num_classes;
+    LossLevel& to = arguments.levels[i];
+    to.num_cells = level.objectness.numel();
+    check_operand(level.objectness, to.num_cells, type, first, "objectness");
+    check_operand(level.fit, level.capacity * kFit, at::kDouble, first, "fit");
+    const kernels::MatchLayout at = {
+        level.capacity, static_cast<int64_t>(first.element_size())};
+    HEADROOM_CHECK(level.begin + at.bytes() <= call.targets.numel() &&
+                       level.begin % kernels::MatchLayout::kAlignment == 0,
+                   std::to_string(level.capacity) + " matches from byte " +
+                       std::to_string(level.begin) + " of " +
+                       std::to_string(call.targets.numel()));
+    const uint8_t* const begin = targets + level.begin;
+    to.num_matches = reinterpret_cast<const int32_t*>(begin);
+    to.cells = reinterpret_cast<const int32_t*>(begin + at.cells());
+    to.classes = reinterpret_cast<const int32_t*>(begin + at.classes());
+    to.boxes = begin + at.boxes();
+    to.anchors = begin + at.anchors();
+    to.objectness = level.objectness.mutable_data_ptr();
+    to.fit = level.fit.mutable_data_ptr<double>();
+    if (arguments.num_classes > 1) {
+      check_operand(level.classes, level.capacity * arguments.num_classes, type,
+                    first, "classes");
+      to.logits = level.classes.mutable_data_ptr();
+    }
+    const at::Tensor& map = is_backward ? level.gradient : level.head;
+    check_operand(map, to.num_cells * fields, type, first, "a head");
+    if (is_backward) {
+      to.gradient = map.mutable_data_ptr();
+    } else {
+      to.head = map.const_data_ptr();
+    }
+  }
   return arguments;
 }
 

@@ -8,6 +8,7 @@
 
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_samples.h"
+#include "worker/kernels/loss_kernels.h"
 
 namespace headroom::cuda {
 
@@ -18,14 +19,7 @@ RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
 
-FitArguments fit_arguments(const at::Tensor& fields, const at::Tensor& boxes,
-                           const at::Tensor& anchors, const at::Tensor& ciou,
-                           const at::Tensor& gradient);
-
-EntropyArguments entropy_arguments(const at::Tensor& logits,
-                                   const at::Tensor& targets,
-                                   const kernels::EntropyRule& rule,
-                                   const at::Tensor& value,
-                                   const at::Tensor& derivative);
+// Of both directions: backward where the call has `by_total`.
+LossArguments loss_arguments(const kernels::LossCall& call);
 
 }  // namespace headroom::cuda

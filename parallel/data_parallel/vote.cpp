@@ -1,12 +1,9 @@
 #include "parallel/data_parallel/vote.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <limits>
 #include <string>
 
 #include "parallel/base/check.h"
-#include "parallel/base/step_phase.h"
 
 namespace headroom::data_parallel {
 namespace {
@@ -36,18 +33,6 @@ Verdict decode(const EncodedBallot& maxima) {
     verdict.rank = static_cast<int>(kLastRank - maxima[0] % kOutcomeUnit);
   }
   return verdict;
-}
-
-Verdict cast_vote(collectives::Communicator& communicator,
-                  const Ballot& ballot) {
-  begin_step_phase(StepPhase::kVote);
-  EncodedBallot maxima = encode(ballot);
-  communicator.all_reduce(
-      at::from_blob(maxima.data(), {static_cast<int64_t>(maxima.size())},
-                    at::kLong),
-      collectives::ReduceOp::kMax);
-  begin_step_phase(StepPhase::kNone);
-  return decode(maxima);
 }
 
 }  // namespace headroom::data_parallel

@@ -1,16 +1,15 @@
 // The vote that ends a step: all ranks agree whether it counts.
 //
-// One MAX all-reduce of four numbers tells the worst outcome, the lowest rank
-// that had it, and whether anybody asked to stop, to end the generation, or to
-// save the state because all ranks' agent is lost. Out
-// of memory outranks non-finite: what such a rank contributed was zeros, so its
-// peers' finite gradients say nothing.
+// The maxima of four numbers over all ranks tell the worst outcome, the lowest
+// rank that had it, and whether anybody asked to stop, to end the generation,
+// or to save the state because all ranks' agent is lost. Out of memory outranks
+// non-finite: what such a rank contributed was zeros, so its peers' finite
+// gradients say nothing. The numbers travel with a step's reports
+// (worker/step/step_reports.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
-
-#include "parallel/collectives/communicator.h"
 
 namespace headroom::data_parallel {
 
@@ -48,10 +47,5 @@ struct Verdict {
 using EncodedBallot = std::array<int64_t, 4>;
 EncodedBallot encode(const Ballot& ballot);
 Verdict decode(const EncodedBallot& maxima);
-
-// Collective. Returns the same verdict on every rank. Allocates no tensor
-// memory. Throws CommunicationError.
-Verdict cast_vote(collectives::Communicator& communicator,
-                  const Ballot& ballot);
 
 }  // namespace headroom::data_parallel

@@ -61,11 +61,15 @@ class DeviceGraph {
   // only tensors that are still held keep their values in between.
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
+  // Ends a capture in which something failed, end_capture() itself included,
+  // and releases its memory: the device and the thread are as before it. Does
+  // nothing where none has begun.
+  virtual void abandon_capture() noexcept = 0;
   virtual void replay() = 0;
 };
 
 // Must be raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 8;
+inline constexpr int kDeviceApiVersion = 9;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.

@@ -47,6 +47,7 @@ struct Nvml::Library {
   int (*by_uuid)(const char*, Device*) = nullptr;
   int (*uuid)(Device, char*, unsigned) = nullptr;
   int (*name)(Device, char*, unsigned) = nullptr;
+  int (*capability)(Device, int*, int*) = nullptr;
   int (*memory_v2)(Device, MemoryV2*) = nullptr;
   int (*memory)(Device, Memory*) = nullptr;
   int (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
@@ -118,6 +119,11 @@ struct Nvml::Library {
     if (name(device, text.data(), text.size()) == kSuccess) {
       card.name = text.data();
     }
+    int major = 0, minor = 0;
+    if (capability != nullptr &&
+        capability(device, &major, &minor) == kSuccess) {
+      card.compute_capability = 10 * major + minor;
+    }
     card.processes = read_processes(device);
     return card;
   }
@@ -152,6 +158,7 @@ Nvml::Nvml(const std::string& library, const CudaEnvironment& environment)
     return;
   }
   loaded->find(loaded->by_uuid, "nvmlDeviceGetHandleByUUID");
+  loaded->find(loaded->capability, "nvmlDeviceGetCudaComputeCapability");
   loaded->find(loaded->memory_v2, "nvmlDeviceGetMemoryInfo_v2");
   loaded->find(loaded->memory, "nvmlDeviceGetMemoryInfo");
   loaded->find(loaded->processes, "nvmlDeviceGetComputeRunningProcesses_v3");

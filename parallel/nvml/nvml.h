@@ -34,6 +34,7 @@ struct Card {
   int nvidia_smi = -1;  // as nvidia-smi counts; -1 for a part of a card (MIG)
   std::string uuid;     // "GPU-f2b1c3…" or "MIG-…"
   std::string name;
+  int compute_capability = 0;  // 9.0 as 90; 0: the driver does not tell
   int64_t total_bytes = 0;     // of the card
   int64_t reserved_bytes = 0;  // the driver's own part of these
   int64_t free_bytes = 0;

@@ -95,6 +95,14 @@ struct BoxBound {
 // samples >= 0.
 BoxBound most_boxes(const LabelBound& labels, int64_t samples);
 
+// The most matches that so many boxes have of so many anchors
+// (worker/loss/target_assignment.h): a box matches an anchor at its own cell
+// and, when its centre lies on a border, at all four neighbours.
+inline constexpr int64_t most_matches(int64_t boxes, int64_t anchors) {
+  constexpr int64_t kCellsPerBoxAndAnchor = 5;
+  return boxes * anchors * kCellsPerBoxAndAnchor;
+}
+
 // "at most 812 boxes in 16 images, from the labels of 205 images (more in one
 // of 1e9 micro-batches)"; "100 boxes per image assumed".
 std::string bound_text(const LabelBound& labels, int64_t samples);

@@ -13,12 +13,15 @@ namespace {
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
 constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
-// Bytes of a match on a device: the places of its cell, its class and its last
-// row; its box and anchor; in doubles the box's gradient, its overlap, and at
-// most eight values and derivatives.
-constexpr int64_t kPlacesOfMatch = 4;
+// On a device (worker/kernels/loss_kernels.h): of a match its cell and class,
+// its box and anchor, and in doubles what its box gives; a level's parts fill
+// lines; numbers of the step, of the blocks of threads and of the result.
+constexpr int64_t kPlacesOfMatch = 2, kPlaceBytes = 4;
 constexpr int64_t kTargetFields = 6;
-constexpr int64_t kDoublesOfMatch = 13;
+constexpr int64_t kDoublesOfMatch = 5;
+constexpr int64_t kLineBytes = 16, kPartsOfLevel = 5;
+constexpr int64_t kLossItems = 3, kNumbersOfAll = 6;
+constexpr int64_t kBlocksOfLevel = 256;
 
 struct Level {
   int64_t cells_bytes = 0;    // of the objectness map
@@ -28,9 +31,8 @@ struct Level {
 };
 
 // A map of values, made with others beside it, then summed from its copy in
-// double; a device sums without one.
+// double.
 void touch_entropy_sum(const OpContext& context, int64_t bytes, int64_t maps) {
-  if (context.extents.on_device) return context.timeline.touch(maps * bytes);
   const int64_t in_double =
       bytes / context.extents.element_bytes * kDoubleBytes;
   const bool is_double = context.extents.element_bytes == kDoubleBytes;
@@ -49,37 +51,38 @@ Graph::Outcome backward(MemoryTimeline& timeline, const Level& level,
   return outcome;
 }
 
-// As level_loss, but a match's fields are picked out of the head at once, and
-// everything that is worked out of labels comes along from the host.
-void run_device_level(const OpContext& context, const Map& head,
-                      int64_t matches, const Level& level,
-                      const LossShape& shape) {
+// All levels at once; everything that is worked out of labels comes along from
+// the host.
+void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
+                     const LossShape& shape) {
   MemoryTimeline& timeline = context.timeline;
-  const int64_t fields_bytes = matches * (kBoxFields + shape.num_classes) *
-                               context.extents.element_bytes;
-  const int64_t maps = shape.focal || shape.smooths_labels ? kMostMaps : 1;
-  const Memory places =
-      timeline.allocate(matches * kPlacesOfMatch * kIndexBytes);
-  const Memory targets = timeline.allocate(matches * kTargetFields *
-                                           context.extents.element_bytes);
-  const Memory objectness = timeline.allocate(level.cells_bytes);
-  const Memory fields = timeline.allocate(fields_bytes);
-  const Memory doubles =
-      timeline.allocate(matches * kDoublesOfMatch * kDoubleBytes);
-  touch_entropy_sum(context, level.cells_bytes, shape.focal ? kMostMaps : 1);
-  const Memory classes = timeline.allocate(level.classes_bytes);
-  touch_entropy_sum(context, level.classes_bytes, maps);
-  const auto backward = [&timeline, level, fields_bytes](Gradient) {
-    Graph::Outcome outcome;
-    outcome.inputs = {{timeline.allocate(level.head_bytes), false}};
-    const Memory by_cells = timeline.allocate(level.cells_bytes);
-    timeline.touch((1 + level.more_maps) * level.cells_bytes);
-    const Memory rows = timeline.allocate(fields_bytes);
-    timeline.touch((2 + level.more_maps) * level.classes_bytes);
-    return outcome;
-  };
-  const int node = context.add({head}, {objectness, classes, places, doubles},
-                               0, false, backward);
+  const int64_t element = context.extents.element_bytes;
+  const auto num_levels = static_cast<int64_t>(heads.size());
+  const int64_t item_bytes = num_levels * kLossItems * kDoubleBytes;
+  std::vector<Memory> kept = {
+      timeline.allocate(packed_target_bytes(shape, element)),
+      timeline.allocate(item_bytes + kNumbersOfAll * kDoubleBytes)};
+  for (size_t level = 0; level < heads.size(); ++level) {
+    const Map& head = heads[level];
+    const int64_t matches = shape.matches[level];
+    const int64_t fields = kFirstClass + shape.num_classes;
+    kept.push_back(timeline.allocate(
+        context.extents.map_bytes(head.channels / fields, head.stride)));
+    kept.push_back(timeline.allocate(
+        shape.num_classes == 1 ? 0 : matches * shape.num_classes * element));
+    kept.push_back(timeline.allocate(matches * kDoublesOfMatch * kDoubleBytes));
+  }
+  timeline.touch(kBlocksOfLevel * item_bytes);
+  std::vector<int64_t> head_bytes;
+  for (const Map& head : heads) head_bytes.push_back(head.memory->bytes);
+  const int node =
+      context.add(heads, kept, 0, false, [&timeline, head_bytes](Gradient) {
+        Graph::Outcome outcome;
+        for (const int64_t bytes : head_bytes) {
+          outcome.inputs.push_back({timeline.allocate(bytes), false});
+        }
+        return outcome;
+      });
   if (node != Graph::kNobody) context.graph.at(node).is_root = true;
 }
 
@@ -94,11 +97,6 @@ void run_level(const OpContext& context, const Map& head, int64_t matches,
   level.classes_bytes =
       shape.num_classes == 1 ? 0 : matches * shape.num_classes * element;
   level.more_maps = shape.focal ? kFocalMaps : 0;
-  if (context.extents.on_device) {
-    run_device_level(context, head, matches, level, shape);
-    return;
-  }
-
   const Memory objectness = timeline.allocate(level.cells_bytes);
   const Memory overlap = timeline.allocate(matches * kDoubleBytes);
   const Memory box_gradient = timeline.allocate(4 * matches * kDoubleBytes);
@@ -121,6 +119,16 @@ void run_level(const OpContext& context, const Map& head, int64_t matches,
 
 }  // namespace
 
+int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
+  int64_t bytes = 0;
+  for (const int64_t matches : shape.matches) {
+    bytes += kPartsOfLevel * kLineBytes +
+             matches *
+                 (kPlacesOfMatch * kPlaceBytes + kTargetFields * element_bytes);
+  }
+  return bytes;
+}
+
 void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape) {
   HEADROOM_CHECK(heads.size() == shape.matches.size(),
@@ -130,6 +138,7 @@ void run_loss(const OpContext& context, const std::vector<Map>& heads,
       wide,           context.timeline, context.graph,
       context.layer,  context.policy,   context.derive,
       context.replay, context.learns,   context.casts_weights};
+  if (context.extents.on_device) return run_device_loss(of_heads, heads, shape);
   for (size_t level = 0; level < heads.size(); ++level)
     run_level(of_heads, heads[level], shape.matches[level], shape);
 }

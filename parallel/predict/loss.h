@@ -2,7 +2,7 @@
 //
 //   keeps      the objectness map; of each match the box's gradient, the
 //              objectness target and the class logits; with a teacher the
-//              head's gradient
+//              head's gradient; on a device the packed targets
 //   backward   the head's gradient, zeroed and filled
 #pragma once
 
@@ -20,6 +20,9 @@ struct LossShape {
   bool smooths_labels = false;
   bool has_teacher = false;
 };
+
+// Bytes of a micro-batch's targets as a device takes them.
+int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes);
 
 // Adds the losses' nodes as roots of backward. REQUIRES: as many heads as
 // levels of matches.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/base/head_fields.h"
 #include "parallel/plan/plan.h"
 #include "parallel/predict/rank_share.h"
 
@@ -62,12 +63,13 @@ class Estimator {
   void add_step() {
     const StepRequest step = this->step();
     StepMemory measured = step_memory(step);
-    if (request_.captures_layers && !plan::capture_error(plan_, share_.cut())) {
+    if (request_.captures_micro_batches &&
+        !plan::capture_error(plan_, share_.cut())) {
       // The first steps, and those of another shape, are run as they are.
       measured.peak_bytes =
           std::max(measured.peak_bytes,
                    captured_step_bytes(step.stage, step.micro_batches.front(),
-                                       step.losses.front()));
+                                       captured_loss()));
     }
     const int64_t images =
         step.stage.begin > 0
@@ -83,6 +85,15 @@ class Estimator {
     if (plan_.layout.spatial_parallel_size > 1 || share_.groups_span_ranks())
       estimate_.communication +=
           share_.exchange_bytes(step.micro_batches.front());
+  }
+
+  // With room for the most matches of every level.
+  LossShape captured_loss() const {
+    LossShape result = loss(0);
+    const int64_t samples = share_.part().micro_batches.front().size();
+    result.matches.assign(result.matches.size(),
+                          match_capacity(request_, samples));
+    return result;
   }
 
   LossShape loss(size_t micro_batch) const {
@@ -136,6 +147,14 @@ std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request) {
     stages.push_back(estimate_rank_memory(request, first));
   }
   return stages;
+}
+
+int64_t match_capacity(const MemoryRequest& request, int64_t samples) {
+  const ModelLayer& detect = request.layers.back();
+  const auto levels = static_cast<int64_t>(detect.inputs.size());
+  return most_matches(
+      most_boxes(request.labels, samples).boxes,
+      detect.channels / levels / (kFirstClass + request.num_classes));
 }
 
 int64_t largest_total(const std::vector<MemoryEstimate>& stages) {

@@ -67,7 +67,7 @@ struct MemoryRequest {
   bool convolves_in_float = false;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
-  bool captures_layers = false;  // worker/step/cuda_graph_runner.h
+  bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h
   bool renders_samples =
       false;                // on the device (parallel/base/device_scratch.h)
   int64_t num_moments = 1;  // of the optimizer, per parameter
@@ -117,6 +117,10 @@ MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
 // What the fullest rank of each stage needs: ranks of a stage differ by their
 // share of the batch and of the image. Does not read request.step.
 std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request);
+
+// Matches of each level that a captured micro-batch of so many samples has room
+// for: the bound of its labels.
+int64_t match_capacity(const MemoryRequest& request, int64_t samples);
 
 // The fullest stage's total.
 int64_t largest_total(const std::vector<MemoryEstimate>& stages);

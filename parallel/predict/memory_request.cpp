@@ -116,7 +116,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   request.map_bytes = is_mixed ? 2 : request.element_bytes;
   const bool on_cpu = config.device.empty() || config.device == "cpu";
   request.on_device = !on_cpu;
-  request.captures_layers = config.cuda_graphs;
+  request.captures_micro_batches = config.cuda_graphs;
   request.renders_samples = configs::augment_place(config).on_device;
   // As worker/kernels/cpu/convolution.h does.
   request.convolves_in_float =

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/head_fields.h"
+#include "parallel/predict/op_context.h"
 #include "parallel/predict/rank_share.h"
 
 namespace headroom::predict {
@@ -71,10 +73,30 @@ class EvaluationRun {
       // Non-maximum suppression reads float32.
       if (extents_.element_bytes != kFloatBytes)
         timeline_.touch(all / extents_.element_bytes * kFloatBytes);
+      if (extents_.on_device) pick_predictions(heads);
     }
     Graph nobodys(timeline_);
     run_loss({whole_, timeline_, nobodys, stage_.end - 1}, heads,
              request_.loss);
+  }
+
+  // What is left above the threshold (worker/metrics/nms.h), at most an eighth,
+  // from float32: beside that copy, of a prediction its best score, whether it
+  // is left, and where.
+  void pick_predictions(const std::vector<Map>& heads) {
+    constexpr int64_t kMostPicked = 8, kFlagBytes = 1;
+    int64_t predictions = 0, bytes = 0;
+    for (const Map& head : heads) {
+      const int64_t fields = kFirstClass + request_.loss.num_classes;
+      predictions += whole_.map_bytes(head.channels / fields, head.stride) /
+                     whole_.element_bytes;
+      bytes += whole_.map_bytes(head.channels, head.stride) /
+               whole_.element_bytes * kFloatBytes;
+    }
+    const Memory copy =
+        timeline_.allocate(extents_.element_bytes == kFloatBytes ? 0 : bytes);
+    timeline_.touch((bytes + predictions * kIndexBytes) / kMostPicked +
+                    predictions * (kFloatBytes + kFlagBytes));
   }
 
   const EvaluationRequest& request_;

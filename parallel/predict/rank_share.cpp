@@ -9,9 +9,6 @@
 namespace headroom::predict {
 namespace {
 
-// A box matches an anchor at its own cell and, when its centre lies on a
-// border, at all four neighbours.
-constexpr int64_t kCellsPerBoxAndAnchor = 5;
 // A match has an index of 5, a box of 4 and an anchor of 2 elements.
 constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
@@ -251,8 +248,8 @@ int64_t RankShare::exchange_bytes(const MicroBatchShape& extents) const {
 int64_t RankShare::most_matches(int64_t samples) const {
   const int64_t anchors =
       request_.layers.back().channels / (kFirstClass + request_.num_classes);
-  return most_boxes(request_.labels, samples).boxes * anchors *
-         kCellsPerBoxAndAnchor;
+  return predict::most_matches(most_boxes(request_.labels, samples).boxes,
+                               anchors);
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {

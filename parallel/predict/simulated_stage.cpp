@@ -159,27 +159,6 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   return sent;
 }
 
-void MicroBatch::capture() {
-  Map images;
-  const std::vector<Map> heads = run({}, images);
-  std::vector<Memory> gradients;
-  for (const Map& head : heads) {
-    gradients.push_back(timeline_.allocate(head.memory->bytes));
-    Graph::Node replay;
-    replay.layer = stage_.end - 1;
-    replay.inputs = {head.node};
-    replay.is_root = true;
-    // Not worked on in place: it is needed again.
-    replay.backward = [gradient = gradients.back()](Gradient) {
-      Graph::Outcome outcome;
-      outcome.inputs = {{gradient, true}};
-      return outcome;
-    };
-    graph_.add(std::move(replay));
-  }
-  backward({});
-}
-
 Map MicroBatch::received_map(int layer, Memory memory, size_t index) {
   if (!stage_.has_learners_before())
     return {std::move(memory), layer_at(layer).channels,

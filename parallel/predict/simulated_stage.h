@@ -68,9 +68,6 @@ class MicroBatch {
   std::vector<Memory> forward(std::vector<Memory> received);
   // Gradients of the maps sent, and of those received.
   std::vector<Memory> backward(std::vector<Memory> sent);
-  // Forward and backward as graphs of a device are captured: images, heads and
-  // the gradients of heads are there all the time. REQUIRES: the whole model.
-  void capture();
   // A forward without a loss. Returns maps in the order of stage.sent(), or the
   // heads. REQUIRES: no layer learns.
   std::vector<Map> evaluate(std::vector<Memory> received);

@@ -191,29 +191,6 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
 
 namespace {
 
-// Bytes of the loss, beside the heads.
-int64_t loss_bytes(const SimulatedStage& stage, const MicroBatchShape& extents,
-                   const LossShape& loss) {
-  const MicroBatchShape wide = extents.widened();
-  MemoryTimeline timeline;
-  Graph graph(timeline);
-  const ModelLayer& detect = stage.layers.back();
-  const int64_t channels =
-      detect.channels / static_cast<int64_t>(detect.inputs.size());
-  std::vector<Map> heads;
-  for (const int input : detect.inputs) {
-    const int64_t stride = stage.layers[static_cast<size_t>(input)].stride;
-    Graph::Node replay;
-    replay.backward = [](Gradient) { return Graph::Outcome(); };
-    heads.push_back({timeline.allocate(wide.map_bytes(channels, stride)),
-                     channels, stride, graph.add(std::move(replay))});
-  }
-  const int64_t of_heads = timeline.live_bytes();
-  run_loss({extents, timeline, graph, stage.end - 1}, heads, loss);
-  graph.run_backward([](int64_t) {}, nullptr);
-  return timeline.peak_bytes() - of_heads;
-}
-
 // Bytes of the images, also in float32 where the network takes another type.
 int64_t input_bytes(const SimulatedStage& stage,
                     const MicroBatchShape& extents) {
@@ -229,9 +206,12 @@ int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& extents,
                             const LossShape& loss) {
   MemoryTimeline timeline;
-  MicroBatch(timeline, stage, extents, {}).capture();
-  return timeline.peak_bytes() + std::max(loss_bytes(stage, extents, loss),
-                                          input_bytes(stage, extents));
+  MicroBatch micro_batch(timeline, stage, extents, loss);
+  micro_batch.forward({});
+  micro_batch.backward({});
+  return timeline.peak_bytes() +
+         std::max(input_bytes(stage, extents),
+                  packed_target_bytes(loss, extents.parameter_bytes()));
 }
 
 }  // namespace headroom::predict

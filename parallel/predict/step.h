@@ -47,12 +47,11 @@ StepMemory step_memory(const StepRequest& request);
 // others. Was there room for all?
 bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 
-// Bytes of a micro-batch whose layers were captured as graphs of the device
-// (worker/step/cuda_graph_runner.h). Graphs keep what the layers take at their
-// fullest, forward and backward, with images of their own, heads and the
-// gradients of heads. Beside that comes at any time either the loss or the
-// memory in which images become the network's input.
-// REQUIRES: the whole model.
+// Bytes of a micro-batch that was captured as a graph of the device
+// (worker/step/cuda_graph_runner.h). The graph keeps what forward, loss and
+// backward take at their fullest. Beside it comes the memory in which images
+// become the network's input, or the targets on their way. `loss`: with as many
+// matches as there is room for. REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& extents,
                             const LossShape& loss);

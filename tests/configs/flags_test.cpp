@@ -231,8 +231,8 @@ TEST(Flags, WrongValuesNameTheFlag) {
             "[config] --img x: 'x' is not a whole number: for example --img "
             "640");
   EXPECT_EQ(refusal({"--precision", {"fp8"}}),
-            "[config] --precision fp8: 'fp8' is not fp32, bf16, fp16 or fp64: "
-            "for example --precision fp32");
+            "[config] --precision fp8: 'fp8' is not auto, fp32, bf16, fp16 or "
+            "fp64: for example --precision auto");
   EXPECT_EQ(refusal({"--set", {"hyp.lr0"}}),
             "[config] --set hyp.lr0: there is no '=': write --set KEY=VALUE, "
             "for example --set hyp.lr0=0.02");

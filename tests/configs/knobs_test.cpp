@@ -96,7 +96,7 @@ TEST(Knobs, DefaultsAreInRange) {
 TEST(Knobs, DefaultsAsText) {
   EXPECT_EQ(default_text(*find_knob("hyp.lr0")), "0.01");
   EXPECT_EQ(default_text(*find_knob("cos_lr")), "false");
-  EXPECT_EQ(default_text(*find_knob("precision")), "fp32");
+  EXPECT_EQ(default_text(*find_knob("precision")), "auto");
   EXPECT_EQ(default_text(*find_knob("global_batch_size")), "16");
   EXPECT_EQ(default_text(*find_knob("data")), "");
 }

@@ -130,8 +130,8 @@ TEST(RunConfig, WrongTypesAreNamedByPlace) {
             "[config] run.yaml:1:7: seed is '-1': write a whole number of at "
             "least 0 here");
   EXPECT_EQ(refusal("precision: fp8\n"),
-            "[config] run.yaml:1:12: precision is 'fp8': write fp32, bf16, "
-            "fp16 or fp64 here");
+            "[config] run.yaml:1:12: precision is 'fp8': write auto, fp32, "
+            "bf16, fp16 or fp64 here");
   EXPECT_EQ(refusal("backend: smoke\n"),
             "[config] run.yaml:1:10: backend is 'smoke': write auto, gloo, "
             "nccl or mpi here");

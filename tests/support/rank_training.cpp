@@ -88,8 +88,14 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.gains = gains_;
   training.plan = plan;
   training.teacher = teacher_.get();
-  training.captures_layers = config.cuda_graphs && !device.is_cpu();
-  training.following = [this] { return source_->made_ahead(); };
+  training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
+  training.following = [this]() -> const loader::Batch* {
+    const loader::Batch* const next = source_->made_ahead();
+    if (next == nullptr || !adds_boxes(next->step)) return next;
+    ahead_ = *next;
+    add_boxes(ahead_);
+    return &ahead_;
+  };
   if (mesh_.replicas->size() > 1) {
     pass_lists_ = step::record_pass_lists(
         table, loader::kSyntheticClasses, state_->scalar_type(),
@@ -103,11 +109,13 @@ RankTraining::RankTraining(const configs::RunConfig& config,
 // On a grid over the image.
 void RankTraining::add_boxes(loader::Batch& batch) const {
   constexpr int64_t kColumns = 23;
+  const int64_t more = more_boxes_per_image_ +
+                       (batch.step == crowded_.first ? crowded_.second : 0);
   std::vector<loss::LabelRow> labels;
   for (int64_t image = 0; image < batch.images.size(0); ++image) {
     for (const loss::LabelRow& row : batch.labels)
       if (row.image == image) labels.push_back(row);
-    for (int64_t box = 0; box < more_boxes_per_image_; ++box) {
+    for (int64_t box = 0; box < more; ++box) {
       loss::LabelRow row;
       row.image = image;
       row.class_index = box % loader::kSyntheticClasses;
@@ -119,6 +127,7 @@ void RankTraining::add_boxes(loader::Batch& batch) const {
     }
   }
   batch.labels = std::move(labels);
+  batch.targets.clear();
   loader::assign_micro_batches(batch, assign_);
 }
 
@@ -138,7 +147,14 @@ const loader::Batch& RankTraining::next_batch() {
 }
 
 step::StepResult RankTraining::step() {
-  const loader::Batch& batch = next_batch();
+  const loader::Batch* next = &next_batch();
+  loader::Batch crowded;
+  if (next->step == crowded_.first) {
+    crowded = *next;
+    add_boxes(crowded);
+    next = &crowded;
+  }
+  const loader::Batch& batch = *next;
   shape_ = step::step_shape(batch, mesh_, state_->model());
   step::StepResult result = trainer_->train_step(batch, {});
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));

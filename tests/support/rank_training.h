@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
@@ -35,6 +36,12 @@ class RankTraining {
 
   // From the next step on, the images lie on the device: none are sent there.
   void keep_batch_on_device() { keeps_batch_on_device_ = true; }
+  // That step has so many boxes per image more. REQUIRES: it is not the next,
+  // and no other step has more.
+  void add_boxes_at(int64_t step, int64_t boxes) {
+    HEADROOM_CHECK(more_boxes_per_image_ == 0, "every step has more boxes");
+    crowded_ = {step, boxes};
+  }
   // Throws Error if the step does not commit.
   step::StepResult step();
 
@@ -50,6 +57,9 @@ class RankTraining {
   const predict::StepShape& shape() const { return shape_; }
 
  private:
+  bool adds_boxes(int64_t step) const {
+    return more_boxes_per_image_ > 0 || step == crowded_.first;
+  }
   void add_boxes(loader::Batch& batch) const;
   // Synthetic input's batches differ in their step alone: labels and matches,
   // which loader threads make in a run, are made once.
@@ -57,6 +67,8 @@ class RankTraining {
 
   const configs::RunConfig config_;
   const int64_t more_boxes_per_image_;
+  std::pair<int64_t, int64_t> crowded_ = {-1, 0};  // a step, and its boxes
+  loader::Batch ahead_;  // the next step's, with more boxes
   collectives::Mesh mesh_;
   loss::LossGains gains_;
   step::CollectiveSchedule pass_lists_;

@@ -1,22 +1,93 @@
-// LossKernels: what the detection loss does to its matched rows, where they do
-// not lie on the CPU.
+// LossKernels: the detection loss where its heads do not lie on the CPU.
 //
-// As MapKernels: the loss knows no CUDA and is handed these. M rows; work is
-// put on the device's current stream, and nothing waits for it.
+// As MapKernels: the loss knows no CUDA and is handed these. All levels go
+// through one kernel each way, and the number of matches is read on the device:
+// no launch depends on a number of the step, so a graph of the device holds for
+// every step. Work is put on the device's current stream, and nothing waits for
+// it.
 //
 // Errors: HEADROOM_CHECK for shapes and types; c10::Error from the device.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
 #include "worker/kernels/entropy.h"
 
-namespace at {
-class Tensor;
-}
 namespace c10 {
 struct Device;
 }
 
 namespace headroom::kernels {
+
+// Blocks of threads that share a level's cells, and as many its matches.
+inline constexpr int64_t kLossBlocks = 128;
+// Of the shipped models the largest have four.
+inline constexpr int64_t kMostLossLevels = 5;
+// box, obj and cls of each level, then the images of the global batch and what
+// the loss is multiplied by for backward.
+inline constexpr int64_t kLossItems = 3;
+inline constexpr int64_t kScalesOfAll = 2;
+// What a match keeps for backward: the gradient of its overlap by the raw box,
+// and its objectness target, 0 where another match of the cell is the last.
+inline constexpr int64_t kFitFields = 5;
+
+// Constants of a run.
+struct LossRules {
+  EntropyRule obj, cls;
+  double positive_target = 1, negative_target = 0;
+};
+
+// Bytes of a level's matches in their packed buffer, for at most `capacity` of
+// them, sorted by cell and in the order of assignment within one:
+//
+//   int32    how many there are, and three more to fill 16 bytes
+//   int32    [capacity]: the cell, its place in [n, H, W, anchors]
+//   int32    [capacity]: the class
+//   T        [capacity, 4] boxes, then [capacity, 2] anchors, in cells
+struct MatchLayout {
+  int64_t capacity = 0;
+  int64_t element_bytes = 4;  // of T
+
+  static constexpr int64_t kAlignment = 16;
+  static constexpr int64_t aligned(int64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  int64_t cells() const { return kAlignment; }
+  int64_t classes() const { return cells() + aligned(4 * capacity); }
+  int64_t boxes() const { return classes() + aligned(4 * capacity); }
+  int64_t anchors() const {
+    return boxes() + aligned(4 * element_bytes * capacity);
+  }
+  int64_t bytes() const {
+    return anchors() + aligned(2 * element_bytes * capacity);
+  }
+};
+
+// One call over all levels. All tensors are dense, on one device.
+struct LossCall {
+  struct Level {
+    at::Tensor head;    // [n, H, W, anchors, 5 + classes], float32 or float64
+    int64_t begin = 0;  // of its matches in `targets`
+    int64_t capacity = 0;
+    // What forward keeps for backward, of the head's type but for `fit`:
+    at::Tensor objectness;  // the logits of all cells
+    at::Tensor classes;   // [capacity, classes]: of the matches; with one class
+                          // there are none
+    at::Tensor fit;       // [capacity, kFitFields], double
+    at::Tensor gradient;  // as head; undefined in forward
+  };
+  std::vector<Level> levels;
+  at::Tensor targets;  // bytes, each level as MatchLayout says
+  at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
+  LossRules rules;
+  // Forward: double [levels * 2 * kLossBlocks * kLossItems] of scratch, and
+  // what it fills.
+  at::Tensor partial, items, total;  // items [3] and total [], double
+  at::Tensor by_total;               // backward: double []
+};
 
 class LossKernels {
  public:
@@ -25,18 +96,10 @@ class LossKernels {
   virtual at::Tensor upload(const at::Tensor& host,
                             const c10::Device& device) = 0;
 
-  // CIoU of each row and its gradient by the raw box (box_iou.h): fields [M,
-  // at least 4], boxes [M, 4], anchors [M, 2] of float32 or float64; fills ciou
-  // [M] and gradient [M, 4], double.
-  virtual void fit_rows(const at::Tensor& fields, const at::Tensor& boxes,
-                        const at::Tensor& anchors, const at::Tensor& ciou,
-                        const at::Tensor& gradient) = 0;
-
-  // Entropies (entropy.h) of logits [M], float32 or float64, with targets [M]:
-  // fills value and derivative [M]. All but the logits double.
-  virtual void entropies(const at::Tensor& logits, const at::Tensor& targets,
-                         const EntropyRule& rule, const at::Tensor& value,
-                         const at::Tensor& derivative) = 0;
+  // The items and their sum over all levels (worker/loss/level_loss.h).
+  virtual void loss(const LossCall& call) = 0;
+  // The gradients of all heads, every element of them.
+  virtual void loss_gradient(const LossCall& call) = 0;
 
  protected:
   ~LossKernels() = default;  // nobody owns them through this

@@ -7,36 +7,54 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "worker/loss/device_loss.h"
 #include "worker/loss/level_loss.h"
 
 namespace headroom::loss {
 namespace {
 
-LevelScales level_scales(const at::Tensor& head, int64_t num_rows,
-                         int64_t global_rows, int64_t global_matches,
-                         double balance, int64_t images,
-                         const LossGains& gains) {
-  HEADROOM_CHECK(num_rows <= global_matches,
-                 std::to_string(num_rows) + " matches here, " +
-                     std::to_string(global_matches) +
-                     " in the whole global batch");
+LevelScales level_scales(const HeadSize& head, size_t level,
+                         const GlobalCounts& counts, const LossGains& gains) {
+  const int64_t global_rows =
+      counts.global_rows.empty() ? head.height : counts.global_rows[level];
   LevelScales scales;
-  scales.images = static_cast<double>(images);
+  scales.images = static_cast<double>(counts.images);
   scales.positive_target = gains.positive_target;
   scales.negative_target = gains.negative_target;
   scales.obj_rule = {gains.obj_pos_weight, gains.focal_gamma};
   scales.cls_rule = {gains.cls_pos_weight, gains.focal_gamma};
-  HEADROOM_CHECK(head.size(2) <= global_rows,
-                 std::to_string(head.size(2)) + " rows of cells here, " +
+  HEADROOM_CHECK(head.height <= global_rows,
+                 std::to_string(head.height) + " rows of cells here, " +
                      std::to_string(global_rows) + " in the whole level");
-  const int64_t cells = head.size(1) * global_rows * head.size(3);
-  scales.obj = gains.obj * balance / static_cast<double>(images * cells);
-  if (global_matches > 0) {
-    const auto matches = static_cast<double>(global_matches);
+  const int64_t cells = head.anchors * global_rows * head.width;
+  scales.obj = gains.obj * gains.balance[level] /
+               static_cast<double>(counts.images * cells);
+  if (counts.matches[level] > 0) {
+    const auto matches = static_cast<double>(counts.matches[level]);
     scales.box = gains.box / matches;
     scales.cls = gains.cls / (matches * static_cast<double>(gains.num_classes));
   }
   return scales;
+}
+
+void check_levels(size_t num_levels, const GlobalCounts& counts,
+                  const LossGains& gains) {
+  HEADROOM_CHECK(num_levels > 0 && counts.matches.size() == num_levels &&
+                     (counts.global_rows.empty() ||
+                      counts.global_rows.size() == num_levels) &&
+                     gains.balance.size() == num_levels,
+                 std::to_string(num_levels) + " heads, " +
+                     std::to_string(counts.matches.size()) + " counts, " +
+                     std::to_string(counts.global_rows.size()) + " heights, " +
+                     std::to_string(gains.balance.size()) + " balances");
+  HEADROOM_CHECK(counts.images > 0,
+                 std::to_string(counts.images) + " images in the global batch");
+}
+
+void check_head(const at::Tensor& head, const LossGains& gains) {
+  HEADROOM_CHECK(head.size(-1) == 5 + gains.num_classes,
+                 "head of " + std::to_string(head.size(-1)) + " fields for " +
+                     std::to_string(gains.num_classes) + " classes");
 }
 
 Distillation distillation(const at::Tensor& teacher, const LevelScales& scales,
@@ -60,28 +78,31 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const std::vector<at::Tensor>& teacher) {
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   const size_t num_levels = heads.size();
-  HEADROOM_CHECK(num_levels > 0 && targets.size() == num_levels &&
-                     counts.matches.size() == num_levels &&
-                     (counts.global_rows.empty() ||
-                      counts.global_rows.size() == num_levels) &&
-                     gains.balance.size() == num_levels,
+  check_levels(num_levels, counts, gains);
+  HEADROOM_CHECK(targets.size() == num_levels,
                  std::to_string(num_levels) + " heads, " +
-                     std::to_string(targets.size()) + " targets, " +
-                     std::to_string(counts.matches.size()) + " counts, " +
-                     std::to_string(counts.global_rows.size()) + " heights, " +
-                     std::to_string(gains.balance.size()) + " balances");
-  HEADROOM_CHECK(counts.images > 0,
-                 std::to_string(counts.images) + " images in the global batch");
+                     std::to_string(targets.size()) + " targets");
+  std::vector<HeadSize> sizes;
+  for (size_t i = 0; i < num_levels; ++i) {
+    check_head(heads[i], gains);
+    HEADROOM_CHECK(targets[i].size() <= counts.matches[i],
+                   std::to_string(targets[i].size()) + " matches here, " +
+                       std::to_string(counts.matches[i]) +
+                       " in the whole global batch");
+    sizes.push_back(size_of(heads[i]));
+  }
+  if (kernels::LossKernels* kernels = loss_kernels_for(heads.front())) {
+    HEADROOM_CHECK(teacher.empty(), "a teacher's heads are on the CPU");
+    const c10::Device device = heads.front().device();
+    PackedTargets packed = pack_targets(targets, sizes);
+    packed.bytes = kernels->upload(packed.bytes, device);
+    return detection_loss(
+        heads, packed,
+        kernels->upload(detection_scales(sizes, counts, gains), device), gains);
+  }
   DetectionLoss loss;
   for (size_t i = 0; i < num_levels; ++i) {
-    HEADROOM_CHECK(heads[i].size(-1) == 5 + gains.num_classes,
-                   "head of " + std::to_string(heads[i].size(-1)) +
-                       " fields for " + std::to_string(gains.num_classes) +
-                       " classes");
-    const LevelScales scales = level_scales(
-        heads[i], targets[i].size(),
-        counts.global_rows.empty() ? heads[i].size(2) : counts.global_rows[i],
-        counts.matches[i], gains.balance[i], counts.images, gains);
+    const LevelScales scales = level_scales(sizes[i], i, counts, gains);
     const Distillation rule =
         teacher.empty()
             ? Distillation()
@@ -91,6 +112,33 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
     loss.items = i == 0 ? level.items : at::add(loss.items, level.items);
   }
   return loss;
+}
+
+DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
+                             const PackedTargets& targets,
+                             const at::Tensor& scales, const LossGains& gains) {
+  const MemoryCategoryScope scope(MemoryCategory::kLoss);
+  for (const at::Tensor& head : heads) check_head(head, gains);
+  kernels::LossKernels* const kernels = loss_kernels_for(heads.front());
+  HEADROOM_CHECK(kernels != nullptr, "packed targets for heads on the CPU");
+  const kernels::LossRules rules = {
+      .obj = {gains.obj_pos_weight, gains.focal_gamma},
+      .cls = {gains.cls_pos_weight, gains.focal_gamma},
+      .positive_target = gains.positive_target,
+      .negative_target = gains.negative_target};
+  const LevelLoss loss = device_loss(*kernels, heads, targets, scales, rules);
+  return {loss.total, loss.items};
+}
+
+at::Tensor detection_scales(const std::vector<HeadSize>& heads,
+                            const GlobalCounts& counts, const LossGains& gains,
+                            double loss_scale) {
+  check_levels(heads.size(), counts, gains);
+  std::vector<LevelScales> levels;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    levels.push_back(level_scales(heads[i], i, counts, gains));
+  }
+  return step_scales(levels, loss_scale);
 }
 
 LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,

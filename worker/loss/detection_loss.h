@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "worker/loss/packed_targets.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom::loss {
@@ -66,5 +67,17 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const std::vector<LevelTargets>& targets,
                              const GlobalCounts& counts, const LossGains& gains,
                              const std::vector<at::Tensor>& teacher = {});
+
+// The same on a device, to which what the host knows of a step has gone already
+// (device_loss.h): nothing in it is a number of the step. Where `scales` have a
+// loss scale, it is in the total, not in the items.
+DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
+                             const PackedTargets& targets,
+                             const at::Tensor& scales, const LossGains& gains);
+
+// A step's numbers for it, on the host.
+at::Tensor detection_scales(const std::vector<HeadSize>& heads,
+                            const GlobalCounts& counts, const LossGains& gains,
+                            double loss_scale = 1);
 
 }  // namespace headroom::loss

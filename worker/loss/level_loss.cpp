@@ -23,7 +23,6 @@
 #include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
 #include "worker/kernels/box_iou.h"
-#include "worker/loss/device_level_loss.h"
 
 namespace headroom::loss {
 namespace {
@@ -330,18 +329,13 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
 
 }  // namespace
 
-at::Tensor entropy_total(const at::Tensor& logits, double target,
-                         const kernels::EntropyRule& rule) {
+double entropy_sum(const at::Tensor& logits, double target,
+                   const kernels::EntropyRule& rule) {
   at::Tensor values = plain_values(logits, target, rule);
   if (rule.focal_gamma != 0)
     values.mul_(wrongness(at::sigmoid(logits), target).pow_(rule.focal_gamma))
         .mul_(kernels::focal_alpha(target));
-  return values.sum(at::kDouble);
-}
-
-double entropy_sum(const at::Tensor& logits, double target,
-                   const kernels::EntropyRule& rule) {
-  return entropy_total(logits, target, rule).item<double>();
+  return values.sum(at::kDouble).item<double>();
 }
 
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,
@@ -369,11 +363,6 @@ LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
   HEADROOM_CHECK(targets.index.defined() &&
                      targets.box.scalar_type() == head.scalar_type(),
                  "targets must be assigned in the heads' type");
-  if (kernels::LossKernels* kernels = loss_kernels_for(head)) {
-    HEADROOM_CHECK(!distillation.teacher.defined(),
-                   "a teacher's heads are on the CPU");
-    return device_level_loss(*kernels, head, targets, scales);
-  }
   variable_list outputs =
       LevelFunction::apply(head, targets, scales, distillation);
   return {outputs[0], outputs[1]};

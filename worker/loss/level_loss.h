@@ -9,7 +9,7 @@
 // Objectness of a matched cell is the CIoU of its last row, at least 0 and
 // without gradient, whatever the number of threads.
 //
-// A head on a device goes through device_level_loss.h.
+// Heads on a device go through device_loss.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,9 +35,6 @@ namespace headroom::loss {
 // that it depends little on how a batch is cut.
 double entropy_sum(const at::Tensor& logits, double target,
                    const kernels::EntropyRule& rule);
-// The same sum on the logits' device, without waiting for it: 0-dim double.
-at::Tensor entropy_total(const at::Tensor& logits, double target,
-                         const kernels::EntropyRule& rule);
 
 // dL/dx for each logit.
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,
@@ -60,9 +57,9 @@ struct LevelLoss {
   at::Tensor items;  // double [3]: box, obj, cls
 };
 
-// head [n, anchors, H, W, 5 + classes], any strides, n may be 0; with one class
-// there is no class term. What `distillation` asks is part of the items, its
-// gradient is made in forward and kept for backward.
+// head [n, anchors, H, W, 5 + classes] on the CPU, any strides, n may be 0;
+// with one class there is no class term. What `distillation` asks is part of
+// the items, its gradient is made in forward and kept for backward.
 LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
                      const LevelScales& scales,
                      const Distillation& distillation = {});

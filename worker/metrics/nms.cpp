@@ -1,6 +1,9 @@
 #include "worker/metrics/nms.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/nonzero.h>
 
 #include <algorithm>
 #include <string>
@@ -10,6 +13,10 @@
 
 namespace headroom::metrics {
 namespace {
+
+// Of so many rows at most one is picked out on a device: picking takes memory
+// there, and few are left once a network has learned a little.
+constexpr int64_t kMostPicked = 8;
 
 Corners to_corners(const float* row) {
   const float half_w = row[2] / 2, half_h = row[3] / 2;
@@ -74,6 +81,52 @@ std::vector<Detection> suppress(const std::vector<Detection>& candidates,
   return kept;
 }
 
+// Rows of predictions on the host, those of an image beside one another.
+struct HostRows {
+  at::Tensor fields;            // [rows, fields] float32
+  std::vector<int64_t> begins;  // of each image's, and the end of the last
+};
+
+HostRows all_rows(const at::Tensor& decoded) {
+  const int64_t num_rows = decoded.size(1);
+  HostRows rows;
+  rows.fields =
+      decoded.to(at::kCPU, at::kFloat).contiguous().view({-1, decoded.size(2)});
+  for (int64_t i = 0; i <= decoded.size(0); ++i) {
+    rows.begins.push_back(i * num_rows);
+  }
+  return rows;
+}
+
+// The products are the host's own, so no candidate is lost and none is new.
+HostRows rows_above(const at::Tensor& decoded, float threshold) {
+  const at::Tensor values = decoded.to(at::kFloat).contiguous();
+  const int64_t num_fields = values.size(2);
+  const at::Tensor objectness = values.select(2, kObjectness);
+  const at::Tensor places =
+      values.narrow(2, kFirstClass, num_fields - kFirstClass)
+          .amax(2)
+          .mul_(objectness)
+          .gt(threshold)
+          .view({-1})
+          .nonzero()
+          .view({-1});
+  if (places.numel() * kMostPicked > values.size(0) * values.size(1)) {
+    return all_rows(values);
+  }
+  HostRows rows;
+  rows.fields =
+      values.view({-1, num_fields}).index_select(0, places).to(at::kCPU);
+  const at::Tensor on_host = places.to(at::kCPU);
+  const int64_t* const first = on_host.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i <= values.size(0); ++i) {
+    rows.begins.push_back(
+        std::lower_bound(first, first + on_host.numel(), i * values.size(1)) -
+        first);
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<std::vector<Detection>> non_maximum_suppression(
@@ -84,15 +137,21 @@ std::vector<std::vector<Detection>> non_maximum_suppression(
                  "max_detections " + std::to_string(options.max_detections) +
                      ", max_candidates " +
                      std::to_string(options.max_candidates));
-  const at::Tensor rows = decoded.to(at::kCPU, at::kFloat).contiguous();
-  const int64_t num_rows = rows.size(1), num_fields = rows.size(2);
-  const float* data = rows.const_data_ptr<float>();
+  const int64_t num_images = decoded.size(0), num_fields = decoded.size(2);
+  const HostRows rows =
+      decoded.is_cpu() || decoded.numel() == 0
+          ? all_rows(decoded)
+          : rows_above(decoded,
+                       static_cast<float>(options.confidence_threshold));
+  const float* data = rows.fields.const_data_ptr<float>();
 
-  std::vector<std::vector<Detection>> images(static_cast<size_t>(rows.size(0)));
-  at::parallel_for(0, rows.size(0), 1, [&](int64_t begin, int64_t end) {
+  std::vector<std::vector<Detection>> images(static_cast<size_t>(num_images));
+  at::parallel_for(0, num_images, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      auto candidates = collect(data + i * num_rows * num_fields, num_rows,
-                                num_fields, options);
+      const int64_t first = rows.begins[static_cast<size_t>(i)];
+      const int64_t last = rows.begins[static_cast<size_t>(i) + 1];
+      auto candidates =
+          collect(data + first * num_fields, last - first, num_fields, options);
       std::stable_sort(candidates.begin(), candidates.end(),
                        [](const Detection& a, const Detection& b) {
                          return a.confidence > b.confidence;

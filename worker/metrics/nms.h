@@ -10,7 +10,9 @@
 // 7680 px rounds the coordinates of high classes and mixes classes in larger
 // images), and there is no time limit that drops images. Equal scores keep the
 // order of the rows.
-// Images are handled in parallel.
+// Images are handled in parallel, on the host. Of predictions on a device the
+// rows that can give a detection are picked out there, and only they are
+// copied, unless most of them are left.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -16,7 +16,7 @@
 #include "parallel/devices/compute_device.h"
 #include "parallel/plan/layout.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
-#include "worker/loss/device_level_loss.h"
+#include "worker/loss/device_loss.h"
 
 namespace headroom::run {
 namespace {

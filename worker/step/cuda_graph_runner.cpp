@@ -1,89 +1,73 @@
 #include "worker/step/cuda_graph_runner.h"
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "parallel/base/memory_category.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/pipeline/executor.h"
 
 namespace headroom::step {
 
 using torch::autograd::AutogradContext;
-using torch::autograd::Edge;
 using torch::autograd::variable_list;
 
-// Order matters: the tensors go before the graphs whose memory they lie in.
-struct CudaGraphRunner::Graphs {
-  explicit Graphs(devices::DeviceMemory& account) : memory(account) {}
-  ~Graphs() { memory.let_go(this); }
-  Graphs(const Graphs&) = delete;
-  Graphs& operator=(const Graphs&) = delete;
+// Order matters: the tensors go before the graph whose memory they lie in.
+struct CudaGraphRunner::Graph {
+  explicit Graph(devices::DeviceMemory& account) : memory(account) {}
+  ~Graph() { memory.let_go(this); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 
   devices::DeviceMemory& memory;
-  std::unique_ptr<devices::DeviceGraph> forward, backward;
-  at::Tensor images;
-  std::vector<at::Tensor> heads, gradients;
+  std::unique_ptr<devices::DeviceGraph> work;
+  Inputs inputs;
+  at::Tensor total;
 };
 
 namespace {
 
-// Ends with its scope, so that a failure leaves no capture behind.
+// Ends with its scope: a failure leaves no capture behind.
 class Capture {
  public:
-  Capture(devices::DeviceGraph& graph, devices::DeviceGraph* before)
-      : graph_(graph) {
-    graph_.begin_capture(before);
+  explicit Capture(devices::DeviceGraph& graph) : graph_(graph) {
+    graph_.begin_capture(/*before=*/nullptr);
   }
   ~Capture() {
-    if (ended_) return;
-    try {
-      graph_.end_capture();
-    } catch (const std::exception&) {
-      // What failed inside is on its way already.
-    }
+    if (!has_ended_) graph_.abandon_capture();
   }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   void end() {
-    ended_ = true;
     graph_.end_capture();
+    has_ended_ = true;
   }
 
  private:
   devices::DeviceGraph& graph_;
-  bool ended_ = false;
+  bool has_ended_ = false;
 };
 
 class Replay : public torch::autograd::Function<Replay> {
  public:
-  static variable_list forward(AutogradContext* ctx, const at::Tensor&,
-                               CudaGraphRunner::Graphs* graphs) {
-    ctx->saved_data["graphs"] = reinterpret_cast<int64_t>(graphs);
-    graphs->forward->replay();
-    variable_list heads;
-    for (const at::Tensor& head : graphs->heads) heads.push_back(head.detach());
-    return heads;
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor&,
+                            CudaGraphRunner::Graph* graph) {
+    ctx->saved_data["graph"] = reinterpret_cast<int64_t>(graph);
+    return graph->total.detach();
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& by_heads) {
-    auto* const graphs = reinterpret_cast<CudaGraphRunner::Graphs*>(
-        ctx->saved_data["graphs"].toInt());
-    for (size_t i = 0; i < by_heads.size(); ++i) {
-      if (by_heads[i].defined()) {
-        graphs->gradients[i].copy_(by_heads[i]);
-      } else {
-        graphs->gradients[i].zero_();
-      }
-    }
-    graphs->backward->replay();
+  static variable_list backward(AutogradContext* ctx, const variable_list&) {
+    reinterpret_cast<CudaGraphRunner::Graph*>(ctx->saved_data["graph"].toInt())
+        ->work->replay();
     return {at::Tensor(), at::Tensor()};
   }
 };
@@ -112,68 +96,88 @@ bool can_be_captured(const model::StepContext& context) {
 
 CudaGraphRunner::CudaGraphRunner(const devices::ComputeDevice& device)
     : device_(device),
-      anchor_(at::zeros({}, device.options(at::kFloat)).requires_grad_()) {
+      anchor_(at::zeros({}, device.options(at::kFloat)).requires_grad_()),
+      one_(at::ones({}, device.options(at::kDouble))) {
   device_.api()->leave_default_stream(device_.device().index());
 }
 
 CudaGraphRunner::~CudaGraphRunner() = default;
 
 void CudaGraphRunner::release() {
-  graphs_.reset();
+  graph_.reset();
   shape_.clear();
   runs_ = 0;
 }
 
-std::vector<at::Tensor> CudaGraphRunner::run(at::Tensor images,
-                                             const model::StepContext& context,
-                                             const RunLayers& layers) {
-  const std::vector<int64_t> shape = shape_of(images, context.groups);
-  if (shape != shape_) release();
-  shape_ = shape;
-  if (graphs_ == nullptr) {
-    if (runs_++ < kWarmUps || !can_be_captured(context)) return layers(images);
-    capture(images, layers);
-  }
-  graphs_->images.copy_(images);
-  images.reset();
-  return Replay::apply(anchor_, graphs_.get());
+CudaGraphRunner::Inputs CudaGraphRunner::on_device(const Inputs& inputs) const {
+  Inputs copies = inputs;
+  copies.targets.bytes = device_.upload(inputs.targets.bytes);
+  copies.scales = device_.upload(inputs.scales);
+  return copies;
 }
 
-void CudaGraphRunner::capture(const at::Tensor& images,
-                              const RunLayers& layers) {
+at::Tensor CudaGraphRunner::run(Inputs inputs,
+                                const model::StepContext& context,
+                                const Forward& forward) {
+  const std::vector<int64_t> shape = shape_of(inputs.images, context.groups);
+  if (shape != shape_) release();
+  shape_ = shape;
+  if (graph_ == nullptr &&
+      (failure_ || runs_++ < kWarmUps || !can_be_captured(context) ||
+       !captures(inputs, forward))) {
+    return forward(on_device(inputs));
+  }
+  if (!inputs.targets.is_like(graph_->inputs.targets)) {
+    ++num_overfull_;
+    return forward(on_device(inputs));
+  }
+  const MemoryCategoryScope scope(MemoryCategory::kLoss);
+  graph_->inputs.images.copy_(inputs.images);
+  inputs.images.reset();
+  graph_->inputs.targets.bytes.copy_(device_.upload(inputs.targets.bytes));
+  graph_->inputs.scales.copy_(device_.upload(inputs.scales));
+  return Replay::apply(anchor_, graph_.get());
+}
+
+// Memory that is refused is the ladder's to find; whatever else fails would
+// fail again.
+bool CudaGraphRunner::captures(const Inputs& inputs, const Forward& forward) {
+  try {
+    capture(inputs, forward);
+    return true;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    failure_ = error.what_without_backtrace();
+  }
+  device_.api()->memory(device_.device().index()).release_caches();
+  return false;
+}
+
+void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward) {
   devices::DeviceApi& api = *device_.api();
   const int index = device_.device().index();
   devices::DeviceMemory& memory = api.memory(index);
   memory.release_caches();
   peak_before_capture_ = std::max(peak_before_capture_, memory.peak_bytes());
   memory.reset_peak();
-  auto graphs = std::make_unique<Graphs>(memory);
-  graphs->forward = api.make_graph(index);
-  graphs->backward = api.make_graph(index);
-  graphs->images = at::empty_like(images);
-  std::vector<Edge> roots;
+  auto graph = std::make_unique<Graph>(memory);
+  graph->work = api.make_graph(index);
+  graph->inputs = on_device(inputs);
+  graph->inputs.images = at::empty_like(inputs.images);
   {
-    Capture forward(*graphs->forward, nullptr);
-    for (const at::Tensor& head : layers(graphs->images)) {
-      graphs->heads.push_back(head.detach());
-      roots.push_back(torch::autograd::impl::gradient_edge(head));
-    }
-    forward.end();
-  }
-  for (const at::Tensor& head : graphs->heads) {
-    graphs->gradients.push_back(at::zeros_like(head));
-  }
-  {
-    Capture backward(*graphs->backward, graphs->forward.get());
+    Capture capture(*graph->work);
+    const at::Tensor loss = forward(graph->inputs);
+    graph->total = loss.detach();
     const pipeline::BackwardOnThisThread here(/*is_cpu=*/false);
     torch::autograd::Engine::get_default_engine().execute(
-        std::exchange(roots, {}), graphs->gradients, /*keep_graph=*/false,
-        /*create_graph=*/false, /*accumulate_grad=*/true);
-    backward.end();
+        {torch::autograd::impl::gradient_edge(loss)}, {one_},
+        /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true);
+    capture.end();
   }
-  // The graphs keep what they took at their fullest.
-  memory.hold(graphs.get(), memory.peak_bytes() - memory.live_bytes());
-  graphs_ = std::move(graphs);
+  // The graph keeps what it took at its fullest.
+  memory.hold(graph.get(), memory.peak_bytes() - memory.live_bytes());
+  graph_ = std::move(graph);
   ++num_captures_;
 }
 

@@ -1,24 +1,28 @@
-// CudaGraphRunner: the forward of a micro-batch's layers, and their backward,
-// each captured once as a graph of the device (parallel/devices/device_api.h)
-// and replayed from then on: the host hands the card two graphs in place of a
-// thousand kernels.
+// CudaGraphRunner: a micro-batch's forward, loss and backward, captured once as
+// one graph of the device (parallel/devices/device_api.h) and replayed from
+// then on: the host hands the card one graph in place of a thousand kernels.
 //
-// The loss stays outside: how many boxes match changes with every micro-batch.
+// What changes from step to step comes through three buffers: the images, the
+// packed targets, which have room for the most matches that the labels admit,
+// and the numbers of the step (worker/loss/device_loss.h).
 //
-//   run()      the images into the graph's input, the forward's graph; its
-//              heads take part in autograd
-//   backward   the heads' gradients into the graph's, the backward's graph,
-//              which adds the parameters' gradients to the flat buffer
+//   run()      these into the graph's buffers; the loss takes part in autograd
+//   backward   the graph, which adds the parameters' gradients to the flat
+//              buffer, and the items to the step's
 //
 // A shape is captured when it has been seen kWarmUps times in a row: libraries
-// choose their algorithms in its first runs. Another shape releases the graphs
-// and is run as it is, so that there is never memory for two.
+// choose their algorithms in its first runs. Another shape releases the graph
+// and is run as it is, so that there is never memory for two; targets that need
+// more room are run as they are beside it.
 //
 // REQUIRES: parameters, gradients and statistics that stay where they are;
 // nothing in the layers that communicates or that the host waits for
-// (parallel/plan/plan.h).
+// (parallel/plan/plan.h); backward with a gradient of 1.
 //
-// Ownership: owns graphs and their memory; borrows nothing between calls.
+// Ownership: owns the graph and its memory; borrows nothing between calls.
+// A capture that fails is ended and released, and micro-batches run as they are
+// from then on: failure() says why.
+//
 // Errors: c10::OutOfMemoryError out of run() and out of backward; release()
 // is the caller's then.
 #pragma once
@@ -28,10 +32,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "parallel/devices/compute_device.h"
+#include "worker/loss/packed_targets.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::step {
@@ -44,37 +51,51 @@ class CudaGraphRunner {
   explicit CudaGraphRunner(const devices::ComputeDevice& device);
   ~CudaGraphRunner();
 
-  using RunLayers =
-      std::function<std::vector<at::Tensor>(const at::Tensor& images)>;
-  // Returns the heads of `images`. `layers` is their forward in that context;
-  // until release(), calls with the same sizes and groups must mean the same
-  // one.
-  std::vector<at::Tensor> run(at::Tensor images,
-                              const model::StepContext& context,
-                              const RunLayers& layers);
+  struct Inputs {
+    at::Tensor images;
+    loss::PackedTargets targets;
+    at::Tensor scales;
+  };
+  // On the device; the scalar whose backward it is.
+  using Forward = std::function<at::Tensor(const Inputs& inputs)>;
+  // Returns the loss of `inputs`, of which all but the images lie on the host.
+  // `forward` is the loss in that context; until release(), calls with the same
+  // sizes and groups must mean the same one.
+  at::Tensor run(Inputs inputs, const model::StepContext& context,
+                 const Forward& forward);
 
-  // Frees the graphs with their memory and forgets the shapes.
+  // Frees the graph with its memory and forgets the shapes.
   void release();
 
   // How many graphs have been captured since the start.
   int64_t num_captures() const { return num_captures_; }
+  // Micro-batches whose targets needed more room than the graph's.
+  int64_t num_overfull() const { return num_overfull_; }
+  // Why nothing is captured any more; none where nothing failed.
+  const std::optional<std::string>& failure() const { return failure_; }
   // Returns, once, the peak of the device's memory before the newest capture,
   // which counts anew; 0 afterwards.
   int64_t take_peak_before_capture() {
     return std::exchange(peak_before_capture_, 0);
   }
 
-  struct Graphs;
+  struct Graph;
 
  private:
-  void capture(const at::Tensor& images, const RunLayers& layers);
+  // Returns false, and sets failure_, where it could not.
+  bool captures(const Inputs& inputs, const Forward& forward);
+  void capture(const Inputs& inputs, const Forward& forward);
+  Inputs on_device(const Inputs& inputs) const;
 
   const devices::ComputeDevice device_;
-  const at::Tensor anchor_;     // what makes heads part of autograd's graph
+  const at::Tensor anchor_;     // what makes the loss part of autograd's graph
+  const at::Tensor one_;        // the gradient that backward begins with
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
-  std::unique_ptr<Graphs> graphs_;
+  std::unique_ptr<Graph> graph_;
+  std::optional<std::string> failure_;
   int64_t num_captures_ = 0;
+  int64_t num_overfull_ = 0;
   int64_t peak_before_capture_ = 0;
 };
 

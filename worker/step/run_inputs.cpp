@@ -1,6 +1,7 @@
 #include "worker/step/run_inputs.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/predict/memory_request.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
@@ -202,6 +204,30 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
     return loss::assign_targets(labels, grids, threshold, type);
   };
   return options;
+}
+
+loader::PackTargets target_packing(const configs::RunConfig& config,
+                                   const model::LayerGraph& model) {
+  std::vector<loss::HeadGrid> grids;
+  for (const model::LayerGraph::Level& level : model.levels()) {
+    grids.push_back({level.stride, static_cast<int64_t>(level.anchors.size())});
+  }
+  std::shared_ptr<const predict::LabelBound> bound;
+  if (config.cuda_graphs) {
+    bound = std::make_shared<predict::LabelBound>(predict::label_bound(config));
+  }
+  return [grids, bound, classes = model.num_classes()](
+             const std::vector<loss::LevelTargets>& targets, int64_t images,
+             int64_t height, int64_t width) {
+    const int64_t capacity =
+        bound == nullptr
+            ? 0
+            : predict::most_matches(predict::most_boxes(*bound, images).boxes,
+                                    grids.front().anchors);
+    return loss::pack_targets(
+        targets, loss::head_sizes(grids, classes, images, height, width),
+        capacity);
+  };
 }
 
 std::map<std::string, std::string> weights_metadata(

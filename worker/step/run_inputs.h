@@ -64,6 +64,11 @@ at::ScalarType map_type_of(configs::Precision precision);
 loader::LoaderOptions loader_options(const configs::RunConfig& config,
                                      const model::LayerGraph& model);
 
+// Packs targets on loader threads for a device that computes the loss. Room for
+// as many matches as there are, or with graphs for the most of a micro-batch.
+loader::PackTargets target_packing(const configs::RunConfig& config,
+                                   const model::LayerGraph& model);
+
 // What a weights file says about itself: its model, the classes and the input
 // that it was trained with.
 std::map<std::string, std::string> weights_metadata(

@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
+#include "worker/loss/device_loss.h"
 #include "worker/step/collective_schedule.h"
 #include "worker/step/stage_forward.h"
 
@@ -40,10 +43,17 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
     return run_stage_layers(parts_.state.model(), parts_.routes,
                             std::move(received), pixels, context);
   };
-  std::vector<at::Tensor> outputs =
-      parts_.captured != nullptr
-          ? parts_.captured->run(std::move(images), context, run_layers)
-          : run_layers(images);
+  if (parts_.captured != nullptr) {
+    const std::vector<loss::HeadSize> sizes = head_sizes(micro_batch);
+    return {parts_.captured->run(
+        {std::move(images), packed_targets_of(micro_batch, sizes),
+         scales_of(sizes)},
+        context, [&](const CudaGraphRunner::Inputs& inputs) {
+          return loss_on_device(run_layers(inputs.images), inputs.targets,
+                                inputs.scales);
+        })};
+  }
+  std::vector<at::Tensor> outputs = run_layers(images);
   if (!parts_.mesh.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs, teacher)};
 }
@@ -60,9 +70,68 @@ std::vector<loss::LevelTargets> StageStep::targets_of(
                        batch.image_height, batch.image_width);
 }
 
+std::vector<loss::HeadSize> StageStep::head_sizes(int64_t micro_batch) const {
+  std::vector<loss::HeadGrid> grids;
+  for (const model::LayerGraph::Level& level : parts_.state.model().levels()) {
+    grids.push_back({level.stride, static_cast<int64_t>(level.anchors.size())});
+  }
+  return loss::head_sizes(grids, parts_.gains.num_classes,
+                          samples_of(micro_batch).size(),
+                          parts_.batch.image_height, parts_.batch.image_width);
+}
+
+loss::PackedTargets StageStep::packed_targets_of(
+    int64_t micro_batch, const std::vector<loss::HeadSize>& heads) const {
+  const loader::Batch& batch = parts_.batch;
+  if (parts_.micro_batches == batch.micro_batches &&
+      !batch.packed_targets.empty() && !parts_.context.images_are_split()) {
+    return batch.packed_targets[static_cast<size_t>(micro_batch)];
+  }
+  std::vector<loss::LevelTargets> targets = targets_of(micro_batch);
+  if (parts_.context.images_are_split()) {
+    for (size_t level = 0; level < heads.size(); ++level) {
+      const int64_t rows = heads[level].height;
+      targets[level] = loss::targets_of_rows(
+          targets[level], parts_.context.window(rows).first_row, rows);
+    }
+  }
+  return loss::pack_targets(targets, heads, parts_.match_capacity);
+}
+
+at::Tensor StageStep::scales_of(
+    const std::vector<loss::HeadSize>& heads) const {
+  loss::GlobalCounts counts = parts_.counts;
+  if (parts_.context.images_are_split()) {
+    for (const loss::HeadSize& head : heads) {
+      counts.global_rows.push_back(
+          parts_.context.window(head.height).global_rows);
+    }
+  }
+  return loss::detection_scales(heads, counts, parts_.gains, parts_.loss_scale);
+}
+
+at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
+                                     const loss::PackedTargets& targets,
+                                     const at::Tensor& scales) {
+  const loss::DetectionLoss loss =
+      loss::detection_loss(heads, targets, scales, parts_.gains);
+  parts_.items.add_(loss.items);
+  return loss.total;
+}
+
 at::Tensor StageStep::loss_of(int64_t micro_batch,
                               const std::vector<at::Tensor>& heads,
                               const std::vector<at::Tensor>& teacher) {
+  if (!parts_.state.device().is_cpu()) {
+    HEADROOM_CHECK(teacher.empty(), "a teacher's heads are on the CPU");
+    std::vector<loss::HeadSize> sizes;
+    for (const at::Tensor& head : heads) sizes.push_back(loss::size_of(head));
+    const MemoryCategoryScope scope(MemoryCategory::kLoss);
+    loss::PackedTargets targets = packed_targets_of(micro_batch, sizes);
+    targets.bytes = parts_.state.device().upload(targets.bytes);
+    return loss_on_device(heads, targets,
+                          parts_.state.device().upload(scales_of(sizes)));
+  }
   std::vector<loss::LevelTargets> targets = targets_of(micro_batch);
   loss::GlobalCounts counts = parts_.counts;
   if (parts_.context.images_are_split()) {

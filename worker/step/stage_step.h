@@ -46,7 +46,10 @@ class StageStep final : public pipeline::StageWork {
     double loss_scale = 1;  // the loss is multiplied by it for backward
     FaultInjection* faults = nullptr;     // null: none
     Teacher* teacher = nullptr;           // null: none
-    CudaGraphRunner* captured = nullptr;  // null: layers are run as they are
+    CudaGraphRunner* captured = nullptr;  // null: all is run as it is
+    // Room for matches of a level of a micro-batch on a device; 0: for those
+    // there are.
+    int64_t match_capacity = 0;
   };
 
   explicit StageStep(const Parts& parts);
@@ -65,8 +68,16 @@ class StageStep final : public pipeline::StageWork {
     return parts_.micro_batches[static_cast<size_t>(micro_batch)];
   }
   std::vector<loss::LevelTargets> targets_of(int64_t micro_batch) const;
+  // The same for a device, and the numbers of the step, on the host.
+  loss::PackedTargets packed_targets_of(
+      int64_t micro_batch, const std::vector<loss::HeadSize>& heads) const;
+  at::Tensor scales_of(const std::vector<loss::HeadSize>& heads) const;
+  std::vector<loss::HeadSize> head_sizes(int64_t micro_batch) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
+  at::Tensor loss_on_device(const std::vector<at::Tensor>& heads,
+                            const loss::PackedTargets& targets,
+                            const at::Tensor& scales);
 
   // Tells the gradients which pass over the layers begins.
   void begin_pass(const pipeline::Instruction& instruction);

@@ -50,12 +50,15 @@ StepPrediction::StepPrediction(predict::MemoryRequest request,
                                const model::LayerGraph& model)
     : request_(std::move(request)), mesh_(mesh), model_(model) {}
 
+void StepPrediction::begin_step() {
+  num_shapes_ = convolution_workspaces().num_shapes();
+}
+
 int64_t StepPrediction::predict(const loader::Batch& batch,
                                 std::vector<plan::ActivationPolicy> policies) {
   request_.plan.activation_policies = std::move(policies);
   request_.step = step_shape(batch, mesh_, model_);
   request_.workspaces = &convolution_workspaces();
-  num_shapes_ = request_.workspaces->num_shapes();
   estimate_ = predict::estimate_rank_memory(request_, mesh_.here);
   return estimate_.total();
 }

@@ -29,14 +29,16 @@ class StepPrediction {
   StepPrediction(predict::MemoryRequest request, const collectives::Mesh& mesh,
                  const model::LayerGraph& model);
 
+  // Before a step.
+  void begin_step();
+
   // The step's peak bytes under `policies`, one per layer, with the batch's own
   // micro-batches.
   int64_t predict(const loader::Batch& batch,
                   std::vector<plan::ActivationPolicy> policies);
 
   // After that step, on a device: whether the workspaces of all its
-  // convolutions had been observed before. Otherwise the prediction was too
-  // small.
+  // convolutions had been observed before it. Otherwise nothing was predicted.
   bool knew_workspaces() const;
 
   // After a step: a warning where it needed more than predict() said last, the

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -10,12 +11,16 @@
 namespace headroom::step {
 namespace {
 
-// Places of the numbers in the tensor; bytes follow, kind by kind.
+// Places of the numbers in the tensor; bytes follow, kind by kind, then ballots
+// by rank, then the number of ranks that know the next step's matches, and
+// these.
 constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
 constexpr int64_t kNumLosses = 3;
 constexpr int64_t kSquaredNorm = 3;
 constexpr int64_t kFirstBytes = 4;
 constexpr int64_t kNumByteKinds = 3;
+
+constexpr int64_t kBallotFields = data_parallel::EncodedBallot().size();
 
 constexpr int64_t kMostBytes = int64_t{1} << 53;
 
@@ -25,11 +30,11 @@ bool StepReports::Losses::is_finite() const {
   return std::isfinite(box) && std::isfinite(obj) && std::isfinite(cls);
 }
 
-StepReports::StepReports(int rank, int num_ranks)
+StepReports::StepReports(int rank, int num_ranks, int64_t num_levels)
     : rank_(rank),
       num_ranks_(num_ranks),
-      values_(
-          at::zeros({kFirstBytes + kNumByteKinds * num_ranks}, at::kDouble)) {
+      num_levels_(num_levels),
+      values_(at::zeros({begin_of_matches() + 1 + num_levels}, at::kDouble)) {
   HEADROOM_CHECK(0 <= rank && rank < num_ranks, std::to_string(rank));
 }
 
@@ -50,6 +55,21 @@ void StepReports::set_bytes(Bytes which, int64_t bytes) {
       static_cast<double>(bytes);
 }
 
+void StepReports::set_ballot(const data_parallel::Ballot& ballot) {
+  const data_parallel::EncodedBallot encoded = data_parallel::encode(ballot);
+  std::ranges::copy(encoded, values_.data_ptr<double>() + begin_of_ballots() +
+                                 rank_ * kBallotFields);
+}
+
+void StepReports::set_following_matches(const std::vector<int64_t>& matches) {
+  HEADROOM_CHECK(static_cast<int64_t>(matches.size()) == num_levels_,
+                 std::to_string(matches.size()) + " levels of matches, not " +
+                     std::to_string(num_levels_));
+  double* const to = values_.data_ptr<double>() + begin_of_matches();
+  to[0] = 1;
+  std::ranges::copy(matches, to + 1);
+}
+
 void StepReports::all_reduce(collectives::Communicator& communicator) {
   communicator.all_reduce(values_);
 }
@@ -66,6 +86,45 @@ double StepReports::squared_norm() const {
 std::vector<int64_t> StepReports::bytes_of_all_ranks(Bytes which) const {
   const double* first = values_.const_data_ptr<double>() + begin_of(which);
   return {first, first + num_ranks_};
+}
+
+data_parallel::Verdict StepReports::verdict() const {
+  const double* const ballots =
+      values_.const_data_ptr<double>() + begin_of_ballots();
+  data_parallel::EncodedBallot maxima = {};
+  const auto count = [&maxima](const data_parallel::EncodedBallot& ballot) {
+    for (size_t i = 0; i < maxima.size(); ++i) {
+      maxima[i] = std::max(maxima[i], ballot[i]);
+    }
+  };
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    data_parallel::EncodedBallot ballot = {};
+    for (int64_t i = 0; i < kBallotFields; ++i) {
+      ballot[static_cast<size_t>(i)] =
+          static_cast<int64_t>(ballots[rank * kBallotFields + i]);
+    }
+    count(ballot);
+    if (data_parallel::decode(ballot).ok() && !std::isfinite(squared_norm())) {
+      count(data_parallel::encode(
+          {.outcome = data_parallel::Outcome::kNonFinite, .rank = rank}));
+    }
+  }
+  return data_parallel::decode(maxima);
+}
+
+std::optional<std::vector<int64_t>> StepReports::following_matches() const {
+  const double* const first =
+      values_.const_data_ptr<double>() + begin_of_matches();
+  if (num_levels_ == 0 || first[0] != num_ranks_) return std::nullopt;
+  return std::vector<int64_t>(first + 1, first + 1 + num_levels_);
+}
+
+int64_t StepReports::begin_of_ballots() const {
+  return kFirstBytes + kNumByteKinds * num_ranks_;
+}
+
+int64_t StepReports::begin_of_matches() const {
+  return begin_of_ballots() + kBallotFields * num_ranks_;
 }
 
 int64_t StepReports::begin_of(Bytes which) const {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/step_phase.h"
 #include "parallel/plan/plan.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/step/stage_step.h"
@@ -53,14 +54,15 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
       images_(state.device(), options_.following),
       executor_(*mesh.pipeline, pipeline::PipelineSchedule::k1F1B, routes_,
                 state.map_options()),
-      reports_(mesh.world.rank(), mesh.world.size()),
+      reports_(mesh.world.rank(), mesh.world.size(),
+               static_cast<int64_t>(state.model().levels().size())),
       items_(at::zeros({kItems}, state.device().options(at::kDouble))),
       matches_(at::zeros({static_cast<int64_t>(state.model().levels().size())},
                          at::kLong)) {
   if (options_.memory) {
     prediction_.emplace(*options_.memory, mesh, state.model());
   }
-  if (options_.captures_layers) {
+  if (options_.captures_micro_batches) {
     captured_ = std::make_unique<CudaGraphRunner>(state.device());
   }
   run_layers_by_policy();
@@ -72,7 +74,7 @@ void Trainer::release_graphs() {
 
 // The runner that captures, where the present policies and micro-batches can be
 // captured.
-CudaGraphRunner* Trainer::layers_to_capture() const {
+CudaGraphRunner* Trainer::micro_batch_runner() const {
   plan::Plan plan = options_.plan;
   plan.activation_policies =
       policies_.policies[static_cast<size_t>(ladder_.policy)];
@@ -119,7 +121,7 @@ void Trainer::attempt_step(const loader::Batch& batch,
 
   // The vote: from here on all ranks agree.
   begin_fault(configs::Fault::Phase::kVote, batch.step);
-  result.verdict = vote(outcome, requests, result);
+  result.verdict = vote(batch, outcome, requests, result);
   end_fault(result);
 
   // The commit.
@@ -147,19 +149,26 @@ int64_t Trainer::predict_memory(const loader::Batch& batch) {
       batch, policies_.policies[static_cast<size_t>(ladder_.policy)]);
 }
 
-data_parallel::Verdict Trainer::vote(data_parallel::Outcome outcome,
+data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
+                                     data_parallel::Outcome outcome,
                                      const AskForRequests& requests,
                                      StepResult& result) {
-  reports_.all_reduce(mesh_.world);
-  result.gradient_norm = std::sqrt(reports_.squared_norm());
-  if (outcome == data_parallel::Outcome::kOk &&
-      !std::isfinite(result.gradient_norm)) {
-    outcome = data_parallel::Outcome::kNonFinite;
-  }
   const Requests asked = requests ? requests() : Requests{};
-  return data_parallel::cast_vote(
-      mesh_.world,
+  begin_step_phase(StepPhase::kVote);
+  reports_.set_ballot(
       {outcome, asked.stop, mesh_.world.rank(), asked.leave, asked.save});
+  const loader::Batch* const next =
+      options_.following ? options_.following() : nullptr;
+  if (next != nullptr && next->step == batch.step + 1) {
+    reports_.set_following_matches(own_matches(*next));
+  }
+  reports_.all_reduce(mesh_.world);
+  begin_step_phase(StepPhase::kNone);
+  if (auto matches = reports_.following_matches()) {
+    counts_ahead_ = {batch.step + 1, std::move(*matches)};
+  }
+  result.gradient_norm = std::sqrt(reports_.squared_norm());
+  return reports_.verdict();
 }
 
 void Trainer::commit(const loader::Batch& batch, StepResult& result) {
@@ -203,28 +212,44 @@ void Trainer::end_fault(StepResult& result) {
   }
 }
 
-// Matches per level over the whole global batch: known from labels alone. Ranks
-// that share an image count the same ones.
-loss::GlobalCounts Trainer::count_matches(const loader::Batch& batch) {
-  loss::GlobalCounts counts{batch.global_size, {}};
-  if (!mesh_.is_last_stage()) return counts;
-  const int64_t levels = matches_.size(0);
-  int64_t* sums = matches_.data_ptr<int64_t>();
-  std::fill_n(sums, levels, 0);
+// Matches per level that this rank counts for the others: ranks that share an
+// image count the same ones.
+std::vector<int64_t> Trainer::own_matches(const loader::Batch& batch) const {
+  std::vector<int64_t> sums(static_cast<size_t>(matches_.size(0)), 0);
+  if (!mesh_.is_last_stage() || mesh_.here.spatial_rank != 0) return sums;
   for (const std::vector<loss::LevelTargets>& micro_batch : batch.targets) {
-    for (int64_t level = 0; level < levels; ++level) {
+    for (size_t level = 0; level < sums.size(); ++level) {
       sums[level] += micro_batch[level].size();
     }
   }
-  mesh_.data->all_reduce(matches_);
-  counts.matches.assign(sums, sums + levels);
+  return sums;
+}
+
+// Matches per level over the whole global batch: known from labels alone, and
+// most often told with the vote of the step before.
+loss::GlobalCounts Trainer::count_matches(const loader::Batch& batch) {
+  loss::GlobalCounts counts{batch.global_size, {}};
+  if (counts_.step != batch.step) {
+    counts_ = counts_ahead_.step == batch.step
+                  ? std::exchange(counts_ahead_, {})
+                  : StepCounts{batch.step, all_matches(batch)};
+  }
+  if (mesh_.is_last_stage()) counts.matches = counts_.matches;
   return counts;
+}
+
+std::vector<int64_t> Trainer::all_matches(const loader::Batch& batch) {
+  std::vector<int64_t> sums = own_matches(batch);
+  std::ranges::copy(sums, matches_.data_ptr<int64_t>());
+  mesh_.world.all_reduce(matches_);
+  std::copy_n(matches_.const_data_ptr<int64_t>(), sums.size(), sums.begin());
+  return sums;
 }
 
 data_parallel::Outcome Trainer::forward_and_backward(
     const loader::Batch& batch, const loss::GlobalCounts& counts,
     StepResult& result) {
-  int64_t predicted = predict_memory(batch);
+  if (prediction_) prediction_->begin_step();
   activations::MemoryMeter& memory = state_.device().memory();
   memory.reset_peak();
   state_.gradients().begin_step();
@@ -232,10 +257,15 @@ data_parallel::Outcome Trainer::forward_and_backward(
   reports_.clear();
   items_.zero_();
   const std::vector<plan::SampleRange> micro_batches = micro_batches_of(batch);
+  CudaGraphRunner* const captured = micro_batch_runner();
+  if (captured != nullptr) {
+    match_capacity_ = match_capacity(batch, micro_batches.front().size());
+  }
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
                   routes_, mesh_, context_, state_, images_, items_,
                   result.loss_scale.value_or(1), options_.faults,
-                  options_.teacher, layers_to_capture()});
+                  options_.teacher, captured,
+                  captured == nullptr ? 0 : match_capacity_});
   std::string failure;
   memory.take_last_refusal();
   try {
@@ -245,6 +275,8 @@ data_parallel::Outcome Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
+  // While a device computes what it has been given.
+  int64_t predicted = predict_memory(batch);
   const int64_t measured =
       std::max(memory.peak_bytes(),
                captured_ ? captured_->take_peak_before_capture() : 0);
@@ -275,13 +307,45 @@ data_parallel::Outcome Trainer::forward_and_backward(
 }
 
 void Trainer::note_capture(StepResult& result) {
-  if (said_capture_ || !captured_ || captured_->num_captures() == 0) return;
-  said_capture_ = true;
-  result.events.push_back(
-      {"cuda_graphs",
-       "the layers of a micro-batch are captured, forward and backward: each "
-       "is one call of the host's now; captured anew after validations and "
-       "checkpoints"});
+  if (!captured_) return;
+  const auto say = [&result](bool& was_said, const std::string& reason) {
+    if (!std::exchange(was_said, true)) {
+      result.events.push_back({"cuda_graphs", reason});
+    }
+  };
+  if (captured_->failure()) {
+    say(said_failed_capture_,
+        "a micro-batch could not be captured, and all run as they are from "
+        "here on: " +
+            *captured_->failure());
+  }
+  if (captured_->num_overfull() > 0) {
+    say(said_overfull_,
+        "a micro-batch has more than " + std::to_string(match_capacity_) +
+            " matches in a level, for which its graph has room: such ones run "
+            "as they are");
+  }
+  if (captured_->num_captures() > 0) {
+    say(said_capture_,
+        "a micro-batch is captured, forward, loss and backward: it is one call "
+        "of the host's now; captured anew after validations and checkpoints");
+  }
+}
+
+// Where nobody tells how many boxes there may be, twice those of the first step.
+int64_t Trainer::match_capacity(const loader::Batch& batch,
+                                int64_t samples) const {
+  if (options_.memory) {
+    return predict::match_capacity(*options_.memory, samples);
+  }
+  if (match_capacity_ > 0) return match_capacity_;
+  int64_t most = 1;
+  for (const std::vector<loss::LevelTargets>& micro_batch : batch.targets) {
+    for (const loss::LevelTargets& level : micro_batch) {
+      most = std::max(most, level.size());
+    }
+  }
+  return 2 * most;
 }
 
 std::vector<plan::SampleRange> Trainer::micro_batches_of(

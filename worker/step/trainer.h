@@ -87,7 +87,7 @@ class Trainer {
     std::optional<predict::MemoryRequest> memory = {};
     Teacher* teacher = nullptr;  // borrowed; null: none
     DevicePrefetcher::FollowingBatch following = {};
-    bool captures_layers = false;  // on a device (cuda_graph_runner.h)
+    bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
   };
 
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
@@ -124,7 +124,8 @@ class Trainer {
                                    StepResult& result);
   // Peak bytes of this attempt; 0 where they cannot be predicted.
   int64_t predict_memory(const loader::Batch& batch);
-  data_parallel::Verdict vote(data_parallel::Outcome outcome,
+  data_parallel::Verdict vote(const loader::Batch& batch,
+                              data_parallel::Outcome outcome,
                               const AskForRequests& requests,
                               StepResult& result);
   void commit(const loader::Batch& batch, StepResult& result);
@@ -136,12 +137,17 @@ class Trainer {
   void note_commit(StepResult& result);
   void begin_fault(configs::Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
-  // Reports the first captured graph, once.
+  // Reports the first captured graph, a failed capture, and the first
+  // micro-batch that has no room in it, once each.
   void note_capture(StepResult& result);
   void run_layers_by_policy();
-  CudaGraphRunner* layers_to_capture() const;  // null: none
+  CudaGraphRunner* micro_batch_runner() const;  // null: none
+  // Room for the matches of a level of a captured micro-batch.
+  int64_t match_capacity(const loader::Batch& batch, int64_t samples) const;
   std::vector<plan::SampleRange> micro_batches_of(
       const loader::Batch& batch) const;
+  std::vector<int64_t> own_matches(const loader::Batch& batch) const;
+  std::vector<int64_t> all_matches(const loader::Batch& batch);
   loss::GlobalCounts count_matches(const loader::Batch& batch);
 
   Options options_;
@@ -156,12 +162,20 @@ class Trainer {
   ParallelContext context_;
   DevicePrefetcher images_;
   std::unique_ptr<CudaGraphRunner> captured_;  // null: none
-  bool said_capture_ = false;
+  int64_t match_capacity_ = 0;                 // of the newest captured step
+  bool said_capture_ = false, said_failed_capture_ = false,
+       said_overfull_ = false;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
   StepReports reports_;
   at::Tensor items_;    // on the state's device: this rank's box, obj, cls
   at::Tensor matches_;  // by level
+  // Of a step's whole global batch; of none where step is -1.
+  struct StepCounts {
+    int64_t step = -1;
+    std::vector<int64_t> matches = {};
+  };
+  StepCounts counts_, counts_ahead_;
 };
 
 }  // namespace headroom::step

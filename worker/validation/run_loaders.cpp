@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/units.h"
 #include "parallel/predict/memory_request.h"
 #include "worker/data/loader/image_weights.h"
@@ -31,6 +32,10 @@ loader::LoaderOptions training_options(const configs::RunConfig& config,
   options.micro_batch_size = plan.micro_batch_size;
   options.batch_norm_rule = plan.batch_norm_rule();
   options.own_rows = step::own_rows(mesh, options.stride);
+  if (!parse_device_list(config.device).empty() && mesh.is_last_stage() &&
+      mesh.spatial->size() == 1) {
+    options.pack = step::target_packing(config, model);
+  }
   if (inputs.training) options.dataset = &*inputs.training;
   if (config.image_weights) {
     options.weights = std::make_shared<sampling::WeightedSampler>(

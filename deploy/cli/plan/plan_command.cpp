@@ -80,6 +80,12 @@ void say_notes(const CommandLine& line, const RunRequest& request) {
   }
 }
 
+// Of machines that are not here.
+std::optional<int> capability_of(const std::optional<PlanMachines>& machines) {
+  if (!machines || !machines->cards.empty()) return std::nullopt;
+  return machines->instance ? machines->instance->compute_capability : 0;
+}
+
 }  // namespace
 
 int plan_command(const CommandLine& given) {
@@ -102,7 +108,8 @@ int plan_command(const CommandLine& given) {
   if (!sweep.empty()) check_beside_sweep(given);
   // Planned below, once.
   RunRequest request = make_run_request(line, std::nullopt, usable_cores(),
-                                        ask_data, /*must_fit=*/false);
+                                        ask_data, /*must_fit=*/false,
+                                       capability_of(machines));
   const int world_size = request.expected_workers();
   if (!sweep.empty()) {
     say_notes(line, request);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/multi_scale.h"
+#include "deploy/cli/precision_choice.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
@@ -412,7 +413,8 @@ std::string plan_report_text(const PlanReport& report) {
       ", " + plan::to_string(plan.backend) + "\n" + "zero         " +
       std::to_string(plan.zero_stage) + "\n" + "activations  " +
       plan::activations_text(plan.activation_policies) + "\n" +
-      "optimizer    " + config.optimizer + "\n" + groups_note(report) + "\n";
+      "optimizer    " + config.optimizer + "\n" + "precision    " +
+      precision_text(config) + "\n" + groups_note(report) + "\n";
   text +=
       "Predicted bytes of tensors of a rank, at the peak of a step: " +
       predict::bound_text(predict::label_bound(config), plan.micro_batch_size) +
@@ -464,6 +466,7 @@ std::string plan_report_json(const PlanReport& report) {
   }
   json["global_batch_size"] = report.config.global_batch_size;
   json["optimizer"] = report.config.optimizer;
+  json["precision"] = precision_text(report.config);
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const planner::StageShare& stage = report.stages[i];
     json["stages"].push_back(

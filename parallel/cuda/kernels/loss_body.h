@@ -1,66 +1,239 @@
-// The loss's rows as CUDA's threads run them, in plain C++; a test
-// runs the same text on the CPU. One thread a row.
+// The loss as CUDA's threads compute it, in plain C++; a test runs the same
+// text on the CPU.
+//
+//   forward    blocks of kLossThreads threads: half of them go over a level's
+//              cells, a thread a cell; half over its matches, a warp a match.
+//              A block's sums go to its place in `partial`, which one last
+//              block adds up.
+//   backward   a warp a cell writes zeros and the objectness's derivative; then
+//              a warp a match, the first of its cell, adds up the cell's
+//              matches: no two warps write to one place.
 #pragma once
 
 #include <cstdint>
 
+#include "parallel/base/head_fields.h"
 #include "worker/kernels/box_iou.h"
 #include "worker/kernels/entropy.h"
 
 namespace headroom::cuda {
 
-// Rows of float32 or float64; `stride` from one row's first field to the next.
-struct FitArguments {
-  bool is_double = false;
-  const void* fields = nullptr;
-  int64_t stride = 0;
-  const void* boxes = nullptr;    // [rows, 4]
-  const void* anchors = nullptr;  // [rows, 2]
-  double* ciou = nullptr;
-  double* gradient = nullptr;  // [rows, 4]
-  int64_t rows = 0;
+constexpr int kLossThreads = 256;
+constexpr int kLanes = 32;
+constexpr int kLossParts = 2;  // cells and matches
+constexpr int kLossSums = 3;   // box, obj, cls
+constexpr int kLossLevels = 5;
+constexpr int kFit = 5;  // numbers that a match keeps
+
+struct LossLevel {
+  const void* head = nullptr;  // [num_cells, fields]
+  int64_t num_cells = 0;
+  const int32_t* num_matches = nullptr;
+  const int32_t* cells = nullptr;  // of the matches, ascending
+  const int32_t* classes = nullptr;
+  const void* boxes = nullptr;
+  const void* anchors = nullptr;
+  void* objectness = nullptr;
+  void* logits = nullptr;  // [matches, classes]
+  double* fit = nullptr;   // [matches, kFit]
+  void* gradient = nullptr;
 };
 
-struct EntropyArguments {
+struct LossArguments {
   bool is_double = false;
-  const void* logits = nullptr;
-  const double* targets = nullptr;
-  kernels::EntropyRule rule;
-  double* value = nullptr;
-  double* derivative = nullptr;
-  int64_t count = 0;
+  int num_levels = 0;
+  LossLevel levels[kLossLevels];
+  int64_t num_classes = 0;
+  kernels::EntropyRule obj_rule, cls_rule;
+  double positive_target = 1, negative_target = 0;
+  const double* scales = nullptr;
+  int64_t blocks = 0;         // of each level and part
+  double* partial = nullptr;  // [levels, parts, blocks, sums]
+  double* items = nullptr;
+  double* total = nullptr;
+  const double* by_total = nullptr;
 };
 
+struct LossSums {
+  double of[kLossSums] = {};
+};
+
+// Plain cross-entropy in the logits' own type; the focal form in double.
 template <typename T>
-HEADROOM_HD void fit_one_row(const FitArguments& a, int64_t row) {
-  const T* fields = static_cast<const T*>(a.fields) + row * a.stride;
-  const T* box = static_cast<const T*>(a.boxes) + row * 4;
-  const T* sizes = static_cast<const T*>(a.anchors) + row * 2;
-  double raw[4], wanted[4];
-  for (int i = 0; i < 4; ++i) {
-    raw[i] = static_cast<double>(fields[i]);
-    wanted[i] = static_cast<double>(box[i]);
+HEADROOM_HD kernels::EntropyTerm entropy_of(T x, double target,
+                                            const kernels::EntropyRule& rule) {
+  if (rule.focal_gamma != 0) {
+    return kernels::entropy(static_cast<double>(x), target, rule);
   }
-  const double anchor[2] = {static_cast<double>(sizes[0]),
-                            static_cast<double>(sizes[1])};
-  const kernels::RowFit fit = kernels::fit_row(raw, anchor, wanted);
-  a.ciou[row] = fit.ciou;
-  for (int i = 0; i < 4; ++i) a.gradient[row * 4 + i] = fit.gradient[i];
+  const T t = static_cast<T>(target);
+  const T positive = static_cast<T>(rule.positive_weight * target);
+  const T small = std::exp(x > 0 ? -x : x);  // at most 1
+  const T rest = std::log1p(small);
+  const T of_x = (x > 0 ? x : T(0)) + rest;         // softplus(x)
+  const T of_minus_x = (x > 0 ? T(0) : -x) + rest;  // softplus(-x)
+  const T high = 1 / (1 + small), low = small / (1 + small);
+  const T s = x > 0 ? high : low, not_s = x > 0 ? low : high;
+  return {static_cast<double>((1 - t) * of_x + positive * of_minus_x),
+          static_cast<double>((1 - t) * s - positive * not_s)};
+}
+
+HEADROOM_HD bool is_first_of_cell(const LossLevel& level, int64_t match) {
+  return match == 0 || level.cells[match - 1] != level.cells[match];
+}
+HEADROOM_HD bool is_last_of_cell(const LossLevel& level, int64_t match) {
+  return match + 1 == *level.num_matches ||
+         level.cells[match + 1] != level.cells[match];
+}
+
+// What the numerators of an item are multiplied by in the loss.
+HEADROOM_HD double loss_scale(const LossArguments& a, int level, int item) {
+  const double* of_all = a.scales + a.num_levels * kLossSums;
+  return a.scales[level * kLossSums + item] * of_all[0] * of_all[1];
 }
 
 template <typename T>
-HEADROOM_HD void one_entropy(const EntropyArguments& a, int64_t i) {
-  const kernels::EntropyTerm term =
-      kernels::entropy(static_cast<double>(static_cast<const T*>(a.logits)[i]),
-                       a.targets[i], a.rule);
-  a.value[i] = term.value;
-  a.derivative[i] = term.derivative;
+HEADROOM_HD double cell_loss(const LossArguments& a, const LossLevel& level,
+                             int64_t cell) {
+  const int64_t fields = kFirstClass + a.num_classes;
+  const T x = static_cast<const T*>(level.head)[cell * fields + kObjectness];
+  static_cast<T*>(level.objectness)[cell] = x;
+  return entropy_of(x, 0, a.obj_rule).value;
+}
+
+// One lane's share of a match.
+template <typename T>
+HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
+                                int64_t match, int lane) {
+  const int64_t fields = kFirstClass + a.num_classes;
+  const T* raw = static_cast<const T*>(level.head) +
+                 static_cast<int64_t>(level.cells[match]) * fields;
+  LossSums sums;
+  if (lane == 0) {
+    const T* box = static_cast<const T*>(level.boxes) + match * 4;
+    const T* sizes = static_cast<const T*>(level.anchors) + match * 2;
+    double at[4], wanted[4];
+    for (int i = 0; i < 4; ++i) {
+      at[i] = static_cast<double>(raw[i]);
+      wanted[i] = static_cast<double>(box[i]);
+    }
+    const double anchor[2] = {static_cast<double>(sizes[0]),
+                              static_cast<double>(sizes[1])};
+    const kernels::RowFit fit = kernels::fit_row(at, anchor, wanted);
+    double* const kept = level.fit + match * kFit;
+    for (int i = 0; i < 4; ++i) kept[i] = fit.gradient[i];
+    kept[4] = is_last_of_cell(level, match) && fit.ciou > 0 ? fit.ciou : 0;
+    sums.of[0] = 1 - fit.ciou;
+    if (kept[4] > 0) {
+      const auto x = static_cast<double>(raw[kObjectness]);
+      sums.of[1] = kernels::entropy(x, kept[4], a.obj_rule).value -
+                   entropy_of(raw[kObjectness], 0, a.obj_rule).value;
+    }
+  }
+  if (a.num_classes == 1) return sums;
+  T* const logits = static_cast<T*>(level.logits) + match * a.num_classes;
+  for (int64_t c = lane; c < a.num_classes; c += kLanes) {
+    const T x = raw[kFirstClass + c];
+    logits[c] = x;
+    sums.of[2] += entropy_of(x,
+                             c == level.classes[match] ? a.positive_target
+                                                       : a.negative_target,
+                             a.cls_rule)
+                      .value;
+  }
+  return sums;
+}
+
+// One lane's share of one of a level's sums.
+HEADROOM_HD double level_sum(const LossArguments& a, int level, int item,
+                             int lane) {
+  const int64_t count = kLossParts * a.blocks;
+  const double* const first = a.partial + level * count * kLossSums + item;
+  double sum = 0;
+  for (int64_t block = lane; block < count; block += kLanes) {
+    sum += first[block * kLossSums];
+  }
+  return sum;
+}
+
+// From the sums of all levels.
+HEADROOM_HD void write_loss(const LossArguments& a, const double* sums) {
+  double total = 0;
+  for (int item = 0; item < kLossSums; ++item) {
+    double of_item = 0;
+    for (int level = 0; level < a.num_levels; ++level) {
+      const double sum = sums[level * kLossSums + item];
+      of_item += a.scales[level * kLossSums + item] * sum;
+      total += loss_scale(a, level, item) * sum;
+    }
+    a.items[item] = of_item;
+  }
+  *a.total = total;
+}
+
+template <typename T>
+HEADROOM_HD void cell_gradient(const LossArguments& a, int number, int64_t cell,
+                               int lane) {
+  const LossLevel& level = a.levels[number];
+  const int64_t fields = kFirstClass + a.num_classes;
+  T* const to = static_cast<T*>(level.gradient) + cell * fields;
+  for (int64_t f = lane; f < fields; f += kLanes) {
+    T value = 0;
+    if (f == kObjectness) {
+      const T x = static_cast<const T*>(level.objectness)[cell];
+      value = static_cast<T>(*a.by_total * loss_scale(a, number, 1) *
+                             entropy_of(x, 0, a.obj_rule).derivative);
+    }
+    to[f] = value;
+  }
+}
+
+// After cell_gradient() of all cells.
+template <typename T>
+HEADROOM_HD void match_gradient(const LossArguments& a, int number,
+                                int64_t match, int lane) {
+  const LossLevel& level = a.levels[number];
+  if (!is_first_of_cell(level, match)) return;
+  int64_t last = match;
+  while (!is_last_of_cell(level, last)) ++last;
+  const int64_t fields = kFirstClass + a.num_classes;
+  const int64_t cell = level.cells[match];
+  T* const to = static_cast<T*>(level.gradient) + cell * fields;
+  const double box = *a.by_total * loss_scale(a, number, 0);
+  const double obj = *a.by_total * loss_scale(a, number, 1);
+  const double cls = *a.by_total * loss_scale(a, number, 2);
+  for (int64_t f = lane; f < fields; f += kLanes) {
+    if (f == kObjectness) {
+      const double target = level.fit[last * kFit + 4];
+      if (!(target > 0)) continue;
+      const T x = static_cast<const T*>(level.objectness)[cell];
+      to[f] = static_cast<T>(
+          obj * kernels::entropy(static_cast<double>(x), target, a.obj_rule)
+                    .derivative);
+      continue;
+    }
+    if (f >= kFirstClass && a.num_classes == 1) continue;
+    double sum = 0;
+    for (int64_t of = match; of <= last; ++of) {
+      if (f < 4) {
+        sum -= box * level.fit[of * kFit + f];
+        continue;
+      }
+      const int64_t c = f - kFirstClass;
+      const T x = static_cast<const T*>(level.logits)[of * a.num_classes + c];
+      sum += cls * entropy_of(x,
+                              c == level.classes[of] ? a.positive_target
+                                                     : a.negative_target,
+                              a.cls_rule)
+                       .derivative;
+    }
+    to[f] = static_cast<T>(sum);
+  }
 }
 
 // The launchers; launch.h has what they promise.
 extern "C" {
-int headroom_fit_rows(const FitArguments* arguments, void* stream);
-int headroom_entropies(const EntropyArguments* arguments, void* stream);
+int headroom_loss(const LossArguments* arguments, void* stream);
+int headroom_loss_gradient(const LossArguments* arguments, void* stream);
 }
 
 }  // namespace headroom::cuda

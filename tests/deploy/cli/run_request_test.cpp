@@ -291,6 +291,34 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
   EXPECT_THAT(run.notes, IsEmpty());
 }
 
+TEST_F(RunRequestTest, ThePrecisionIsSettledAndSaid) {
+  const RunRequest run = request({"--cfg", "yolov5n"});
+  EXPECT_EQ(run.config.precision, configs::Precision::kFp32);
+  EXPECT_THAT(headline(run), HasSubstr(", batch 16, fp32, processes 1 x"));
+  const RunRequest planned = make_run_request(
+      parse_command_line({"plan", "--cfg", "yolov5n", "--device", "0"}), {}, 8,
+      {}, /*must_fit=*/false, /*capability=*/80);
+  EXPECT_EQ(planned.config.precision, configs::Precision::kBf16);
+}
+
+TEST_F(RunRequestTest, AResumedRunKeepsItsPrecision) {
+  configs::RunConfig saved;
+  saved.cfg = "yolov5n";
+  for (const configs::Precision precision :
+       {configs::Precision::kFp32, configs::Precision::kBf16}) {
+    saved.precision = precision;
+    const std::string directory = save_run(saved).string();
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--precision", "auto"}}) {
+      std::vector<std::string> words = {"train", "--resume", directory};
+      words.insert(words.end(), more.begin(), more.end());
+      const RunRequest run = make_run_request(parse_command_line(words), {}, 8);
+      EXPECT_EQ(run.config.precision, precision);
+      EXPECT_THAT(run.notes, IsEmpty());
+    }
+  }
+}
+
 TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "parallel/base/check.h"
-#include "tests/support/run_ranks.h"
 
 namespace headroom::data_parallel {
 namespace {
@@ -54,22 +54,6 @@ TEST(VoteTest, TheTable) {
     }
     EXPECT_EQ(decode(maxima), table()[i].verdict) << "row " << i;
   }
-}
-
-TEST(VoteTest, EveryRankLearnsTheSameVerdict) {
-  for (const Row& row : table()) {
-    if (row.ballots.size() < 2) continue;
-    run_ranks(static_cast<int>(row.ballots.size()),
-              [&row](int rank, collectives::Communicator& ranks) {
-                EXPECT_EQ(cast_vote(ranks, row.ballots[rank]), row.verdict);
-              });
-  }
-}
-
-TEST(VoteTest, OneRankDecidesAlone) {
-  const auto alone = collectives::make_single_communicator();
-  EXPECT_TRUE(cast_vote(*alone, {kOk, false, 0}).ok());
-  EXPECT_EQ(cast_vote(*alone, {kOom, true, 0}), (Verdict{kOom, true, 0}));
 }
 
 TEST(VoteTest, ANegativeRankIsRefused) {

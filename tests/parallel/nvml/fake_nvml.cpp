@@ -78,6 +78,13 @@ int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
 int nvmlDeviceGetName(void* device, char* text, unsigned size) {
   return copy(text, size, static_cast<Card*>(device)->name);
 }
+// The older card does not tell.
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  if (device != &cards[0]) return kNotSupported;
+  *major = 9;
+  *minor = 0;
+  return 0;
+}
 int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
   if (device != &cards[0]) return kNotSupported;
   if (memory->version != (40u | 2u << 24)) return kNotSupported;

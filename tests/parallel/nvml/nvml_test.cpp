@@ -80,6 +80,11 @@ TEST(Nvml, SaysWhyThereIsNoCard) {
   EXPECT_THAT(other.reason(), HasSubstr("lacks a function"));
 }
 
+TEST(Nvml, TellsWhatACardComputesIn) {
+  EXPECT_EQ(fake().cards()[0].compute_capability, 90);
+  EXPECT_EQ(fake().cards()[1].compute_capability, 0) << "it does not tell";
+}
+
 TEST(CardUse, OthersAreWhoeverIsNotOurs) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);

@@ -24,6 +24,7 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
+#define __grid_constant__
 // One for all threads of a block. The sanitizer guards the edges of what is
 // static, but not of what each thread has of its own; grids then take turns.
 #ifdef __SANITIZE_ADDRESS__

@@ -168,6 +168,21 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
   const std::shared_ptr<const Pieces> pieces_;
 };
 
+kernels::LossCall call_of_views(kernels::LossCall call) {
+  for (kernels::LossCall::Level& level : call.levels) {
+    for (at::Tensor* const tensor :
+         {&level.head, &level.objectness, &level.classes, &level.fit,
+          &level.gradient}) {
+      *tensor = kernel_view(*tensor);
+    }
+  }
+  for (at::Tensor* const tensor : {&call.targets, &call.scales, &call.partial,
+                                   &call.items, &call.total, &call.by_total}) {
+    *tensor = kernel_view(*tensor);
+  }
+  return call;
+}
+
 }  // namespace
 
 void EmulatedKernels::channel_sums(const at::Tensor& y, MapGroups groups,
@@ -261,44 +276,21 @@ at::Tensor EmulatedKernels::upload(const at::Tensor& host,
   return placed;
 }
 
-void EmulatedKernels::fit_rows(const at::Tensor& fields,
-                               const at::Tensor& boxes,
-                               const at::Tensor& anchors,
-                               const at::Tensor& ciou,
-                               const at::Tensor& gradient) {
-  count_launch("loss rows");
-  const cuda::FitArguments arguments = cuda::fit_arguments(
-      kernel_view(fields), kernel_view(boxes), kernel_view(anchors),
-      kernel_view(ciou), kernel_view(gradient));
-  do_or_remember(fields.device(), [arguments] {
-    for (int64_t row = 0; row < arguments.rows; ++row) {
-      if (arguments.is_double) {
-        cuda::fit_one_row<double>(arguments, row);
-      } else {
-        cuda::fit_one_row<float>(arguments, row);
-      }
-    }
-  });
+void EmulatedKernels::loss(const kernels::LossCall& call) {
+  count_launch("loss", 2);
+  do_or_remember(call.total.device(),
+                 [arguments = cuda::loss_arguments(call_of_views(call))] {
+                   check(headroom_loss(&arguments, /*stream=*/nullptr));
+                 });
 }
 
-void EmulatedKernels::entropies(const at::Tensor& logits,
-                                const at::Tensor& targets,
-                                const kernels::EntropyRule& rule,
-                                const at::Tensor& value,
-                                const at::Tensor& derivative) {
-  count_launch("loss rows");
-  const cuda::EntropyArguments arguments =
-      cuda::entropy_arguments(kernel_view(logits), kernel_view(targets), rule,
-                              kernel_view(value), kernel_view(derivative));
-  do_or_remember(logits.device(), [arguments] {
-    for (int64_t i = 0; i < arguments.count; ++i) {
-      if (arguments.is_double) {
-        cuda::one_entropy<double>(arguments, i);
-      } else {
-        cuda::one_entropy<float>(arguments, i);
-      }
-    }
-  });
+void EmulatedKernels::loss_gradient(const kernels::LossCall& call) {
+  count_launch("loss", 2);
+  do_or_remember(
+      call.total.device(),
+      [arguments = cuda::loss_arguments(call_of_views(call))] {
+        check(headroom_loss_gradient(&arguments, /*stream=*/nullptr));
+      });
 }
 
 std::unique_ptr<devices::DeviceOptimizer> EmulatedKernels::make_optimizer(

@@ -42,12 +42,8 @@ class EmulatedKernels final : public devices::DeviceKernels {
                      const at::Tensor& means, const at::Tensor& dy) override;
 
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
-  void fit_rows(const at::Tensor& fields, const at::Tensor& boxes,
-                const at::Tensor& anchors, const at::Tensor& ciou,
-                const at::Tensor& gradient) override;
-  void entropies(const at::Tensor& logits, const at::Tensor& targets,
-                 const kernels::EntropyRule& rule, const at::Tensor& value,
-                 const at::Tensor& derivative) override;
+  void loss(const kernels::LossCall& call) override;
+  void loss_gradient(const kernels::LossCall& call) override;
 
   std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
       int device, std::span<const devices::FlatBufferRange> ranges,

@@ -7,7 +7,7 @@
 #include "tests/support/test_device/test_communicator.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
-#include "worker/loss/device_level_loss.h"
+#include "worker/loss/device_loss.h"
 
 namespace headroom {
 namespace {

@@ -87,6 +87,15 @@ TestDeviceMemory::take_last_refusal() {
   return std::exchange(refusal_, std::nullopt);
 }
 
+// As LibTorch's allocator, which asserts it.
+void TestDeviceMemory::release_caches() {
+  for (int device = 0; device < kDevices; ++device) {
+    TORCH_CHECK(
+        this != &of(device) || TestGraph::captures_underway(device) == 0,
+        "caches are released while a graph is captured");
+  }
+}
+
 void TestDeviceMemory::refuse(int64_t bytes, const std::string& why) {
   refusal_ = Refusal{bytes, account_.live_bytes(), limit_};
   C10_THROW_ERROR(OutOfMemoryError,

@@ -49,7 +49,7 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   int64_t reserved_bytes() const override { return live_bytes(); }
   int64_t peak_reserved_bytes() const override { return peak_bytes(); }
   int64_t retries() const override { return 0; }
-  void release_caches() override {}
+  void release_caches() override;
   void hold(const void* owner, int64_t bytes) override {
     account_.hold(owner, bytes);
   }

@@ -14,8 +14,9 @@ namespace headroom {
 namespace {
 
 thread_local TestGraph* captured = nullptr;
-std::atomic<int64_t> captures_until_failure{0};
 std::atomic<int64_t> num_replays{0};
+std::atomic<int64_t> num_underway[TestDeviceMemory::kDevices];
+std::atomic<int64_t> countdown{0};
 
 struct AllPages {
   std::mutex mutex;
@@ -89,27 +90,41 @@ void TestGraph::begin_capture(devices::DeviceGraph* before) {
   TORCH_CHECK(captured == nullptr, "one graph at a time");
   if (before != nullptr) pages_ = static_cast<TestGraph*>(before)->pages_;
   captured = this;
+  is_underway_ = true;
+  ++num_underway[device_.index()];
 }
 
 void TestGraph::end_capture() {
   TORCH_CHECK(captured == this, "another graph is captured");
   captured = nullptr;
-  TORCH_CHECK(!is_invalid_, "the capture was lost by what failed in it");
+  TORCH_CHECK(!is_spoiled_, "the capture failed before it ended");
+  is_underway_ = false;
+  --num_underway[device_.index()];
+}
+
+void TestGraph::abandon_capture() noexcept {
+  if (captured == this) captured = nullptr;
+  if (std::exchange(is_underway_, false)) --num_underway[device_.index()];
+  work_ = std::make_shared<Work>();
 }
 
 void TestGraph::remember(std::function<void()> work) {
-  if (captures_until_failure > 0 && --captures_until_failure == 0) {
-    invalidate();
-    TORCH_CHECK(false, "injected: this cannot be captured");
+  if (countdown > 0 && --countdown == 0) {
+    spoil();
+    TORCH_CHECK(false, "operation not permitted when stream is capturing");
   }
   work_->push_back(std::move(work));
 }
 
-void TestGraph::fail_capture(int64_t n) { captures_until_failure = n; }
+void TestGraph::fail_capture(int64_t n) { countdown = n; }
+int64_t TestGraph::pending_failure() { return countdown; }
+int64_t TestGraph::captures_underway(int device) {
+  return num_underway[device];
+}
 
 void TestGraph::replay() {
   TORCH_CHECK(captured == nullptr, "replayed while a graph is captured");
-  TORCH_CHECK(!is_invalid_, "a lost capture is replayed");
+  TORCH_CHECK(!is_spoiled_, "a lost capture is replayed");
   TestStreams& streams = TestStreams::instance();
   streams.give(streams.current(device_), [all = work_] {
     for (const std::function<void()>& work : *all) work();
@@ -139,7 +154,7 @@ void do_or_remember(c10::Device device, std::function<void()> work) {
 void refuse_while_captured() {
   TestGraph* const graph = TestGraph::capturing();
   if (graph == nullptr) return;
-  graph->invalidate();
+  graph->spoil();
   TORCH_CHECK(false, "what the host waits for cannot be captured");
 }
 

@@ -3,6 +3,10 @@
 // and writes, and has no effect; replaying gives it to the thread's stream, on
 // these addresses. What CUDA cannot capture is refused, and ends the capture.
 //
+// A capture that fails leaves behind what it does with CUDA: end_capture()
+// throws, and the allocator believes itself in a capture until
+// abandon_capture(); meanwhile it cannot release its caches.
+//
 // Threads: one captures; memory is given back by any.
 #pragma once
 
@@ -45,21 +49,29 @@ class TestGraph final : public devices::DeviceGraph {
 
   void begin_capture(devices::DeviceGraph* before) override;
   void end_capture() override;
+  void abandon_capture() noexcept override;
   void replay() override;
 
   // Of the calling thread; null: it captures nothing.
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
+  // Throws where it is the one that fails.
   void remember(std::function<void()> work);
 
-  // From now on nothing that is captured counts: end_capture() throws.
-  void invalidate() { is_invalid_ = true; }
-  // Makes the `n`-th piece of work captured from now on fail (1: the next).
+  // From now on the `n`-th piece of work that any thread has captured (1: the
+  // next) cannot be, and spoils its capture; 0 disarms.
   static void fail_capture(int64_t n);
+  // Pieces up to that one; 0 after it, or where none is armed.
+  static int64_t pending_failure();
+
+  // From now on nothing that is captured counts: end_capture() throws.
+  void spoil() { is_spoiled_ = true; }
 
   // Of all graphs, since the start.
   static int64_t replays();
+  // Captures that the device's allocator believes to be under way.
+  static int64_t captures_underway(int device);
 
   // Of any graph that lives. False: the address is none of theirs.
   static bool give_back(void* address);
@@ -70,7 +82,8 @@ class TestGraph final : public devices::DeviceGraph {
   using Work = std::vector<std::function<void()>>;
   // A replay under way outlives the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
-  bool is_invalid_ = false;
+  bool is_underway_ = false;  // for the allocator
+  bool is_spoiled_ = false;
 };
 
 // Work on memory alone (kernel_view): given to the thread's stream of the

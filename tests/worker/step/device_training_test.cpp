@@ -152,14 +152,34 @@ void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
   }
 }
 
-// Maps of 16 bits: apart by no more than rounding itself moves the CPU's state.
+// How far a device's run may be from the CPU's. In float64 they are equal but
+// for the order of sums. Below it, rounding moves both away from the run of
+// higher precision, each its own way: a card's library may choose algorithms
+// that round some times as much (in float32 by tiles of a Winograd transform),
+// and batch norms over few numbers, as in these tests, magnify it.
+struct Bound {
+  double losses = 0;     // relative
+  double roundings = 0;  // of the CPU's own distance from `unrounded`
+  configs::Precision unrounded = configs::Precision::kFp64;
+};
+
+Bound bound_of(configs::Precision precision) {
+  return precision == configs::Precision::kFp32
+             ? Bound{.losses = 0.01, .roundings = 16}
+             : Bound{.losses = 0.1,
+                     .roundings = 2,
+                     .unrounded = configs::Precision::kFp32};
+}
+
 void expect_apart_by_rounding(const Curve& device, const Curve& cpu,
-                              const Curve& unrounded) {
-  expect_close_losses(device, cpu, 0.1);
+                              const Curve& unrounded, const Bound& bound) {
+  expect_close_losses(device, cpu, bound.losses);
   ASSERT_EQ(device.state.size(), cpu.state.size());
   for (size_t i = 0; i < cpu.state.size(); ++i) {
-    EXPECT_LE(relative_error(device.state[i], cpu.state[i]),
-              2 * relative_error(cpu.state[i], unrounded.state[i]) + 1e-6)
+    EXPECT_LE(
+        relative_error(device.state[i], cpu.state[i]),
+        bound.roundings * relative_error(cpu.state[i], unrounded.state[i]) +
+            1e-6)
         << "buffer " << i;
   }
 }
@@ -189,15 +209,14 @@ class DeviceTraining : public testing::TestWithParam<Setting> {
 TEST_P(DeviceTraining, EqualsTheCpu) {
   const Setting& setting = GetParam();
   const Curve device = train(setting, true), cpu = train(setting, false);
-  if (setting.precision == configs::Precision::kBf16 ||
-      setting.precision == configs::Precision::kFp16) {
-    Setting unrounded = setting;
-    unrounded.precision = configs::Precision::kFp32;
-    expect_apart_by_rounding(device, cpu, train(unrounded, false));
+  if (setting.precision == configs::Precision::kFp64) {
+    expect_close(device, cpu, 1e-9);
     return;
   }
-  expect_close(device, cpu,
-               setting.precision == configs::Precision::kFp64 ? 1e-9 : 1e-3);
+  const Bound bound = bound_of(setting.precision);
+  Setting unrounded = setting;
+  unrounded.precision = bound.unrounded;
+  expect_apart_by_rounding(device, cpu, train(unrounded, false), bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -250,7 +269,7 @@ TEST_F(OneDevice, CapturedLayersTrainAsTheyAre) {
           setting.precision == configs::Precision::kFp64 ? 1e-9 : 0.05);
       continue;
     }
-    EXPECT_GE(TestGraph::replays() - replays, 8) << "2 in each of 4 steps";
+    EXPECT_GE(TestGraph::replays() - replays, 4) << "one in each of 4 steps";
     EXPECT_EQ(captured.loss, plain.loss);
     EXPECT_EQ(captured.gradient_norm, plain.gradient_norm);
     ASSERT_EQ(captured.state.size(), plain.state.size());
@@ -375,10 +394,91 @@ TEST_F(OneDevice, OutOfMemoryWithGraphs) {
         memory.fail_allocation(0);
         EXPECT_EQ(result.loss, plain.loss[step]) << step;
         EXPECT_EQ(result.gradient_norm, plain.gradient_norm[step]) << step;
+        EXPECT_EQ(TestGraph::captures_underway(0), 0);
       }
     }
     EXPECT_EQ(memory.live_bytes(), before);
   }
+}
+
+// Wherever a capture fails, in forward, in backward or at its end, it is ended
+// and released: the step runs without it in the same attempt, as do the steps
+// that follow, and another trainer captures again.
+TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
+  if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
+  Setting setting;
+  const Curve plain = train(setting, true, 6);
+  setting.cuda_graphs = true;
+  const configs::RunConfig config = config_of(setting);
+  const plan::Plan plan = plan_of_synthetic_run(config);
+  const auto world = collectives::make_single_communicator();
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  const int64_t before = memory.live_bytes();
+  // Pieces of a whole capture.
+  constexpr int64_t kNever = 1'000'000'000;
+  TestGraph::fail_capture(kNever);
+  train(setting, true, 3);
+  const int64_t pieces = kNever - TestGraph::pending_failure();
+  TestGraph::fail_capture(0);
+  ASSERT_GT(pieces, 100);
+  for (const int64_t piece : {int64_t{1}, pieces / 3, pieces / 2, pieces}) {
+    SCOPED_TRACE(piece);
+    Rank rank(config, plan, *world, true);
+    std::vector<std::string> said;
+    for (size_t step = 0; step < plain.loss.size(); ++step) {
+      if (step == 2) TestGraph::fail_capture(piece);
+      const StepResult result = rank.training.step();
+      EXPECT_EQ(TestGraph::pending_failure(), 0) << "no capture was that long";
+      EXPECT_EQ(result.attempt, 1);
+      EXPECT_EQ(result.loss, plain.loss[step]) << step;
+      EXPECT_EQ(result.gradient_norm, plain.gradient_norm[step]) << step;
+      for (const memory::StepEvent& event : result.events) {
+        if (event.kind == "cuda_graphs") said.push_back(event.reason);
+      }
+      EXPECT_EQ(TestGraph::captures_underway(0), 0);
+      memory.release_caches();
+    }
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_NE(said[0].find("operation not permitted"), std::string::npos)
+        << said[0];
+  }
+  EXPECT_EQ(memory.live_bytes(), before);
+  const int64_t replays = TestGraph::replays();
+  EXPECT_EQ(train(setting, true, 6).loss, plain.loss);
+  EXPECT_GT(TestGraph::replays(), replays);
+}
+
+// A step with more matches than the graph has room for runs as it is, between
+// others that are replayed.
+TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
+  if (!is_test_device()) GTEST_SKIP() << "replays are the test device's";
+  constexpr int64_t kCrowded = 4, kSteps = 6;
+  Setting setting;
+  const auto world = collectives::make_single_communicator();
+  std::vector<double> losses[2];
+  int64_t replays = 0;
+  std::vector<std::string> said;
+  for (const bool graphs : {false, true}) {
+    setting.cuda_graphs = graphs;
+    const configs::RunConfig config = config_of(setting);
+    Rank rank(config, plan_of_synthetic_run(config), *world, true);
+    rank.training.add_boxes_at(kCrowded, /*boxes=*/100);
+    const int64_t before = TestGraph::replays();
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const StepResult result = rank.training.step();
+      losses[graphs ? 1 : 0].push_back(result.loss);
+      for (const memory::StepEvent& event : result.events) {
+        said.push_back(event.reason);
+      }
+    }
+    replays = TestGraph::replays() - before;
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_EQ(replays, 3) << "steps 2, 3 and 5";
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NE(said[1].find("matches in a level, for which its graph has room"),
+            std::string::npos)
+      << said[1];
 }
 
 // What lives between steps and what a step takes is counted on the device, by

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "tests/support/run_ranks.h"
@@ -35,6 +36,76 @@ TEST(StepReports, OfThreeRanks_LossesAreSummedAndBytesKeptApart) {
     EXPECT_EQ(reports.bytes_of_all_ranks(Bytes::kPredictedPeak),
               (std::vector<int64_t>{2000, 0, 2000}));
   });
+}
+
+using data_parallel::Outcome;
+
+// The verdict of these ballots, one a rank, at a squared norm of `norm`.
+data_parallel::Verdict verdict_of(const std::vector<Outcome>& outcomes,
+                                  double norm) {
+  data_parallel::Verdict verdict;
+  run_ranks(static_cast<int>(outcomes.size()),
+            [&](int rank, collectives::Communicator& world) {
+              StepReports reports(rank, world.size());
+              reports.set_squared_norm_share(rank == 0 ? norm : 0);
+              reports.set_ballot({.outcome = outcomes.at(rank),
+                                  .stop_requested = rank == 1,
+                                  .rank = rank,
+                                  .leave_requested = rank == 0});
+              reports.all_reduce(world);
+              const data_parallel::Verdict mine = reports.verdict();
+              EXPECT_TRUE(mine.stop_requested && mine.leave_requested &&
+                          !mine.save_requested);
+              if (rank == 0) verdict = mine;
+            });
+  return verdict;
+}
+
+TEST(StepReports, EveryRankLearnsTheSameVerdict) {
+  constexpr Outcome kOk = Outcome::kOk, kBad = Outcome::kNonFinite,
+                    kOom = Outcome::kOutOfMemory;
+  const auto is = [](const data_parallel::Verdict& verdict, Outcome outcome,
+                     int rank) {
+    return verdict.outcome == outcome && verdict.rank == rank;
+  };
+  EXPECT_TRUE(is(verdict_of({kOk, kOk}, 4), kOk, -1));
+  EXPECT_TRUE(is(verdict_of({kOk, kBad}, 4), kBad, 1));
+  EXPECT_TRUE(is(verdict_of({kBad, kOom, kOom}, 4), kOom, 1));
+  EXPECT_TRUE(is(verdict_of({kOk, Outcome::kMemoryExhausted}, 4),
+                 Outcome::kMemoryExhausted, 1));
+}
+
+// A gradient that is finite on each rank may not be in the sum.
+TEST(StepReports, ANormThatIsNotFinite_IsEveryOkRanksNonFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr Outcome kOk = Outcome::kOk;
+  for (const double norm : {kInfinity, kInfinity - kInfinity}) {
+    data_parallel::Verdict verdict = verdict_of({kOk, kOk}, norm);
+    EXPECT_EQ(verdict.outcome, Outcome::kNonFinite);
+    EXPECT_EQ(verdict.rank, 0);
+    verdict = verdict_of({Outcome::kOutOfMemory, kOk}, norm);
+    EXPECT_EQ(verdict.outcome, Outcome::kOutOfMemory);
+    EXPECT_EQ(verdict.rank, 0);
+  }
+}
+
+TEST(StepReports, MatchesOfTheNextStep_AreToldWhereAllRanksKnowThem) {
+  for (const bool all_know : {true, false}) {
+    run_ranks(2, [&](int rank, collectives::Communicator& world) {
+      StepReports reports(rank, 2, /*num_levels=*/3);
+      if (rank == 0 || all_know) {
+        reports.set_following_matches({1 + rank, 10, 100});
+      }
+      reports.all_reduce(world);
+      const auto matches = reports.following_matches();
+      EXPECT_EQ(matches.has_value(), all_know);
+      if (all_know) {
+        EXPECT_EQ(*matches, (std::vector<int64_t>{3, 20, 200}));
+      }
+      reports.clear();
+      EXPECT_FALSE(reports.following_matches());
+    });
+  }
 }
 
 // Doubles hold each whole number up to 2^53.

@@ -42,11 +42,15 @@ std::vector<loss::LabelRow> labels_of(const Batch& batch,
   return rows;
 }
 
-void assign_micro_batches(Batch& batch, const AssignTargets& assign) {
+void assign_micro_batches(Batch& batch, const AssignTargets& assign,
+                          const PackTargets& pack) {
   if (!assign) return;
   for (const plan::SampleRange& part : batch.micro_batches) {
     batch.targets.push_back(
         assign(labels_of(batch, part), batch.image_height, batch.image_width));
+    if (!pack) continue;
+    batch.packed_targets.push_back(pack(batch.targets.back(), part.size(),
+                                        batch.image_height, batch.image_width));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/plan/batch_split.h"
+#include "worker/loss/packed_targets.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom::sampling {
@@ -61,6 +62,8 @@ struct Batch {
   // Matches in whole images, per micro-batch and level, `image` counting from
   // the micro-batch's first sample.
   std::vector<std::vector<loss::LevelTargets>> targets;
+  // The same per micro-batch, where a device computes the loss; else empty.
+  std::vector<loss::PackedTargets> packed_targets;
   std::vector<std::string> faults;  // images that failed while loading
 };
 
@@ -69,15 +72,21 @@ struct Batch {
 using AssignTargets = std::function<std::vector<loss::LevelTargets>(
     const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
+// Packs a micro-batch's targets for a device, on loader threads as well.
+using PackTargets = std::function<loss::PackedTargets(
+    const std::vector<loss::LevelTargets>& targets, int64_t images,
+    int64_t height, int64_t width)>;
+
 // The labels of samples `part` of the batch, `image` counting from its first.
 std::vector<loss::LabelRow> labels_of(const Batch& batch,
                                       const plan::SampleRange& part);
 
-// Fills batch.targets: one entry per micro-batch. Does nothing without
-// `assign`.
+// Fills batch.targets, and with `pack` batch.packed_targets: one entry per
+// micro-batch. Does nothing without `assign`.
 // REQUIRES: everything else of the batch is set, its labels in order of
 // `image`.
-void assign_micro_batches(Batch& batch, const AssignTargets& assign);
+void assign_micro_batches(Batch& batch, const AssignTargets& assign,
+                          const PackTargets& pack = {});
 
 // Where a rank's batches come from, whatever they are made of. Batches are the
 // caller's: the source keeps no part of them. One thread calls it.

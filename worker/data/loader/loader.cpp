@@ -328,7 +328,7 @@ class Loader::Implementation {
     if (hooks.targets_begin) hooks.targets_begin(batch.step);
     when_there_is_memory(batch.step, [&] {
       batch.targets.clear();
-      assign_micro_batches(batch, options_.assign);
+      assign_micro_batches(batch, options_.assign, options_.pack);
     });
     if (hooks.targets_end) hooks.targets_end(batch.step);
   }

@@ -81,6 +81,7 @@ struct LoaderOptions {
   // Training: samples come as a device renders them (Batch::packed).
   bool packs_samples = false;
 
+  PackTargets pack;                // none: they are packed by the step
   AssignTargets assign;            // none: Batch::targets stays empty
   AllocateImages allocate_images;  // of a batch
 

@@ -68,7 +68,7 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
     batch_.samples.push_back(sample);
     batch_.geometry.push_back({options.image_height, options.image_width});
   }
-  assign_micro_batches(batch_, options.assign);
+  assign_micro_batches(batch_, options.assign, options.pack);
 }
 
 Batch SyntheticInput::next() {

@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 configs::RunConfig config_of(const std::string& layout, int64_t group) {
   configs::RunConfig config;
   config.cfg = "yolov5n";
+  config.precision = configs::Precision::kFp32;
   if (!layout.empty()) config.layout = plan::parse_layout(layout);
   config.batch_norm_group_size = group;
   return config;
@@ -35,6 +36,7 @@ layout       data=2,pipeline=2,spatial=1: 4 processes, gloo
 zero         0
 activations  keep
 optimizer    SGD
+precision    fp32
 
 Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image assumed
   stage  model state  images    kept     transient  communication  rest      predicted

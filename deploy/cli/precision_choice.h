@@ -1,0 +1,31 @@
+// What --precision auto means for a run: bf16 where every card that computes
+// has it in hardware, else fp32. It is settled once, before the run's plan, and
+// the run keeps it: a resumed run computes as before on whichever cards.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "configs/run_config.h"
+
+namespace headroom::cli {
+
+struct PrecisionChoice {
+  configs::Precision precision = configs::Precision::kFp32;
+  std::string reason;  // "the cards compute in it"
+};
+
+// For a run whose precision is auto. `capabilities`: of its cards, 9.0 as 90; 0
+// for one of which nobody tells, none where there are no cards.
+PrecisionChoice choose_precision(const configs::RunConfig& config,
+                                 std::span<const int> capabilities);
+
+// Settles it in `config`. Returns a line about the choice, which is empty on
+// the CPU, or where it was settled already.
+std::string settle_precision(configs::RunConfig& config,
+                             std::span<const int> capabilities);
+
+// "bf16"
+std::string precision_text(const configs::RunConfig& config);
+
+}  // namespace headroom::cli

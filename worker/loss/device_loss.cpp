@@ -1,0 +1,183 @@
+#include "worker/loss/device_loss.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <string>
+
+#include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
+#include "parallel/base/memory_category.h"
+
+namespace headroom::loss {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Registration {
+  c10::DeviceType type = c10::DeviceType::CUDA;
+  kernels::LossKernels* kernels = nullptr;
+};
+
+Registration& registration() {
+  static Registration registered;
+  return registered;
+}
+
+// What backward needs beside tensors.
+struct Kept final : torch::CustomClassHolder {
+  kernels::LossKernels* kernels = nullptr;
+  kernels::LossRules rules;
+  std::vector<int64_t> begins, capacities;
+  std::vector<std::vector<int64_t>> sizes;  // of the cells of each head
+};
+
+// Of a level among the saved tensors, which begin with targets and scales.
+constexpr size_t kFirstSaved = 2, kSavedOfLevel = 3;
+
+at::Tensor doubles(const at::Tensor& head, at::IntArrayRef sizes) {
+  return at::empty(sizes, at::TensorOptions(head.device()).dtype(at::kDouble));
+}
+
+// [n, H, W, anchors, fields], as Detect lays a head out; one that was put
+// together of several ranks' is copied.
+at::Tensor cells_of(const at::Tensor& head) {
+  return head.permute({0, 2, 3, 1, 4}).contiguous();
+}
+
+class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
+ public:
+  static variable_list forward(AutogradContext* ctx, at::TensorList heads,
+                               kernels::LossKernels* kernels,
+                               const PackedTargets& targets,
+                               const at::Tensor* scales,
+                               const kernels::LossRules& rules) {
+    auto kept = c10::make_intrusive<Kept>();
+    kept->kernels = kernels;
+    kept->rules = rules;
+    kept->begins = targets.begins;
+    kept->capacities = targets.capacities;
+    kernels::LossCall call;
+    call.targets = targets.bytes;
+    call.scales = *scales;
+    call.rules = rules;
+    variable_list saved = {targets.bytes, *scales};
+    for (size_t i = 0; i < heads.size(); ++i) {
+      kernels::LossCall::Level level;
+      level.head = cells_of(heads[i]);
+      level.begin = targets.begins[i];
+      level.capacity = targets.capacities[i];
+      const int64_t classes = level.head.size(4) - kFirstClass;
+      const at::TensorOptions options = level.head.options();
+      level.objectness =
+          at::empty({level.head.numel() / level.head.size(4)}, options);
+      level.classes =
+          at::empty({level.capacity, classes > 1 ? classes : 0}, options);
+      level.fit = doubles(level.head, {level.capacity, kernels::kFitFields});
+      saved.insert(saved.end(), {level.objectness, level.classes, level.fit});
+      kept->sizes.push_back(level.head.sizes().vec());
+      call.levels.push_back(std::move(level));
+    }
+    const auto num_levels = static_cast<int64_t>(heads.size());
+    call.partial = doubles(heads[0], {num_levels * 2 * kernels::kLossBlocks *
+                                      kernels::kLossItems});
+    call.items = doubles(heads[0], {kernels::kLossItems});
+    call.total = doubles(heads[0], {});
+    kernels->loss(call);
+    ctx->save_for_backward(std::move(saved));
+    ctx->saved_data["kept"] = c10::IValue::make_capsule(std::move(kept));
+    ctx->mark_non_differentiable({call.items});
+    return {call.total, call.items};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list outputs) {
+    const MemoryCategoryScope scope(MemoryCategory::kLoss);
+    const variable_list saved = ctx->get_saved_variables();
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(
+        ctx->saved_data["kept"].toCapsule());
+    kernels::LossCall call;
+    call.targets = saved[0];
+    call.scales = saved[1];
+    call.rules = kept->rules;
+    call.by_total = outputs[0];
+    variable_list gradients;
+    for (size_t i = 0; i < kept->sizes.size(); ++i) {
+      const size_t first = kFirstSaved + kSavedOfLevel * i;
+      kernels::LossCall::Level level;
+      level.begin = kept->begins[i];
+      level.capacity = kept->capacities[i];
+      level.objectness = saved[first];
+      level.classes = saved[first + 1];
+      level.fit = saved[first + 2];
+      level.gradient = at::empty(kept->sizes[i], level.objectness.options());
+      gradients.push_back(level.gradient.permute({0, 3, 1, 2, 4}));
+      call.levels.push_back(std::move(level));
+    }
+    kept->kernels->loss_gradient(call);
+    constexpr size_t kOtherArguments = 4;
+    gradients.resize(gradients.size() + kOtherArguments);
+    return gradients;
+  }
+};
+
+}  // namespace
+
+void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels) {
+  registration() = {type, kernels};
+}
+
+kernels::LossKernels* loss_kernels_for(const at::Tensor& head) {
+  const Registration& registered = registration();
+  if (registered.kernels != nullptr &&
+      head.device().type() == registered.type) {
+    return registered.kernels;
+  }
+  if (head.is_cpu()) return nullptr;
+  throw Error("device",
+              "a head is on " + head.device().str() +
+                  ", for which no kernels are loaded",
+              "use --device cpu");
+}
+
+at::Tensor step_scales(const std::vector<LevelScales>& levels,
+                       double loss_scale) {
+  const auto num_levels = static_cast<int64_t>(levels.size());
+  at::Tensor scales = at::empty(
+      {num_levels * kernels::kLossItems + kernels::kScalesOfAll}, at::kDouble);
+  double* to = scales.mutable_data_ptr<double>();
+  for (const LevelScales& level : levels) {
+    *to++ = level.box;
+    *to++ = level.obj;
+    *to++ = level.cls;
+  }
+  *to++ = levels.front().images;
+  *to = loss_scale;
+  return scales;
+}
+
+kernels::LossRules loss_rules(const LevelScales& scales) {
+  return {.obj = scales.obj_rule,
+          .cls = scales.cls_rule,
+          .positive_target = scales.positive_target,
+          .negative_target = scales.negative_target};
+}
+
+HeadSize size_of(const at::Tensor& head) {
+  return {head.size(0), head.size(1), head.size(2), head.size(3),
+          head.size(4) - kFirstClass};
+}
+
+LevelLoss device_loss(kernels::LossKernels& kernels,
+                      const std::vector<at::Tensor>& heads,
+                      const PackedTargets& targets, const at::Tensor& scales,
+                      const kernels::LossRules& rules) {
+  HEADROOM_CHECK(heads.size() == targets.begins.size(),
+                 std::to_string(heads.size()) + " heads for targets of " +
+                     std::to_string(targets.begins.size()) + " levels");
+  variable_list outputs = DeviceLoss::apply(at::TensorList(heads), &kernels,
+                                            targets, &scales, rules);
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace headroom::loss
