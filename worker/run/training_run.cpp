@@ -267,6 +267,7 @@ void TrainingRun::Implementation::prepare(
           plan::plan_to_json(assignment.plan), config.keep_checkpoints,
           host.copies_state},
       *state, *mesh);
+  budget->count_connections();  // of copies and checkpoints
   memory.fetches_ahead = mesh->data->gathers_in_background();
   collective_schedule = record_exchanges();
   if (assignment.rank == 0 && !config.noplots && host.draws_pictures) {
