@@ -228,7 +228,6 @@ void TrainingRun::Implementation::prepare(
   }
   mesh =
       std::make_unique<collectives::Mesh>(communicator, assignment.plan.layout);
-  budget->count_connections();
   if (!config.teacher.empty()) teacher = step::Teacher::open(config, device);
   const StateRequest request{config, assignment, inputs, device, *mesh, client};
   std::unique_ptr<step::TrainingState> fresh = fresh_state(request);
@@ -267,7 +266,6 @@ void TrainingRun::Implementation::prepare(
           plan::plan_to_json(assignment.plan), config.keep_checkpoints,
           host.copies_state},
       *state, *mesh);
-  budget->count_connections();  // of copies and checkpoints
   memory.fetches_ahead = mesh->data->gathers_in_background();
   collective_schedule = record_exchanges();
   if (assignment.rank == 0 && !config.noplots && host.draws_pictures) {
