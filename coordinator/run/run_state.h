@@ -135,9 +135,12 @@ class RunState {
   bool stop_requested() const { return stop_requested_; }
   // Members are to leave their generation at the next committed step.
   bool leave_requested() const { return cycle_.leave_requested(); }
-  // Whether a member of this generation is lost and the others are to leave it.
+  // Whether a member of this generation is lost and the others are to leave it:
+  // for the next one, or because the run ends.
   bool peer_lost() const {
-    return phase_ == RunPhase::kRegrouping && cycle_.regrouping().has_loss;
+    return (phase_ == RunPhase::kRegrouping && cycle_.regrouping().has_loss) ||
+           (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
+           phase_ == RunPhase::kFailed;
   }
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }

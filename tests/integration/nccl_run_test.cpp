@@ -32,6 +32,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kTestPlugin =
+    std::string(HEADROOM_BUILD_DIR) + "/tests/libheadroom_testdevice.so";
+
 enum class Disturbance { kNone, kKill, kStop, kLate, kAborted, kCoordinator };
 
 struct Layout {
@@ -309,6 +312,35 @@ TEST_P(NcclRun, EqualsOneProcess) {
   }
   EXPECT_EQ(result.err.find("stuck"), std::string::npos) << result.err;
   NcclTable::rows().push_back(row);
+}
+
+// No peer is lost: the run is refused, with what helps.
+TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
+  const fs::path folder = fresh_folder();
+  const Variables environment(
+      {{"HEADROOM_DEVICE_PLUGIN", kTestPlugin},
+       {"HEADROOM_NCCL_FAULTS", "call=CommSplit,rank=1,nth=2,kind=full"}});
+  const ProgramResult result = run_program(
+      joined(command(),
+             {"--device", "0,1", "--backend", "nccl", "--layout", "data=2"}),
+      folder);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_NE(result.err.find("the device has no memory for NCCL's buffers"),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("use a smaller --batch"), std::string::npos);
+  EXPECT_LT(result.seconds, 60);
+}
+
+// NCCL refuses two ranks on one device of a host, unless each is a host.
+TEST(NcclRunRefusals, RanksThatShareADeviceAreHostsOfTheirOwn) {
+  const fs::path folder = fresh_folder();
+  const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});
+  const std::vector<Json> steps =
+      train_in(folder, command(),
+               {"--device", "0", "--backend", "nccl", "--layout", "data=2",
+                "--set", "share_devices=true", "--max-steps", "2"});
+  EXPECT_EQ(steps.size(), 2u);
 }
 
 std::vector<Cell> all_cells() {

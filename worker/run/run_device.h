@@ -89,7 +89,7 @@ class DeviceBudget {
   explicit DeviceBudget(const Inputs& inputs);
 
   const devices::ComputeDevice& device() const { return inputs_.device; }
-  // The parts of the ranks are connected (Mesh), before a tensor is allocated.
+  // All of the ranks' communicators are connected, and no step has run.
   void count_connections();
   // A first step loads libraries' kernels. True the first time, on a device.
   bool count_first_step();

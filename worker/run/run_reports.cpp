@@ -104,6 +104,7 @@ memory::PhaseMemory RunReports::note_memory(
 
 void RunReports::note_device() {
   if (in_.device.device().is_cpu()) return;
+  in_.device.count_connections();
   const std::vector<DeviceMemoryLine> ranks =
       gather_device_memory(in_.world, in_.device.line());
   in_.recorder.record_device_memory(ranks);

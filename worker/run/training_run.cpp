@@ -228,7 +228,6 @@ void TrainingRun::Implementation::prepare(
   }
   mesh =
       std::make_unique<collectives::Mesh>(communicator, assignment.plan.layout);
-  budget->count_connections();
   if (!config.teacher.empty()) teacher = step::Teacher::open(config, device);
   const StateRequest request{config, assignment, inputs, device, *mesh, client};
   std::unique_ptr<step::TrainingState> fresh = fresh_state(request);

@@ -30,6 +30,7 @@ TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
             "1 of 1 survivors have not said how far they are");
   run.state.worker_exited(run.now, "w1", 137, "loading\n");
   EXPECT_EQ(run.orders(), "");
+  EXPECT_TRUE(run.state.peer_lost()) << "who waits for it is freed";
   run.complain(0, 12);
   EXPECT_EQ(run.orders(), "w0:save");
   EXPECT_EQ(run.state.finish(run.now, "w0", 5, "saved", "", 12), std::nullopt);

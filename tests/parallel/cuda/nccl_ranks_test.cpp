@@ -250,7 +250,7 @@ TEST_F(NcclRanks, ConnectionsAreThereBeforeTheFirstCollective) {
 TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
   timeout_ = milliseconds(700);
   for (const char* when :
-       {"call=CommInitRankConfig,rank=1,kind=full", 
+       {"call=CommInitRankConfig,rank=1,kind=full",
         "call=AllReduce,rank=1,kind=full", "call=CommSplit,rank=1,kind=full"}) {
     SCOPED_TRACE(when);
     const FaultsOf faults(when);
