@@ -10,7 +10,7 @@
 // where there is no card; --describe only says which device it is. A line of
 // JSON per kernel and shape.
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -206,8 +206,9 @@ class Passes {
                            {0, cuda::ShapedImages::kHeight}, /*epochs=*/9);
     const at::Tensor region = batch.region().to(device_.device());
     const at::Tensor images = batch.images().to(device_.device());
+    const at::Tensor other = at::empty_like(images);
     const double copy = rate(2. * static_cast<double>(images.nbytes()),
-                             [&] { images.fill_(0); });
+                             [&] { other.copy_(images); });
     say("render_samples", std::to_string(images.size(0)) + " x 96 x 144",
         static_cast<double>(region.nbytes() + images.nbytes()), copy,
         [&] { kernels_.render_samples(region, batch.starts, images); });
