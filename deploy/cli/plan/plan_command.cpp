@@ -104,6 +104,7 @@ int plan_command(const CommandLine& given) {
   RunRequest request = make_run_request(line, std::nullopt, usable_cores(),
                                         ask_data, /*must_fit=*/false);
   const int world_size = request.expected_workers();
+  if (machines) check_layout(*machines, request.config);
   if (!sweep.empty()) {
     say_notes(line, request);
     const auto cells = sweep_plans(request.config, world_size,
