@@ -23,6 +23,10 @@ struct AbsentFlag {
 // and "coordinator"; none for other commands.
 const std::vector<AbsentFlag>& absent_flags(const std::string& command);
 
+// Every flag that YOLOv5's program of this name takes today, accepted here or
+// not: a beginning that one of them alone has stands for it, as in argparse.
+const std::vector<std::string>& published_flags(const std::string& command);
+
 // nullptr when `spelling` is not one of them.
 const AbsentFlag* find_absent_flag(const std::string& command,
                                    const std::string& spelling);

@@ -8,8 +8,6 @@ namespace {
 
 using KnownTo = CommandFlag::KnownTo;
 
-const char kPixels[] = "HEIGHT [WIDTH]";
-
 CommandFlag flag(std::vector<std::string> spellings,
                  std::vector<std::string> commands, std::string description,
                  CommandFlagRules rules = {}) {
@@ -134,10 +132,10 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "DATA", .is_required = true}),
       flag({"--strict"}, {"verify"},
            "End with exit 4 where there is any fault, also one that training "
-           "repairs."),
+           "survives."),
       flag({"--fix-to"}, {"verify"},
            "Write a corrected copy into this new folder: the images that are "
-           "kept, byte for byte, their repaired boxes as YOLO text files, and "
+           "kept, byte for byte, their sound boxes as YOLO text files, and "
            "a data.yaml. The data set itself is never changed.",
            {.value_name = "DIR"}),
       flag({"--single-cls"}, {"verify", "tile"},
@@ -150,9 +148,10 @@ std::vector<CommandFlag> flags_of_tools() {
            "The new folder: images, YOLO text files, and a data.yaml that "
            "train takes. It appears when all of it is there, or not at all.",
            {.value_name = "DIR", .is_required = true}),
-      flag({"--size"}, {"tile"},
-           "Of a tile, in pixels; images that are smaller stay as they are.",
-           {.value_name = kPixels, .default_value = "640", .most_values = 2}),
+      flag(
+          {"--size"}, {"tile"},
+          "Of a tile, in pixels; images that are smaller stay as they are.",
+          {.value_name = kPixelSize, .default_value = "640", .most_values = 2}),
       flag({"--overlap"}, {"tile"},
            "Neighbours share at least this part of a tile's side, 0 to 0.9; "
            "what is no larger than that lies whole in some tile.",
@@ -176,7 +175,7 @@ std::vector<CommandFlag> flags_of_tools() {
           {"--include"}, {"export"},
           "What to write: onnx, torchscript, safetensors, or several. Default: "
           "what --output ends in, else onnx.",
-          {.value_name = "FORMAT [FORMAT]", .most_values = 3}),
+          {.value_name = "FORMAT [FORMAT]", .most_values = 100}),
       flag({"--cfg"}, {"export"},
            "The model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
@@ -185,7 +184,7 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "STEM"}),
       flag({"--img", "--imgsz", "--img-size"}, {"export"},
            "The network's input size in pixels. Default: as trained, else 640.",
-           {.value_name = kPixels, .most_values = 2}),
+           {.value_name = kPixelSize, .most_values = 2}),
       flag({"--batch", "--batch-size"}, {"export"}, "Images at once.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 65'536}),
       flag({"--dynamic"}, {"export"},
@@ -232,7 +231,7 @@ std::vector<CommandFlag> flags_of_tools() {
       flag({"--img", "--imgsz", "--img-size"}, {"prune"},
            "With --data: the network's input size. Default: as trained, else "
            "640.",
-           {.value_name = kPixels, .most_values = 2}),
+           {.value_name = kPixelSize, .most_values = 2}),
       flag(
           {"--batch", "--batch-size"}, {"prune"},
           "With --data: images at once.",
@@ -271,7 +270,7 @@ std::vector<CommandFlag> flags_of_tools() {
       flag({"--img", "--imgsz", "--img-size"}, {"detect"},
            "The network's input size in pixels; images keep their shape. "
            "Default: as trained, else 640.",
-           {.value_name = kPixels, .most_values = 2}),
+           {.value_name = kPixelSize, .most_values = 2}),
       flag({"--resample"}, {"detect"},
            "How images shrink: area as in val, or bilinear as in YOLOv5.",
            {.value_name = "area|bilinear", .default_value = "bilinear"}),
@@ -279,7 +278,7 @@ std::vector<CommandFlag> flags_of_tools() {
            "Look at tiles of so many pixels of the image instead of all of it "
            "at once, and merge what they show: for small things in large "
            "images.",
-           {.value_name = kPixels, .most_values = 2}),
+           {.value_name = kPixelSize, .most_values = 2}),
       flag({"--tile-overlap"}, {"detect"},
            "With --tile: by how much of their side tiles overlap at least; as "
            "large as the largest thing sought.",
@@ -319,7 +318,7 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "N", .default_value = "1", .low = 1, .high = 10'000}),
       flag({"--device"}, {"detect"},
            "cpu (also where it is empty), or an NVIDIA card by its number.",
-           {.value_name = "cpu|0"}),
+           {.value_name = "cpu|0", .may_be_empty = true}),
       flag({"--threads"}, {"detect"}, "Compute threads.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 1024}),
       flag({"--project"}, {"detect"}, "Default runs/detect.",

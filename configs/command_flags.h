@@ -13,6 +13,9 @@
 
 namespace headroom::configs {
 
+// The value of flags that take one size or two, in pixels.
+inline constexpr char kPixelSize[] = "HEIGHT [WIDTH]";
+
 // What may be left out of a flag's declaration.
 struct CommandFlagRules {
   static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
@@ -25,9 +28,10 @@ struct CommandFlagRules {
   std::string default_value = {};
   int most_values = 1;  // several are joined by spaces
   KnownTo known_to = KnownTo::kBoth;
-  double low = -kUnbounded;  // tools refuse numbers outside [low, high]
-  double high = kUnbounded;  // bounded on both sides or on none
-  bool is_required = false;  // by the tool
+  double low = -kUnbounded;   // tools refuse numbers outside [low, high]
+  double high = kUnbounded;   // bounded on both sides or on none
+  bool is_required = false;   // by the tool
+  bool may_be_empty = false;  // "" is then as if the flag were not given
 };
 
 struct CommandFlag : CommandFlagRules {

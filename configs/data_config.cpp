@@ -9,6 +9,7 @@
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::configs {
@@ -253,7 +254,7 @@ std::vector<std::string> read_names(const yaml::YamlValue& root) {
     if (yaml::as_int64(*nc, "nc") != static_cast<int64_t>(result.size())) {
       yaml::refuse(nc->place,
                    "nc is " + nc->scalar + ", but names has " +
-                       std::to_string(result.size()) + " classes",
+                       counted(static_cast<int64_t>(result.size()), "class"),
                    "make them agree, or remove nc");
     }
   }
@@ -336,12 +337,15 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                 "downloaded: describe your copy in a file as "
                 "configs/data/own_images.yaml");
   }
-  const std::string text = yaml::read_config_file(file, "data");
-  if (text.empty()) {
-    throw Error("data", file.string() + " is an empty file",
-                "write train, val and names into it, as in "
-                "configs/data/own_images.yaml");
+  const std::string suffix = file.extension().string();
+  if (suffix == ".csv" || suffix == ".json" || suffix == ".txt" ||
+      suffix == ".xml") {
+    throw Error("data", file.string() + " is no data.yaml",
+                "write one that names it: train: " + file.filename().string() +
+                    ", val: ..., names: [...] (configs/data/own_images.yaml "
+                    "explains its lines)");
   }
+  const std::string text = yaml::read_config_file(file, "data");
   const yaml::YamlValue root = yaml::parse_yaml(text, file.string());
   yaml::require_mapping(root, "a data file", known_keys());
 

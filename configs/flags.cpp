@@ -5,6 +5,7 @@
 #include "configs/knobs.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::configs {
 namespace {
@@ -64,6 +65,14 @@ void set_from_set_flag(RunConfig& config, const std::string& word) {
                    "write --set KEY=VALUE, for example --set hyp.lr0=0.02");
   }
   const std::string key = word.substr(0, equals);
+  const Knob* const knob = find_knob(key);
+  if (knob != nullptr && knob->is_byte_size) {
+    const std::string written = word.substr(equals + 1);
+    if (const auto fault = size_fault(key, written)) {
+      throw bad_flag("--set " + word, "it has no unit, or is no size",
+                     "write --set " + key + "=8GiB");
+    }
+  }
   set_value(config, key, word.substr(equals + 1));
   if (key == "processes" && config.processes == 0) {
     throw bad_flag("--set " + word, "a run needs at least one process",
@@ -113,12 +122,17 @@ void apply(RunConfig& config, const FlagUse& use) {
       throw bad_flag(use.spelling + " " + text,
                      "this choice of YOLOv5's is not in this version", remedy);
     }
+    if (const auto fault =
+            knob.is_byte_size ? size_fault(use.spelling, text) : std::nullopt) {
+      throw Error("config", fault->what, fault->remedy);
+    }
     if (!set_from_text(config, knob, text)) {
       throw bad_flag(use.spelling + " " + text,
                      "'" + text + "' is not " + type_name(knob),
                      "for example " + use.spelling + " " +
-                         (default_text(knob).empty() ? flag->value_name
-                                                     : default_text(knob)));
+                         (knob.flag.takes_row          ? "10"
+                          : default_text(knob).empty() ? flag->value_name
+                                                       : default_text(knob)));
     }
   }
   if (use.spelling == "--processes" && config.processes <= 0) {

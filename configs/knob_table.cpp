@@ -111,7 +111,7 @@ std::vector<Knob> how_to_train() {
             .flag = {.spellings = {"--max-steps"}, .value_name = "N"}}),
       knob("optimizer", &C::optimizer,
            "SGD with Nesterov momentum; Adam; AdamW, whose weight decay "
-           "stands apart from the gradient. hyp.momentum is Adam's beta1.",
+           "bypasses the gradient. hyp.momentum is Adam's beta1.",
            {.choices = {"SGD", "Adam", "AdamW"},
             .flag = {.spellings = {"--optimizer"}, .value_name = "NAME"}}),
       knob("cos_lr", &C::cos_lr,
@@ -120,8 +120,7 @@ std::vector<Knob> how_to_train() {
       knob("label_smoothing", &C::label_smoothing,
            "Train the class scores towards 1 - e/2 and e/2 instead of 1 and "
            "0.",
-           {.unit = "fraction",
-            .low = 0,
+           {.low = 0,
             .high = 1,
             .flag = {.spellings = {"--label-smoothing"}, .value_name = "E"}}),
       knob("single_cls", &C::single_cls,
@@ -157,11 +156,11 @@ std::vector<Knob> how_to_train() {
       knob("freeze", &C::freeze,
            "The first so many layers of the model do not learn; 10 is the "
            "backbone. Their batch-norm statistics still move, as in YOLOv5.",
-           {.unit = "rows",
+           {.unit = "layers",
             .low = 0,
             .high = 10'000,
             .flag = {.spellings = {"--freeze"},
-                     .value_name = "ROWS",
+                     .value_name = "LAYERS",
                      .takes_row = true}}),
       knob("seed", &C::seed,
            "Every random draw follows from it: initial weights, order, "

@@ -136,7 +136,8 @@ void load_hyperparameters(RunConfig& config, const std::string& file) {
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char c) { return std::tolower(c); });
   }
-  const yaml::NamedText source = yaml::file_or_shipped(name, "hyp", "config");
+  const yaml::NamedText source =
+      yaml::file_or_shipped(name, "hyp", "config", file);
   const yaml::YamlValue root = yaml::parse_yaml(source.text, source.file);
   read_knobs(config, root, kHypPrefix);
   config.hyp_file = file;

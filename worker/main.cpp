@@ -93,7 +93,7 @@ void prepare_process(int threads) {
 }
 
 int run(const CommandLine& line) {
-  // Launchers ask all processes of a job to end: the agent answers for its
+  // Launchers ask all processes of a job to end: the agent acts for its
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   headroom::agent_loss::install();
@@ -196,6 +196,7 @@ int main(int argc, char** argv) {
     return first == kAnswer ? answer_question(argc - 1, argv + 1)
                             : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
+    std::fflush(stdout);  // in one log it stands above the refusal
     std::fprintf(stderr, "%s%s\n", speaker,
                  headroom::printable(error.what()).c_str());
     return static_cast<int>(error.exit_code());

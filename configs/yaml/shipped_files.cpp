@@ -20,7 +20,8 @@ std::vector<std::string> shipped_names(const std::string& folder) {
 }
 
 NamedText file_or_shipped(const std::string& name_or_path,
-                          const std::string& folder, const std::string& tag) {
+                          const std::string& folder, const std::string& tag,
+                          const std::string& as_given) {
   std::error_code error;
   if (std::filesystem::is_regular_file(name_or_path, error)) {
     return {name_or_path, read_config_file(name_or_path, tag)};
@@ -37,8 +38,8 @@ NamedText file_or_shipped(const std::string& name_or_path,
   for (const std::string& each : known) all += " " + each;
   throw Error(
       tag,
-      "there is no file " + name_or_path + ", nor a shipped " + folder +
-          " file of that name",
+      "there is no file " + (as_given.empty() ? name_or_path : as_given) +
+          ", nor a shipped " + folder + " file of that name",
       suggestion(std::filesystem::path(name).filename().string(), known,
                  "give a path or one of") +
           (nearest_name(std::filesystem::path(name).filename().string(), known)

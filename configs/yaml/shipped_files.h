@@ -23,9 +23,11 @@ struct NamedText {
 
 // `name_or_path`: an existing file wins; else a shipped file of `folder`
 // ("model", "hyp") with or without its ".yaml". Throws Error{tag} with exit 2
-// that names the nearest shipped name and lists them all.
+// that names the nearest shipped name and lists them all; it calls the file
+// `as_given`, where that is not "".
 NamedText file_or_shipped(const std::string& name_or_path,
-                          const std::string& folder, const std::string& tag);
+                          const std::string& folder, const std::string& tag,
+                          const std::string& as_given = "");
 
 // The names of one folder, without ".yaml", sorted.
 std::vector<std::string> shipped_names(const std::string& folder);

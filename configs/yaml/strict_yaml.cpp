@@ -49,9 +49,8 @@ std::string read_config_file(const std::filesystem::path& file,
   }
   std::ostringstream text;
   text << stream.rdbuf();
-  // An empty file of knobs is one that sets none.
   const std::string kind = foreign_kind(text.view().substr(0, kFileHeadBytes));
-  if (size > 0 && !kind.empty()) {
+  if (!kind.empty()) {
     throw Error(
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",
         kind == "UTF-16 text" ? "save it as UTF-8" : "name the right file");

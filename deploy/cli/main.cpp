@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "deploy/cli/args/command_line.h"
 #include "deploy/cli/args/help_text.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/interrupts.h"
@@ -105,7 +106,8 @@ int main(int argc, char** argv) {
   try {
     return with_output_written(parse_and_run(words));
   } catch (const headroom::Error& error) {
-    end = {static_cast<int>(error.exit_code()), error.what()};
+    end = {static_cast<int>(error.exit_code()),
+           headroom::cli::as_typed(error.what(), words)};
   } catch (const std::bad_alloc&) {
     end = out_of_resources("out of memory");
   } catch (const std::system_error& error) {
@@ -113,6 +115,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     end = {1, std::string("[headroom] internal error: ") + error.what()};
   }
+  std::fflush(stdout);  // in one log it stands above the refusal
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::cli::result_json(end, "", "").c_str());

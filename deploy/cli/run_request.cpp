@@ -20,6 +20,7 @@
 #include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/file_kind.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
@@ -77,11 +78,8 @@ void check_files(const configs::RunConfig& config) {
     configs::load_data_config(config.data);
   }
   if (config.weights.empty()) return;
-  if (!std::filesystem::exists(config.weights)) {
-    throw Error("weights", "there is no file " + config.weights,
-                "nothing is downloaded: get the file, YOLOv5's own from its "
-                "releases, and give its path, or leave --weights out");
-  }
+  require_weights(config.weights,
+                  config.command == "val" ? "" : ", or leave --weights out");
   planner::metadata_of_weights(config.weights);
 }
 
@@ -482,9 +480,11 @@ std::string model_line(const RunRequest& request) {
   }
   std::array<char, 96> text{};
   std::snprintf(text.data(), text.size(),
-                "model: %.3g million parameters, %.3g GFLOPs an image; ",
+                "model: %.3g million parameters, %.3g GFLOPs an image",
                 static_cast<double>(parameters) / 1e6, flops / 1e9);
-  const std::string model = layers.empty() ? "" : text.data();
+  if (config.command == "val") return text.data();
+  const std::string model =
+      layers.empty() ? "" : std::string(text.data()) + "; ";
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";

@@ -9,6 +9,7 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/ledger.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/show/status_table.h"
@@ -53,12 +54,24 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
+// With --watch once a second, until the run is over.
 int show_folder(const CommandLine& line) {
-  const std::string text = line.has("--json")
-                               ? folder_summary_json(line.run_directory) + "\n"
-                               : folder_summary(line.run_directory);
-  std::fputs(text.c_str(), stdout);
-  return 0;
+  const bool json = line.has("--json");
+  const bool watch = line.has("--watch");
+  const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
+  const interrupts::Watch watching;
+  while (true) {
+    const bool goes_on = watch && is_live(line.run_directory);
+    const std::string text =
+        json ? folder_summary_json(line.run_directory) + "\n"
+             : folder_summary(line.run_directory);
+    std::fputs(((on_top ? "\033[H\033[J" : "") + text).c_str(), stdout);
+    std::fflush(stdout);
+    if (!goes_on || interrupts::count() > 0 || std::ferror(stdout) != 0) {
+      return 0;
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ std::string listen_address(const CommandLine& line,
 
 int report(const RunRequest& request, const SupervisedRun& run, bool json,
            Terminal& terminal) {
-  terminal.end_live();
+  terminal.clear_live();
   if (json) {
     std::puts(
         result_json(run.end, request.run_directory, run.status.result_json)
@@ -134,7 +134,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   request.run_directory = run_folder.path().string();
   options.log = run_folder.log_file().string();
   terminal.print(headline(request));
-  if (request.config.command == "train") terminal.print(model_line(request));
+  terminal.print(model_line(request));
   if (wants_anchors(request.config)) {
     ask_data(request.config, {.anchors = true});
   }

@@ -37,12 +37,13 @@ bool names_results(const std::string& flag) {
   return flag == "--project" || flag == "--name";
 }
 
-bool takes_value(const std::string& spelling, const std::string& command) {
-  const auto& flags = configs::command_flags();
-  return std::ranges::any_of(flags, [&](const configs::CommandFlag& flag) {
-    return std::ranges::count(flag.spellings, spelling) > 0 &&
-           belongs_to(flag, command) && !flag.value_name.empty();
-  });
+const configs::CommandFlag& flag_of(const std::string& spelling,
+                                    const std::string& command) {
+  return *std::ranges::find_if(
+      configs::command_flags(), [&](const configs::CommandFlag& flag) {
+        return std::ranges::count(flag.spellings, spelling) > 0 &&
+               belongs_to(flag, command);
+      });
 }
 
 // The worker numbers it, once it has something to write.
@@ -65,7 +66,9 @@ int worker_command(const CommandLine& line) {
   }
   for (const auto& [flag, value] : line.command_flags) {
     if (names_results(flag)) continue;
-    if (value.empty() && takes_value(flag, line.command)) {
+    const configs::CommandFlag& declared = flag_of(flag, line.command);
+    if (value.empty() && declared.may_be_empty) continue;
+    if (value.empty() && !declared.value_name.empty()) {
       throw Error("command line", flag + " has an empty value",
                   "give one, or leave " + flag + " out");
     }

@@ -18,9 +18,11 @@ std::string foreign_kind(std::string_view head);
 // The first bytes of a file; "" where it cannot be read.
 std::string file_head(const std::filesystem::path& file);
 
-// Throws Error (exit 2) where `file` is of a known kind or plain text, and so
-// no weights: "w.pt is text (HTML or XML), not weights". REQUIRES: it is no
-// ZIP archive, which a PyTorch checkpoint is.
-void require_no_foreign_weights(const std::filesystem::path& file);
+// The one check of every reader of weights. Throws Error (exit 2) where `file`
+// is not there, or neither safetensors nor a checkpoint of PyTorch, and says
+// what it is instead: "w.pt is text (HTML or XML), not weights". `without`
+// ends the remedy of a file that is not there: ", or leave --weights out".
+void require_weights(const std::filesystem::path& file,
+                     const std::string& without = "");
 
 }  // namespace headroom

@@ -63,6 +63,21 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
+std::optional<SizeFault> size_fault(const std::string& flag,
+                                    const std::string& given) {
+  constexpr int64_t kLeastBareBytes = int64_t{1} << 20;
+  constexpr double kMostGibibytes = 512;  // larger numbers are of MiB
+  const std::string use = flag + " " + given;
+  const std::optional<int64_t> bytes = parse_bytes(given);
+  if (!bytes) return SizeFault{use + " is no size", "write it as 8GiB"};
+  const bool is_bare =
+      given.find_first_not_of("0123456789.") == std::string::npos;
+  const double number = std::strtod(given.c_str(), nullptr);
+  if (!is_bare || number == 0 || *bytes >= kLeastBareBytes) return {};
+  return SizeFault{use + " has no unit",
+                   "write " + use + (number > kMostGibibytes ? "MiB" : "GiB")};
+}
+
 std::string format_seconds(double seconds) {
   if (seconds < 1e-3) return three_digits(seconds * 1e6) + "us";
   if (seconds < 1) return three_digits(seconds * 1e3) + "ms";

@@ -18,6 +18,14 @@ std::string exact_bytes(int64_t bytes);
 // ignored. Nothing if `text` is not a size.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
+// What is wrong with the value of `flag` as a size, and what to write instead:
+// it is none, or a number without a unit that is too small to count bytes.
+struct SizeFault {
+  std::string what, remedy;
+};
+std::optional<SizeFault> size_fault(const std::string& flag,
+                                    const std::string& given);
+
 // 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
 std::string format_seconds(double seconds);
 

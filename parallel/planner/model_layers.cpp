@@ -31,7 +31,6 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   }
   const auto json = nlohmann::json::parse(header, nullptr, false);
   if (!in || !json.is_object()) {
-    require_no_foreign_weights(file);
     throw Error("weights",
                 file + " is damaged, or neither safetensors nor a checkpoint",
                 "name a .safetensors file, or YOLOv5's .pt");
@@ -58,8 +57,10 @@ layers::ModelTable table_of_run(const configs::RunConfig& config) {
 
 std::map<std::string, std::string> metadata_of_weights(
     const std::string& weights) {
-  if (!pytorch_file::is_pytorch_file(weights))
+  require_weights(weights);
+  if (!pytorch_file::is_pytorch_file(weights)) {
     return metadata_in_header(weights);
+  }
   return {{"model", pytorch_file::PytorchFile(weights).model()}};
 }
 

@@ -35,7 +35,9 @@ std::string product_of(const plan::ParallelLayout& layout) {
 Check check_world_size(const plan::ParallelLayout& layout, int world_size) {
   if (layout.world_size() == world_size) return std::nullopt;
   return Refusal{
-      "--layout: " + product_of(layout) + " processes, but there are " +
+      "--layout: " + product_of(layout) +
+          (layout.world_size() == 1 ? " process" : " processes") +
+          (world_size == 1 ? ", but there is " : ", but there are ") +
           number(world_size),
       "use --processes " + number(layout.world_size()) +
           " (under mpirun or srun it counts per slot), or a layout of " +

@@ -98,13 +98,23 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
         "--artifact_alias",
         "--bucket",
         "--ndjson-console",
-        "--ndjson-file"}},
-      {"val", {"--data",        "--weights",   "--batch-size", "--imgsz",
-               "--img",         "--img-size",  "--conf-thres", "--iou-thres",
-               "--max-det",     "--task",      "--device",     "--workers",
-               "--single-cls",  "--augment",   "--verbose",    "--save-txt",
-               "--save-hybrid", "--save-conf", "--save-json",  "--project",
-               "--name",        "--exist-ok",  "--half",       "--dnn"}},
+        "--ndjson-file",
+        "--evolve_population",
+        "--resume_evolve",
+        "--notest",
+        "--log-imgs",
+        "--log-artifacts",
+        "--logdir",
+        "--global_rank",
+        "--total-batch-size",
+        "--save_period"}},
+      {"val", {"--merge",     "--data",        "--weights",   "--batch-size",
+               "--imgsz",     "--img",         "--img-size",  "--conf-thres",
+               "--iou-thres", "--max-det",     "--task",      "--device",
+               "--workers",   "--single-cls",  "--augment",   "--verbose",
+               "--save-txt",  "--save-hybrid", "--save-conf", "--save-json",
+               "--project",   "--name",        "--exist-ok",  "--half",
+               "--dnn"}},
       {"detect", {"--weights",      "--source",
                   "--data",         "--imgsz",
                   "--img",          "--img-size",
@@ -120,22 +130,33 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
                   "--exist-ok",     "--line-thickness",
                   "--hide-labels",  "--hide-conf",
                   "--half",         "--dnn",
-                  "--vid-stride"}},
+                  "--vid-stride",   "--output",
+                  "--save-img",     "--fourcc",
+                  "--tfl-int8"}},
       {"export",
-       {"--data",           "--weights",    "--imgsz",     "--img",
-        "--img-size",       "--batch-size", "--device",    "--half",
-        "--inplace",        "--keras",      "--optimize",  "--int8",
-        "--per-tensor",     "--dynamic",    "--simplify",  "--opset",
-        "--verbose",        "--workspace",  "--nms",       "--agnostic-nms",
-        "--topk-per-class", "--topk-all",   "--iou-thres", "--conf-thres",
-        "--include",        "--train"}}};
+       {"--data",           "--weights",       "--imgsz",     "--img",
+        "--img-size",       "--batch-size",    "--device",    "--half",
+        "--inplace",        "--keras",         "--optimize",  "--int8",
+        "--per-tensor",     "--dynamic",       "--simplify",  "--opset",
+        "--verbose",        "--workspace",     "--nms",       "--agnostic-nms",
+        "--topk-per-class", "--topk-all",      "--iou-thres", "--conf-thres",
+        "--include",        "--train",         "--cache",     "--mlmodel",
+        "--grid",           "--opset-version", "--tfl-int8"}}};
   for (const auto& [command, spellings] : published) {
     for (const std::string& spelling : spellings) {
       EXPECT_TRUE(is_taken(command, spelling) ||
                   find_absent_flag(command, spelling) != nullptr)
           << command << " " << spelling;
     }
+    // Beginnings are looked for among these.
+    for (const std::string& spelling : published_flags(command)) {
+      EXPECT_EQ(std::ranges::count(spellings, spelling), 1)
+          << command << " " << spelling;
+    }
+    EXPECT_GE(published_flags(command).size(), 24u) << command;
   }
+  EXPECT_EQ(published_flags("plan"), published_flags("train"));
+  EXPECT_TRUE(published_flags("tile").empty());
 }
 
 TEST(AbsentFlags, Answers) {
@@ -150,6 +171,10 @@ TEST(AbsentFlags, Answers) {
             "[config] --conf-thres is a flag of headroom val, not of headroom "
             "train: leave it out, or set its key with --set (headroom val "
             "--help)");
+  EXPECT_EQ(refusal("train", "--gpu-memory"),
+            "[config] --gpu-memory is a flag of headroom plan, not of headroom "
+            "train: ask headroom plan, and leave it out here: a run takes what "
+            "--device and --memory-limit give it");
   EXPECT_EQ(refusal("train", "--epoch"),
             "[config] unknown flag --epoch: did you mean '--epochs'?");
   EXPECT_EQ(refusal("val", "--coordinater"),

@@ -156,8 +156,8 @@ TEST_F(DataConfigTest, MissingKeysAndWrongTypes) {
             "[config] set/data.yaml:1:1: the key 'val' is missing: add a line "
             "'val: ...'");
   EXPECT_EQ(refusal(""),
-            "[data] set/data.yaml is an empty file: write train, val and names "
-            "into it, as in configs/data/own_images.yaml");
+            "[data] set/data.yaml is an empty file, not YAML in UTF-8: name "
+            "the right file");
   EXPECT_EQ(refusal(kSplits + "names: [car, bus, car]\n"),
             "[data] set/data.yaml: classes 0 and 2 are both named 'car': give "
             "each class a name of its own, or label both as one");

@@ -192,7 +192,7 @@ TEST_F(TiledValidation, RefusesAnImageThatTheHostCannotHold) {
   EXPECT_EQ(refused.exit_code, 3) << refused.err;
   EXPECT_NE(refused.err.find("1.bmp is 373 KiB decoded, but "
                              "--host-memory-limit is 300 KiB: use "
-                             "--host-memory-limit 381600 or more"),
+                             "--host-memory-limit 381600B or more"),
             std::string::npos)
       << refused.err;
 }

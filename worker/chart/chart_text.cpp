@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <opencv2/imgproc.hpp>
+#include <set>
 #include <utility>
 
 #include "parallel/base/log.h"
@@ -60,14 +61,15 @@ class Fonts {
     const auto known = face_of_.find(letter);
     if (known != face_of_.end()) return known->second;
     FT_Face face = library_ == nullptr ? nullptr : find_face(letter);
-    if (face == nullptr && !has_warned_) {
-      has_warned_ = true;
+    const std::string package = font_package_of(letter);
+    if (face == nullptr && named_packages_.insert(package).second) {
       char number[16];
       std::snprintf(number, sizeof number, "U+%04X",
                     static_cast<unsigned>(letter));
       log::warn(std::string("pictures: no font of this machine has ") + number +
-                "; such letters are written as their numbers. A font that has "
-                "them can be installed, for example fonts-noto-cjk");
+                "; such letters are written as their numbers: install a font "
+                "that has them, on Debian the package " +
+                package);
     }
     face_of_.emplace(letter, face);
     return face;
@@ -126,7 +128,7 @@ class Fonts {
   FT_Library library_ = nullptr;
   std::map<std::pair<std::string, int>, FT_Face> faces_;
   std::map<char32_t, FT_Face> face_of_;
-  bool has_warned_ = false;
+  std::set<std::string> named_packages_;  // in warnings
 };
 
 // A letter of the face's slot, ready to be drawn; nullptr where it cannot be.
@@ -214,6 +216,22 @@ std::u32string with_numbers(const std::string& text,
   return letters;
 }
 
+const char* font_package_of(char32_t letter) {
+  const bool is_east_asian = (letter >= 0x1100 && letter <= 0x11FF) ||
+                             (letter >= 0x2E80 && letter <= 0xA4CF) ||
+                             (letter >= 0xAC00 && letter <= 0xD7FF) ||
+                             (letter >= 0xF900 && letter <= 0xFAFF) ||
+                             (letter >= 0xFE30 && letter <= 0xFE4F) ||
+                             (letter >= 0xFF00 && letter <= 0xFFEF) ||
+                             (letter >= 0x20000 && letter <= 0x3FFFF);
+  if (is_east_asian) return "fonts-noto-cjk";
+  if (letter >= 0x1F000) return "fonts-symbola";  // pictures among the letters
+  // Latin, Greek, Cyrillic, Armenian, their extensions, and signs.
+  const bool is_european =
+      letter < 0x0590 || (letter >= 0x1D00 && letter <= 0x2BFF);
+  return is_european ? "fonts-dejavu-core" : "fonts-noto-core";
+}
+
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
                double scale, const cv::Scalar& colour, int stroke) {
   std::string in_ascii = text;
@@ -245,6 +263,17 @@ cv::Size text_size(const std::string& text, double scale, int* baseline,
   }
   size.width = set_letters(fonts, nullptr, letters, {}, scale, kInk, stroke);
   return size;
+}
+
+std::string shortened_to(const std::string& text, int pixels, double scale,
+                         int stroke) {
+  size_t columns = display_width(valid_utf8(text));
+  std::string shown = shortened(text, columns);
+  while (columns > 4 &&
+         text_size(shown, scale, nullptr, stroke).width > pixels) {
+    shown = shortened(text, --columns);
+  }
+  return shown;
 }
 
 std::string shortened(const std::string& text, size_t columns) {

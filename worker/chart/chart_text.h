@@ -26,6 +26,14 @@ cv::Size text_size(const std::string& text, double scale = 0.45,
 // are left out; bytes that are no letters are '?'.
 std::string shortened(const std::string& text, size_t columns);
 
+// The same for so many pixels of width: letters that no font has, and are drawn
+// as their numbers, take more of them.
+std::string shortened_to(const std::string& text, int pixels, double scale,
+                         int stroke = 1);
+
+// Debian's package of fonts that has the letter's script.
+const char* font_package_of(char32_t letter);
+
 // The text with each letter that `has_letter` denies as its number.
 std::u32string with_numbers(const std::string& text,
                             const std::function<bool(char32_t)>& has_letter);

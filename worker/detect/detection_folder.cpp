@@ -52,25 +52,27 @@ constexpr std::array<std::string_view, 80> kCocoNames = {
 constexpr std::array<int64_t, 10> kCocoUnused = {12, 26, 29, 30, 45,
                                                  66, 68, 69, 71, 83};
 
-std::string label_of(const metrics::Detection& detection,
-                     const std::vector<std::string>& class_names,
-                     bool with_confidence) {
-  std::string text = class_names.at(static_cast<size_t>(detection.class_index));
-  if (with_confidence) {
-    char number[16];
-    std::snprintf(number, sizeof number, " %.2f", detection.confidence);
-    text += number;
-  }
-  return text;
+std::string score_of(const metrics::Detection& detection) {
+  char number[16];
+  std::snprintf(number, sizeof number, " %.2f", detection.confidence);
+  return number;
 }
 
-// Above the box, or inside where there is no room above.
-void draw_label(cv::Mat& pixels, const std::string& text, cv::Point corner,
+// Above the box, or inside where there is no room above; never beyond the
+// picture's right edge.
+void draw_label(cv::Mat& pixels, const std::string& name,
+                const std::string& score, cv::Point corner,
                 const cv::Scalar& colour, int line_width) {
   const double scale = line_width / 3.0;
   const int stroke = std::max(1, line_width - 1);
   int baseline = 0;
+  const int score_width =
+      chart::text_size(score, scale, &baseline, stroke).width;
+  const std::string text =
+      chart::shortened_to(name, pixels.cols - 1 - score_width, scale, stroke) +
+      score;
   const cv::Size size = chart::text_size(text, scale, &baseline, stroke);
+  corner.x = std::max(0, std::min(corner.x, pixels.cols - 1 - size.width));
   const int height = size.height + baseline + 2;
   const int top = corner.y >= height ? corner.y - height : corner.y;
   cv::rectangle(pixels, {corner.x, top}, {corner.x + size.width, top + height},
@@ -101,8 +103,9 @@ void annotate(cv::Mat& pixels,
     cv::rectangle(pixels, corner, at(one->box.x2, one->box.y2), colour, width,
                   cv::LINE_AA);
     if (options.labels) {
-      draw_label(pixels, label_of(*one, class_names, options.confidences),
-                 corner, colour, width);
+      draw_label(pixels, class_names.at(static_cast<size_t>(one->class_index)),
+                 options.confidences ? score_of(*one) : "", corner, colour,
+                 width);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/file_list.h"
 
@@ -118,8 +119,13 @@ ImageSources find_images(const std::string& source) {
   const auto doubled = std::ranges::unique(sources.videos);
   sources.videos.erase(doubled.begin(), doubled.end());
   if (sources.images.empty() && sources.videos.empty()) {
-    refuse(source + " holds no image and no video that can be decoded",
-           "JPEG, PNG, BMP, TIFF and WebP are, and videos such as MP4");
+    const auto others = static_cast<int64_t>(sources.left_out.size());
+    refuse(
+        source + " holds no image and no video that can be decoded" +
+            (others == 0 ? ""
+                         : ": " + counted(others, "file") +
+                               " left out, first " + sources.left_out.front()),
+        "JPEG, PNG, BMP, TIFF and WebP are, and videos such as MP4");
   }
   return sources;
 }

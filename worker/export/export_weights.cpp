@@ -64,6 +64,19 @@ void settle_formats(ExportRequest& request) {
     request.output = fs::path(output).replace_extension().string();
   }
   if (request.include.empty()) request.include = {"onnx"};
+  // Endings of other kinds of networks; a name may have other dots.
+  for (const char* other : {".pt", ".pth", ".engine", ".tflite", ".mlmodel",
+                            ".mlpackage", ".pb", ".xml"}) {
+    if (suffix != other) continue;
+    refuse("--output " + request.output + " ends in " + suffix +
+               ", which is not written",
+           "end it in .onnx, .torchscript or .safetensors");
+  }
+  std::error_code ignored;
+  if (!request.output.empty() &&
+      (output.filename().empty() || fs::is_directory(output, ignored))) {
+    request.output = (output / fs::path(request.weights).stem()).string();
+  }
 }
 
 void check_export(const ExportRequest& request) {

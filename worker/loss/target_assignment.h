@@ -1,4 +1,4 @@
-// Target assignment: which anchors at which cells answer for which box.
+// Target assignment: which anchors at which cells predict which box.
 //
 // YOLOv5's rule looks at labels, anchors and grid sizes only, never at a
 // prediction, so the loader does it and a training step has nothing to decide.

@@ -298,10 +298,12 @@ cv::Mat draw_confusion_matrix(const MetricFigures& figures,
 }
 
 std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv) {
-  const Table table = read_table(results_csv);
+  Table table = read_table(results_csv);
   if (table.columns.size() <= kNumColumns || table.columns.front().empty()) {
     return std::nullopt;
   }
+  // The file counts them from 0, people and the console from 1.
+  for (double& epoch : table.columns.front()) ++epoch;
   // YOLOv5's order: losses of training above those of validation, metrics to
   // their right.
   constexpr std::array<size_t, kNumColumns> kOrder = {1, 2, 3,  4, 5,

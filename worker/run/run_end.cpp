@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::run {
@@ -23,14 +24,16 @@ std::optional<std::string> reason_to_end(
   const int64_t all = num_steps(config, steps_in_epoch);
   const bool is_epoch_end = is_between_epochs(committed, steps_in_epoch);
   if (committed >= all) {
-    return is_epoch_end ? "all " + std::to_string(all) + " steps done"
-                        : "reached --max-steps " + std::to_string(all);
+    return is_epoch_end
+               ? (all == 1 ? "the only step is done"
+                           : "all " + std::to_string(all) + " steps done")
+               : "reached --max-steps " + std::to_string(all);
   }
   const int64_t epoch = counters.recorded_epochs - 1;
   if (is_epoch_end && config.patience > 0 && counters.best_epoch >= 0 &&
       epoch - counters.best_epoch >= config.patience) {
-    return "no progress in " + std::to_string(config.patience) +
-           " epochs (--patience); the best was epoch " +
+    return "no progress in " + counted(config.patience, "epoch") +
+           " (--patience); the best was epoch " +
            std::to_string(counters.best_epoch + 1);
   }
   return std::nullopt;

@@ -360,14 +360,13 @@ void RunRecorder::record_checkpoint(
   ++counts.failed;
   const int64_t newest =
       checkpoint::newest_checkpoint(directory_.checkpoints());
-  client_.report_event({"checkpoint", outcome.step, 0,
-                        "the checkpoint after " + std::to_string(outcome.step) +
-                            " steps is not written: " + outcome.failure +
-                            "; training goes on, " +
-                            (newest > 0 ? "the newest is that after " +
-                                              std::to_string(newest) + " steps"
-                                        : "there is none yet"),
-                        "", true});
+  client_.report_event(
+      {"checkpoint", outcome.step, 0,
+       "the checkpoint after " + counted(outcome.step, "step") +
+           " is not written: " + outcome.failure + "; training goes on, " +
+           (newest > 0 ? "the newest is that after " + counted(newest, "step")
+                       : "there is none yet"),
+       "", true});
 }
 
 // Of interest where they were written beside training.

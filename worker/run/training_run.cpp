@@ -11,6 +11,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
+#include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/plan/plan_json.h"
@@ -338,13 +339,11 @@ void TrainingRun::Implementation::share_host_memory(
 // For a run that is started, not for a later generation of it.
 void TrainingRun::Implementation::require_steps_left() const {
   const int64_t asked = num_steps(config, steps_in_epoch);
-  if (assignment.generation > 1 || committed() < asked ||
-      epoch_is_unrecorded()) {
-    return;
-  }
+  if (assignment.generation > 1 || epoch_is_unrecorded()) return;
+  if (committed() < asked) return;
   throw Error("resume",
-              "this run has committed " + std::to_string(committed()) +
-                  " steps and was asked for " + std::to_string(asked),
+              "this run has committed " + counted(committed(), "step") +
+                  " and was asked for " + std::to_string(asked),
               config.max_steps > 0 ? "give a larger --max-steps"
                                    : "give a larger --epochs");
 }

@@ -1,6 +1,7 @@
 #include "worker/run/validation_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -89,6 +90,17 @@ void draw_pictures(const control::Assignment& assignment,
   pictures.finish();
 }
 
+// How many images and boxes there are, and what is wrong with them.
+void report_data(const step::RunInputs& inputs,
+                 control::CoordinatorClient& client) {
+  constexpr int64_t kFaultsShown = 10;
+  for (const labels::DataReport& report : inputs.reports) {
+    for (const std::string& line : report.lines(kFaultsShown)) {
+      client.report_event({"data", 0, -1, line, "", report.num_faults() > 0});
+    }
+  }
+}
+
 // Throws Error (exit 2) where the weights are of other classes than the data,
 // and says where their names differ.
 void load_judged_weights(const configs::RunConfig& config,
@@ -101,8 +113,7 @@ void load_judged_weights(const configs::RunConfig& config,
       weights::head_classes(file, inputs.table).value_or(wanted);
   if (held != wanted) {
     throw Error("val",
-                config.weights + " has " + std::to_string(held) +
-                    " classes, but " +
+                config.weights + " has " + counted(held, "class") + ", but " +
                     (config.single_cls
                          ? "--single-cls makes one of all"
                          : config.data + " names " + std::to_string(wanted)),
@@ -157,11 +168,25 @@ RunOutcome run_validation(const control::Assignment& assignment,
   validation.scalar_type = step::scalar_type_of(config.precision);
   validation.keeps_all = true;
   validation.keeps_curves = true;
+  if (assignment.rank == 0) report_data(inputs, client);
   wire::RunProgress progress;
   progress.phase = "validate";
   progress.image_height = options.image_height;
   progress.image_width = options.image_width;
+  // Images instead of steps: all of them are one pass, which is no epoch.
+  progress.num_steps = inputs.validation->size();
+  progress.steps_per_epoch = progress.num_steps;
   client.set_progress(progress);
+  const auto start = std::chrono::steady_clock::now();
+  validation.images_done = [&](int64_t mine) {
+    // The ranks have equal shares.
+    progress.step = std::min(progress.num_steps, mine * communicator.size());
+    const std::chrono::duration<double> passed =
+        std::chrono::steady_clock::now() - start;
+    progress.images_per_second =
+        static_cast<double>(progress.step) / std::max(1e-9, passed.count());
+    client.set_progress(progress);
+  };
 
   const validation::ValidationResult result =
       config.tile_height > 0

@@ -9,6 +9,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/units.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/step/run_inputs.h"
 #include "worker/weights/open_weights.h"
@@ -76,7 +77,7 @@ std::unique_ptr<Teacher> Teacher::open(const configs::RunConfig& config,
 
 void Teacher::check(const model::LayerGraph& student) const {
   const auto classes = [](const model::LayerGraph& model) {
-    return std::to_string(model.num_classes()) + " classes";
+    return counted(model.num_classes(), "class");
   };
   if (model_->num_classes() != student.num_classes()) {
     refuse("the teacher knows " + classes(*model_) + ", the student " +

@@ -1,6 +1,6 @@
 // dataset_query: headroom-worker answer DATA.YAML, what a launcher wants to
 // know of the training images before it starts a run: how many boxes they have,
-// for the plan, and which anchors answer for them (anchors/README.md). One
+// for the plan, and which anchors fit them (anchors/README.md). One
 // index of the data set answers both. The answers become part of the run's
 // definition, so that every rank, layout and resume has the same.
 //

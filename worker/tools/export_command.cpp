@@ -97,6 +97,7 @@ int export_command(int argc, char** argv) {
                    {"--iou-thres", &request.iou_threshold},
                    {"--topk-per-class", &request.most_per_class}},
                   argc, argv);
+  std::ranges::replace(include, ',', ' ');
   std::istringstream formats(include);
   for (std::string format; formats >> format;) {
     request.include.push_back(format);

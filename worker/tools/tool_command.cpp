@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iomanip>
 #include <set>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "configs/command_flags.h"
@@ -16,17 +19,42 @@
 namespace headroom::tools {
 namespace {
 
-// CLI::Range lets NaN through.
-CLI::Validator within(double least, double most) {
-  return {[least, most](std::string& text) -> std::string {
-            double value = 0;
-            const bool is_number = CLI::detail::lexical_cast(text, value);
-            if (is_number && value >= least && value <= most) return "";
-            std::ostringstream says;
-            says << text << " is not from " << least << " to " << most;
-            return says.str();
-          },
-          "NUMBER"};
+// A text without the spaces of CLI11's: "1", "0.001", "65536".
+std::string bound_text(double bound) {
+  std::ostringstream text;
+  text << std::setprecision(10) << bound;
+  return text.str();
+}
+
+// Refuses what is no number from `low` to `high`, NaN too, which CLI::Range
+// lets through.
+template <typename Value>
+CLI::Validator within(const configs::CommandFlag& flag,
+                      const std::string& spelling) {
+  return {
+      [flag, spelling](std::string& text) -> std::string {
+        Value value{};
+        if (CLI::detail::lexical_cast(text, value) &&
+            static_cast<double>(value) >= flag.low &&
+            static_cast<double>(value) <= flag.high) {
+          return "";
+        }
+        double percent = 0;
+        const bool is_percent =
+            text.ends_with('%') && flag.high <= 1 &&
+            CLI::detail::lexical_cast(text.substr(0, text.size() - 1), percent);
+        const std::string shown = is_percent ? bound_text(percent / 100)
+                                  : flag.default_value.empty()
+                                      ? bound_text(flag.low)
+                                      : flag.default_value;
+        throw Error(
+            "command line",
+            spelling + " " + text + ": " + text + " is not " +
+                (std::is_integral_v<Value> ? "a whole number " : "") + "from " +
+                bound_text(flag.low) + " to " + bound_text(flag.high),
+            (is_percent ? "write " : "for example ") + spelling + " " + shown);
+      },
+      "NUMBER"};
 }
 
 auto find_flag(const std::vector<configs::CommandFlag>& flags,
@@ -36,12 +64,25 @@ auto find_flag(const std::vector<configs::CommandFlag>& flags,
   });
 }
 
-void add_flag(CLI::App& app, const configs::CommandFlag& flag, bool* target) {
+// As it stands among the arguments, which hold it as --batch-size=8.
+std::string typed_spelling(const configs::CommandFlag& flag, int argc,
+                           char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const std::string spelling(word.substr(0, word.find('=')));
+    if (std::ranges::count(flag.spellings, spelling) > 0) return spelling;
+  }
+  return flag.spellings.front();
+}
+
+void add_flag(CLI::App& app, const configs::CommandFlag& flag,
+              const std::string& /*spelling*/, bool* target) {
   app.add_flag(flag.spellings.front(), *target);
 }
 
 template <typename Value>
-void add_flag(CLI::App& app, const configs::CommandFlag& flag, Value* target) {
+void add_flag(CLI::App& app, const configs::CommandFlag& flag,
+              const std::string& spelling, Value* target) {
   CLI::Option* const option =
       app.add_option(CLI::detail::join(flag.spellings), *target);
   option->required(flag.is_required);
@@ -50,11 +91,8 @@ void add_flag(CLI::App& app, const configs::CommandFlag& flag, Value* target) {
                    flag.spellings.front() + " " + flag.default_value);
   }
   if (flag.high == flag.kUnbounded) return;
-  if constexpr (std::is_integral_v<Value>) {
-    option->check(CLI::Range(static_cast<Value>(flag.low),
-                             static_cast<Value>(flag.high)));
-  } else {
-    option->check(within(flag.low, flag.high));
+  if constexpr (std::is_arithmetic_v<Value>) {
+    option->check(within<Value>(flag, spelling));
   }
 }
 
@@ -105,7 +143,8 @@ void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
   const std::vector<configs::CommandFlag> flags = configs::tool_flags(command);
   for (const FlagBinding& binding : bindings) {
     const configs::CommandFlag& flag = *find_flag(flags, binding.flag);
-    std::visit([&](auto* target) { add_flag(app, flag, target); },
+    const std::string spelling = typed_spelling(flag, argc, argv);
+    std::visit([&](auto* target) { add_flag(app, flag, spelling, target); },
                binding.target);
   }
   try {
@@ -113,6 +152,12 @@ void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
   } catch (const CLI::ParseError& error) {
     throw Error("command line", error.what(),
                 "headroom " + command + " --help shows how to write it");
+  }
+  for (const FlagBinding& binding : bindings) {
+    const configs::CommandFlag& flag = *find_flag(flags, binding.flag);
+    auto* const* const text = std::get_if<std::string*>(&binding.target);
+    if (flag.value_name != configs::kPixelSize || (**text).empty()) continue;
+    read_image_size(typed_spelling(flag, argc, argv), **text);
   }
 }
 

@@ -85,12 +85,13 @@ int verify(const VerifyRequest& request) {
                  config.test_split_error.c_str());
   }
   if (!refusal.empty()) {
-    throw Error("verify",
-                "training on " + request.data + " is refused: " + refusal,
-                request.fix_to.empty()
-                    ? "see the faults above"
-                    : "see the faults above; no corrected copy was written",
-                ExitCode::kData);
+    const std::string remedy =
+        faults > 0 ? "see the faults above" : "give the images labels";
+    throw Error(
+        "verify", "training on " + request.data + " is refused: " + refusal,
+        request.fix_to.empty() ? remedy
+                               : remedy + "; no corrected copy was written",
+        ExitCode::kData);
   }
   if (request.strict && faults > 0) {
     throw Error("verify",

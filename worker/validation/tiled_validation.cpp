@@ -24,7 +24,7 @@ void check_memory(const labels::Dataset& dataset, int bands, int64_t limit) {
                 dataset.path(i).string() + " is " + format_bytes(bytes) +
                     " decoded, but --host-memory-limit is " +
                     format_bytes(limit),
-                "use --host-memory-limit " + std::to_string(bytes) +
+                "use --host-memory-limit " + std::to_string(bytes) + "B" +
                     " or more, or cut the images first: headroom tile",
                 ExitCode::kNoPlan);
   }
@@ -95,6 +95,9 @@ ValidationResult validate_in_tiles(model::LayerGraph& model,
   std::vector<BatchFindings> mine;
   for (int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
     mine.push_back(examine(detector, dataset, i, limits, options));
+    if (options.images_done) {
+      options.images_done(static_cast<int64_t>(mine.size()));
+    }
   }
   ValidationResult result = summarise(gather_findings(world, mine), options);
   result.seconds =

@@ -169,6 +169,7 @@ ValidationResult validate(step::StageForward& network,
   world.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
                    collectives::ReduceOp::kMax);
   std::vector<BatchFindings> mine;
+  int64_t num_images = 0;
   for (int64_t i = 0; i < most_batches; ++i) {
     int64_t passes = 0;
     if (i < num_batches) {
@@ -180,6 +181,8 @@ ValidationResult validate(step::StageForward& network,
         ++passes;
       }
       findings.faults = batch.faults;
+      num_images += batch.images.size(0);
+      if (options.images_done) options.images_done(num_images);
       if (network.holds_heads()) mine.push_back(std::move(findings));
     }
     for (; passes < options.passes_per_batch; ++passes) network.skip();
@@ -229,9 +232,8 @@ ValidationResult score_network(model::LayerGraph& model,
   const step::RunInputs inputs = step::read_inputs(config);
   if (inputs.num_classes() != model.num_classes()) {
     throw Error("data",
-                images.data + " has " + std::to_string(inputs.num_classes()) +
-                    " classes, but the model " +
-                    std::to_string(model.num_classes()),
+                images.data + " has " + counted(inputs.num_classes(), "class") +
+                    ", but the model " + std::to_string(model.num_classes()),
                 "give the data set that the weights were trained on");
   }
   loader::LoaderOptions options = step::loader_options(config, model);

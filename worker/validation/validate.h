@@ -50,6 +50,8 @@ struct ValidationOptions {
   int64_t passes_per_batch = 1;
   // Is told what goes through next; may be empty.
   std::function<void(const loader::Batch&)> before_part = {};
+  // Is told how many images of this rank have gone through; may be empty.
+  std::function<void(int64_t images)> images_done = {};
 };
 
 // The gains of the loss of `model` on images as `input` has them.

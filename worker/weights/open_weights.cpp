@@ -47,11 +47,6 @@ std::vector<std::string> names_of(
 
 OpenedWeights open_weights(const std::filesystem::path& path,
                            const std::string& cfg, at::ScalarType scalar_type) {
-  if (std::error_code error; !std::filesystem::exists(path, error)) {
-    throw Error("weights", "there is no file " + path.string(),
-                "nothing is downloaded: get the file, YOLOv5's own from its "
-                "releases, and give its path");
-  }
   const Safetensors file = read_weights_file(path);
   OpenedWeights opened;
   opened.table = cfg.empty()

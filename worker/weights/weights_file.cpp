@@ -74,10 +74,8 @@ std::map<std::string, std::string> metadata_of(
 }  // namespace
 
 Safetensors read_weights_file(const std::filesystem::path& path) {
-  if (!pytorch_file::is_pytorch_file(path)) {
-    require_no_foreign_weights(path);
-    return read_safetensors(path);
-  }
+  require_weights(path);
+  if (!pytorch_file::is_pytorch_file(path)) return read_safetensors(path);
   pytorch_file::PytorchFile file(path);
   Safetensors result;
   for (const pytorch_file::PytorchFile::Tensor& tensor : file.tensors()) {
@@ -92,8 +90,8 @@ Safetensors read_weights_file(const std::filesystem::path& path) {
 
 std::map<std::string, std::string> read_weights_metadata(
     const std::filesystem::path& path) {
+  require_weights(path);
   if (!pytorch_file::is_pytorch_file(path)) {
-    require_no_foreign_weights(path);
     return read_safetensors_header(path).metadata;
   }
   return metadata_of(pytorch_file::PytorchFile(path));

@@ -4,7 +4,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <set>
 
 #include "configs/absent_flags.h"
 #include "configs/command_flags.h"
@@ -218,25 +220,80 @@ const void* identity(const Entry& entry) {
   return entry.option;
 }
 
+std::string spelling_of(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+const Entry* find_entry(const std::vector<Entry>& entries,
+                        const std::string& spelling) {
+  const auto entry = std::ranges::find_if(entries, [&](const Entry& one) {
+    return is_flag(spelling) && one.option->check_name(spelling);
+  });
+  return entry == entries.end() ? nullptr : &*entry;
+}
+
+// `word` with the flag whose beginning it is: people type --conf and --opt, as
+// argparse lets them. What begins several of YOLOv5's flags is refused.
+std::string in_full(const std::string& command,
+                    const std::vector<Entry>& entries,
+                    const std::string& word) {
+  const std::string beginning = spelling_of(word);
+  if (!is_flag(word) || beginning.size() < 3 ||
+      find_entry(entries, beginning) != nullptr) {
+    return word;
+  }
+  std::set<const void*> meant;
+  std::string full, all;
+  for (const std::string& name : configs::published_flags(command)) {
+    const Entry* const entry = find_entry(entries, name);
+    if (!name.starts_with(beginning) || entry == nullptr) continue;
+    if (!meant.insert(identity(*entry)).second) continue;
+    full = name;
+    all += (all.empty() ? "" : " or ") + name;
+  }
+  if (meant.size() > 1) {
+    throw Error("command line", beginning + " could be " + all,
+                "write it in full");
+  }
+  return meant.empty() ? word : full + word.substr(beginning.size());
+}
+
+void refuse_several_weights(const std::string& use) {
+  throw Error("command line",
+              use +
+                  ": one file of weights is taken, ensembles are not "
+                  "supported",
+              "name one");
+}
+
 // No later use of a flag wins over an earlier one without a word.
-void refuse_repetition(const std::vector<Entry>& entries,
-                       const std::vector<std::string>& words) {
+void check_uses(const std::vector<Entry>& entries,
+                const std::vector<std::string>& words) {
   std::map<const void*, std::string> uses;
+  std::set<std::string> keys;  // that --set sets
   for (size_t i = 0; i < words.size(); ++i) {
-    const std::string spelling = words[i].substr(0, words[i].find('='));
-    const auto entry = std::ranges::find_if(entries, [&](const Entry& one) {
-      return is_flag(spelling) && one.option->check_name(spelling);
-    });
-    if (entry == entries.end() || may_repeat(*entry)) continue;
+    const std::string spelling = spelling_of(words[i]);
+    const Entry* const entry = find_entry(entries, spelling);
+    if (entry == nullptr) continue;
     std::string use = words[i];
-    for (; i + 1 < words.size() && !is_flag(words[i + 1]); ++i) {
+    size_t num_values = spelling == words[i] ? 0 : 1;
+    for (; i + 1 < words.size() && !is_flag(words[i + 1]); ++i, ++num_values) {
       use += " " + words[i + 1];
     }
-    const auto [first, is_new] = uses.emplace(identity(*entry), use);
+    if (spelling == "--weights" && num_values > 1) refuse_several_weights(use);
+    const bool is_new =
+        may_repeat(*entry)
+            ? keys.insert(spelling_of(use.substr(spelling.size() + 1))).second
+            : uses.emplace(identity(*entry), use).second;
     if (is_new) continue;
-    throw Error("command line",
-                first->second + " and " + use + ": the flag is given twice",
-                "give it once");
+    if (may_repeat(*entry)) {
+      throw Error("command line", use + ": the key is set twice",
+                  "set it once");
+    }
+    throw Error(
+        "command line",
+        uses.at(identity(*entry)) + " and " + use + ": the flag is given twice",
+        "give it once");
   }
 }
 
@@ -245,7 +302,10 @@ void parse_flags(CommandLine& line, std::vector<std::string> words) {
   app.set_help_flag();
   app.allow_extras();
   const std::vector<Entry> entries = add_flags(app, line.command);
-  refuse_repetition(entries, words);
+  for (std::string& word : words) {
+    word = in_full(line.command, entries, word);
+  }
+  check_uses(entries, words);
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
     app.parse(words);
@@ -308,6 +368,33 @@ int CommandLine::count_of(const std::string& command_flag,
                 "give a whole number of at least 1");
   }
   return count;
+}
+
+std::string as_typed(const std::string& text,
+                     const std::vector<std::string>& words) {
+  std::string result = text;
+  const auto is_part = [](char c) {
+    return c == '-' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+  };
+  const auto replace = [&](const std::vector<std::string>& spellings) {
+    const std::string& shown = spellings.front();
+    const auto typed =
+        std::ranges::find_if(words, [&](const std::string& word) {
+          return std::ranges::count(spellings, spelling_of(word)) > 0;
+        });
+    if (typed == words.end() || spelling_of(*typed) == shown) return;
+    const std::string name = spelling_of(*typed);
+    for (size_t at = result.find(shown); at != std::string::npos;
+         at = result.find(shown, at)) {
+      const size_t end = at + shown.size();
+      const bool is_whole = (at == 0 || !is_part(result[at - 1])) &&
+                            (end == result.size() || !is_part(result[end]));
+      if (is_whole) result.replace(at, shown.size(), name);
+      at += is_whole ? name.size() : shown.size();
+    }
+  };
+  for (const configs::Flag& flag : configs::flags()) replace(flag.spellings);
+  return result;
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& words) {

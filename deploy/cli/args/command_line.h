@@ -15,7 +15,7 @@
 namespace headroom::cli {
 
 struct CommandLine {
-  std::string command;  // "" when there is none: --help or --version
+  std::string command;             // "" when there is none: --help or --version
   std::vector<std::string> words;  // after the command, as they were typed
   bool help = false;
   bool version = false;
@@ -36,6 +36,11 @@ struct CommandLine {
 
 // Does this flag of configs/flags.h belong to `command`?
 bool is_run_flag_of(const configs::Flag& flag, const std::string& command);
+
+// `text` with the flags of runs spelled as among `words`: people who typed
+// --imgsz read about --imgsz, not about --img.
+std::string as_typed(const std::string& text,
+                     const std::vector<std::string>& words);
 
 // `words` without the program's name. Throws Error (exit 2, one line) for
 // everything that is not known, with the nearest thing that is.

@@ -168,7 +168,11 @@ std::string default_of(const configs::Flag& flag) {
   const configs::Knob& knob = *configs::find_knob(flag.keys.front());
   const std::string value = configs::default_text(knob);
   if (value.empty()) return "";
-  return " Default " + value + (knob.unit.empty() ? "" : " " + knob.unit) + ".";
+  std::string unit = knob.unit;
+  if (value == "1" && unit.ends_with('s')) {
+    unit.resize(unit.size() - (unit.ends_with("sses") ? 2 : 1));
+  }
+  return " Default " + value + (unit.empty() ? "" : " " + unit) + ".";
 }
 
 std::string run_flag_entry(const configs::Flag& flag) {

@@ -111,6 +111,7 @@ int plan_command(const CommandLine& given) {
                                         ask_data, /*must_fit=*/false,
                                        capability_of(machines));
   const int world_size = request.expected_workers();
+  if (machines) check_layout(*machines, request.config);
   if (!sweep.empty()) {
     say_notes(line, request);
     const auto cells = sweep_plans(request.config, world_size,

@@ -7,6 +7,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
+#include "parallel/plan/layout.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/predict/time_model.h"
 
@@ -53,9 +54,6 @@ int64_t bytes_left(const nvml::Card& card) {
 
 }  // namespace
 
-// A number alone is of bytes, but nobody means so few.
-constexpr int64_t kLeastBareBytes = int64_t{1} << 20;
-
 std::optional<PlanMachines> machines_of(const CommandLine& line,
                                         const nvml::Nvml& nvml) {
   const std::string device = cards_given(line);
@@ -97,18 +95,14 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
   } else {
     const std::string given = line.value_of("--gpu-memory", "");
-    const auto bytes = parse_bytes(given);
-    if (!bytes || *bytes < 1) {
+    if (const auto fault = size_fault("--gpu-memory", given)) {
+      throw Error("command line", fault->what, fault->remedy);
+    }
+    machines.gpu_memory_bytes = *parse_bytes(given);
+    if (machines.gpu_memory_bytes < 1) {
       throw Error("command line", "--gpu-memory " + given + " is no size",
                   "write it as 8GiB");
     }
-    if (std::ranges::all_of(given,
-                            [](char c) { return '0' <= c && c <= '9'; }) &&
-        *bytes < kLeastBareBytes) {
-      throw Error("command line", "--gpu-memory " + given + " has no unit",
-                  "write --gpu-memory " + given + "GiB");
-    }
-    machines.gpu_memory_bytes = *bytes;
   }
   machines.budget_bytes = predict::tensor_budget(machines.gpu_memory_bytes);
   if (machines.budget_bytes == 0) {
@@ -150,13 +144,34 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
   }
   if (!is_given(line, "--memory-limit")) {
     line.run_flags.push_back(
-        {"--memory-limit", {std::to_string(machines.budget_bytes)}});
+        {"--memory-limit", {std::to_string(machines.budget_bytes) + "B"}});
   }
   // This machine's cores are not theirs.
   if (!is_given(line, "--threads")) {
     line.run_flags.push_back({"--threads", {"1"}});
   }
   return line;
+}
+
+void check_layout(const PlanMachines& machines,
+                  const configs::RunConfig& config) {
+  if (!config.layout || (!machines.instance && machines.cards.empty())) return;
+  const int wanted = config.layout->world_size();
+  const auto there = static_cast<int>(machines.num_gpus());
+  if (wanted == there) return;
+  std::string remedy;
+  if (!machines.instance) {
+    remedy = "name " + counted(wanted, "card") + " with --device";
+  } else if (wanted % machines.instance->gpus == 0) {
+    remedy = "use " + machines.flag + " \"" + machines.instance->name + ":" +
+             std::to_string(wanted / machines.instance->gpus) + "\"";
+  }
+  throw Error("plan",
+              "--layout " + plan::short_text(*config.layout) + " is of " +
+                  counted(wanted, "process") + ", but " + machines.flag +
+                  " has " + counted(there, "GPU"),
+              remedy + (remedy.empty() ? "use" : ", or") + " a layout of " +
+                  std::to_string(there));
 }
 
 void bound_remedies(planner::RemedyScope& remedies,

@@ -45,6 +45,11 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
 // from the machines. Throws Error (exit 2) where another flag contradicts them.
 CommandLine with_machines(CommandLine line, const PlanMachines& machines);
 
+// Throws Error (exit 2) where --layout asks for other processes than the
+// machines have GPUs, with the machines that it would fit.
+void check_layout(const PlanMachines& machines,
+                  const configs::RunConfig& config);
+
 // What a remedy may change of a request for machines: their number, or the
 // memory of their GPUs where these are not named.
 void bound_remedies(planner::RemedyScope& remedies,

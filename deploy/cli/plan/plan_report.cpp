@@ -406,7 +406,7 @@ std::string plan_report_text(const PlanReport& report) {
   const int world_size = plan.layout.world_size();
   std::string text =
       "plan         " + plan.reason + "\n" + "model        " + report.model +
-      ", " + std::to_string(num_classes(report)) + " classes, " +
+      ", " + counted(num_classes(report), "class") + ", " +
       image_size_text(config, report.layers) + " pixels" + scales_text(report) +
       "\n" + assumptions_text(config) + "layout       " +
       plan::to_string(plan.layout) + ": " + counted(world_size, "process") +

@@ -96,6 +96,15 @@ void RunFolder::remove_what_is_empty() const {
   }
 }
 
+bool is_live(const fs::path& run_directory) {
+  const fs::path lock_file = run_directory / "coordinator.log.lock";
+  const int lock = ::open(lock_file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (lock < 0) return false;
+  const bool is_held = ::flock(lock, LOCK_SH | LOCK_NB) != 0;
+  ::close(lock);
+  return is_held;
+}
+
 void remove_run_log(const fs::path& log_file) noexcept {
   std::error_code ignored;
   for (const char* suffix : {"", ".next", ".lock"}) {

@@ -36,6 +36,10 @@ class RunFolder {
   std::vector<std::filesystem::path> made_;  // by this process, outermost first
 };
 
+// Does a coordinator hold the log of this run directory, on any machine that
+// shares it?
+bool is_live(const std::filesystem::path& run_directory);
+
 // Removes a coordinator's log with what lies beside it. REQUIRES: nobody writes
 // there.
 void remove_run_log(const std::filesystem::path& log_file) noexcept;

@@ -78,7 +78,8 @@ std::string memory_text(const coordinator::RunStatus& status) {
 }
 
 std::string eta_text(std::optional<double> seconds) {
-  return seconds ? "  ETA " + whole_seconds(*seconds) : "";
+  // Nothing is left to wait for where it rounds to none.
+  return seconds && *seconds >= 0.5 ? "  ETA " + whole_seconds(*seconds) : "";
 }
 
 bool has_numbers(const nlohmann::json& detail,
@@ -94,6 +95,13 @@ bool has_numbers(const nlohmann::json& detail,
 std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds, size_t width) {
   const wire::RunProgress& progress = status.progress;
+  if (progress.num_epochs == 0 && progress.num_steps > 0) {  // of val
+    return cut("validating  " + std::to_string(progress.step) + "/" +
+                   counted(progress.num_steps, "image") + "  " +
+                   with_decimals(progress.images_per_second, 1) + " img/s" +
+                   eta_text(eta_seconds),
+               width);
+  }
   if (progress.num_epochs == 0) return "starting";
   std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
                      std::to_string(progress.step_in_epoch) + "/" +

@@ -10,6 +10,7 @@
 
 #include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
+#include "deploy/cli/process/run_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -200,6 +201,7 @@ struct FolderState {
   configs::RunConfig config;
   Json end;   // the run_over event; empty where none is written
   Json step;  // the last line of steps.jsonl
+  bool is_live = false;
   std::string summary_json;
 };
 
@@ -216,6 +218,9 @@ FolderState read_folder(const std::string& run_directory) {
   if (state.end.value("event", "") != wire::kRunOverEvent) {
     state.end = Json::object();
   }
+  // A resumed run has the end of the one before it.
+  state.is_live = is_live(run_directory);
+  if (state.is_live) state.end = Json::object();
   state.step = last_record(run_directory + "/steps.jsonl");
   std::ifstream summary(run_directory + "/summary.json");
   state.summary_json = {std::istreambuf_iterator<char>(summary), {}};
@@ -223,7 +228,7 @@ FolderState read_folder(const std::string& run_directory) {
 }
 
 std::string state_of(const FolderState& state) {
-  return state.end.value("state", "not ended");
+  return state.end.value("state", state.is_live ? "running" : "killed");
 }
 
 }  // namespace
@@ -233,7 +238,8 @@ std::string folder_summary(const std::string& run_directory) {
   coordinator::RunStatus status;
   status.run_directory = run_directory;
   status.reason = folder.end.value(
-      "reason", "none is written: the run goes on, or was killed");
+      "reason", folder.is_live ? "the run goes on"
+                               : "none is written: the run was killed");
   status.result_json = folder.summary_json;
   std::string text = "state:    " + state_of(folder);
   if (!folder.end.empty()) text += " at " + folder.end.value("time", "?");
@@ -245,7 +251,8 @@ std::string folder_summary(const std::string& run_directory) {
           result_text(folder.config, status);
   const int exit_code =
       folder.end.value("exit_code", static_cast<int>(ExitCode::kInterrupted));
-  const std::string hint = resume_hint({exit_code, ""}, run_directory);
+  const std::string hint =
+      folder.is_live ? "" : resume_hint({exit_code, ""}, run_directory);
   return text + hint + (hint.empty() ? "" : "\n");
 }
 

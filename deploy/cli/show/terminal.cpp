@@ -57,6 +57,12 @@ void Terminal::end_live() {
   live_.clear();
 }
 
+void Terminal::clear_live() {
+  std::lock_guard lock(mutex_);
+  if (!live_.empty()) write_all(kClearLine);
+  live_.clear();
+}
+
 void Terminal::write_all(const std::string& text) {
   std::string_view rest = text;
   while (!rest.empty()) {

@@ -25,6 +25,8 @@ class Terminal {
   void set_live(const std::string& line);
   // The live line becomes one that stays.
   void end_live();
+  // The live line goes, for what follows says more.
+  void clear_live();
 
  private:
   void write_all(const std::string& text);

@@ -252,6 +252,18 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
             "[weights] there is no file gone.safetensors: nothing is "
             "downloaded: get the file, YOLOv5's own from its releases, and "
             "give its path, or leave --weights out");
+  // val has nothing to judge without them.
+  try {
+    make_run_request(parse_command_line({"val", "--data", data_.string(),
+                                         "--weights", "gone.pt"}),
+                     {}, 2);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[weights] there is no file gone.pt: nothing is downloaded: "
+                 "get the file, YOLOv5's own from its releases, and give its "
+                 "path");
+  }
   const std::string empty = (root_.path() / "empty.pt").string();
   std::ofstream(empty).close();
   EXPECT_EQ(refusal({"--weights", empty}),

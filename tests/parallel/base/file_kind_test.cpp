@@ -35,7 +35,7 @@ TEST(FileKind, WhatIsNoWeightsIsCalledWhatItIs) {
   const auto refusal = [&](std::string_view bytes) -> std::string {
     std::ofstream(file, std::ios::binary) << bytes;
     try {
-      require_no_foreign_weights(file);
+      require_weights(file);
     } catch (const Error& error) {
       return std::string(error.what())
           .substr(("[weights] " + file.string()).size());
@@ -47,8 +47,32 @@ TEST(FileKind, WhatIsNoWeightsIsCalledWhatItIs) {
   EXPECT_EQ(refusal("<html>"), " is text (HTML or XML), not weights" + remedy);
   EXPECT_EQ(refusal("train: images\n"), " is text, not weights" + remedy);
   EXPECT_EQ(refusal("\x89PNG"), " is a PNG image, not weights" + remedy);
+  EXPECT_EQ(refusal(std::string("\x7F\x03\x81\x02 1234", 9)),
+            " is damaged, or neither safetensors nor a checkpoint" + remedy);
+  const std::string exported =
+      ", not weights: exported networks are not read back: name the "
+      ".safetensors or .pt file that it was made from";
+  EXPECT_EQ(refusal("\x08\x08\x12\x07pytorch12"),
+            " is an ONNX network" + exported);
+  EXPECT_EQ(refusal("ftrt1234"), " is a TensorRT engine" + exported);
+  EXPECT_EQ(refusal("PK\x03\x04 best/constants.pkl"),
+            " is a TorchScript network" + exported);
+  EXPECT_EQ(refusal("PK\x03\x04 best/data.pkl"), "accepted");
   EXPECT_EQ(refusal(std::string("\x10\0\0\0\0\0\0\0{}", 10)), "accepted");
   fs::remove(file);
+  EXPECT_THROW(
+      {
+        try {
+          require_weights("gone.pt", ", or leave --weights out");
+        } catch (const Error& error) {
+          EXPECT_STREQ(error.what(),
+                       "[weights] there is no file gone.pt: nothing is "
+                       "downloaded: get the file, YOLOv5's own from its "
+                       "releases, and give its path, or leave --weights out");
+          throw;
+        }
+      },
+      Error);
 }
 
 }  // namespace

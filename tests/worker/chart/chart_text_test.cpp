@@ -51,6 +51,25 @@ TEST(ChartText, OtherLettersAreToldApart) {
   EXPECT_EQ(text_size(kCat).height, text_size("a").height);
 }
 
+TEST(ChartText, EachScriptHasItsPackageOfFonts) {
+  EXPECT_STREQ(font_package_of(U'\u042F'), "fonts-dejavu-core");  // Cyrillic
+  EXPECT_STREQ(font_package_of(U'\u03A9'), "fonts-dejavu-core");  // Greek
+  EXPECT_STREQ(font_package_of(U'\u732B'), "fonts-noto-cjk");
+  EXPECT_STREQ(font_package_of(U'\u3042'), "fonts-noto-cjk");   // Hiragana
+  EXPECT_STREQ(font_package_of(U'\uD55C'), "fonts-noto-cjk");   // Hangul
+  EXPECT_STREQ(font_package_of(U'\u0E01'), "fonts-noto-core");  // Thai
+  EXPECT_STREQ(font_package_of(U'\U0001F600'), "fonts-symbola");
+}
+
+TEST(ChartText, IsShortenedToAWidthInPixels) {
+  const std::string name(60, 'w');
+  const std::string shown = shortened_to(name, 200, 0.5);
+  EXPECT_LE(text_size(shown, 0.5).width, 200);
+  EXPECT_TRUE(shown.ends_with("w..."));
+  EXPECT_EQ(shortened_to("cat", 200, 0.5), "cat");
+  EXPECT_LE(text_size(shortened_to(kCat + name, 200, 0.5), 0.5).width, 200);
+}
+
 TEST(ChartText, LettersOutsideThePictureAreCutOff) {
   cv::Mat picture(12, 12, CV_8UC3, kPaper);
   draw_text(picture, kCat + kCat, {-6, 14}, 0.8);

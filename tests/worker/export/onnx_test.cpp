@@ -248,6 +248,26 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   EXPECT_EQ(settled("y.onnx", {"onnx", "torchscript"}), "y: onnx torchscript");
   EXPECT_EQ(settled("y.v2", {}), "y.v2: onnx");
   EXPECT_EQ(settled("", {}), ": onnx");
+  // In a folder the file has the name of the weights: no hidden ".onnx".
+  const std::string folder = ::testing::TempDir();
+  ExportRequest asked;
+  asked.output = folder;
+  asked.weights = "runs/best.safetensors";
+  settle_formats(asked);
+  EXPECT_EQ(asked.output, (std::filesystem::path(folder) / "best").string());
+  EXPECT_EQ(settled("none/", {}), "none/: onnx");
+  for (const char* other : {"k.pt", "k.engine"}) {
+    try {
+      settled(other, {});
+      ADD_FAILURE() << other;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "[export] --output " + std::string(other) + " ends in " +
+                    std::string(other).substr(1) +
+                    ", which is not written: end it in .onnx, .torchscript or "
+                    ".safetensors");
+    }
+  }
   try {
     settled("y.safetensors", {"onnx"});
     FAIL() << "not refused";

@@ -61,6 +61,51 @@ TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
   EXPECT_EQ(threads, 7);  // without a default
 }
 
+// What `prune` says of a flag that is written so.
+std::string prune_refusal(const std::string& flag) {
+  std::string weights, cfg, data, size;
+  std::filesystem::path output;
+  double share = 0;
+  int64_t batch = 0;
+  int threads = 0;
+  std::string name = "prune", word = "--weights=a.pt", other = flag;
+  std::vector<char*> arguments = {name.data(), word.data(), other.data(),
+                                  nullptr};
+  try {
+    parse_arguments({{"--weights", &weights},
+                     {"--cfg", &cfg},
+                     {"--share", &share},
+                     {"--output", &output},
+                     {"--data", &data},
+                     {"--img", &size},
+                     {"--batch", &batch},
+                     {"--threads", &threads}},
+                    3, arguments.data());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ToolFlags, AWrongNumberIsRefusedByTheFlagAsItWasTyped) {
+  EXPECT_EQ(prune_refusal("--share=25%"),
+            "[command line] --share 25%: 25% is not from 0.001 to 0.999: write "
+            "--share 0.25");
+  EXPECT_EQ(prune_refusal("--share=nan"),
+            "[command line] --share nan: nan is not from 0.001 to 0.999: for "
+            "example --share 0.3");
+  EXPECT_EQ(prune_refusal("--batch-size=0"),
+            "[command line] --batch-size 0: 0 is not a whole number from 1 to "
+            "65536: for example --batch-size 16");
+  EXPECT_EQ(prune_refusal("--batch=2.5"),
+            "[command line] --batch 2.5: 2.5 is not a whole number from 1 to "
+            "65536: for example --batch 16");
+  EXPECT_EQ(prune_refusal("--imgsz=abc"),
+            "[command line] --imgsz abc is no image size: give pixels, for "
+            "example --imgsz 640");
+  EXPECT_EQ(prune_refusal("--imgsz=64"), "accepted");
+}
+
 class Bindings : public ::testing::Test {
  protected:
   std::string detections_, ground_truth_;

@@ -53,6 +53,34 @@ TEST_F(ToolOutputs, AFileInAFolderThatIsNotThere) {
                         "/x: there is no folder " + none));
 }
 
+TEST_F(ToolOutputs, WeightsThatAreNotThereAreMissedAlike) {
+  const std::string line =
+      "[weights] there is no file gone.pt: nothing is downloaded: get the "
+      "file, YOLOv5's own from its releases, and give its path";
+  EXPECT_EQ(refusal({"export", "--weights=gone.pt"}), line);
+  EXPECT_EQ(refusal({"prune", "--weights=gone.pt"}), line);
+  EXPECT_EQ(
+      refusal({"detect", "--weights=gone.pt", "--source=.", "--output=out"}),
+      line);
+}
+
+TEST_F(ToolOutputs, AFolderOfImagesUnderOtherNamesSaysWhy) {
+  const fs::path weights = folder_.path() / "w.safetensors";
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, 2, at::kFloat, 0);
+  weights::save_weights(weights, model.state(),
+                        layers::model_metadata("yolov5n", table));
+  folder_.write("in/a.picture", "\x89PNG");
+  EXPECT_THAT(
+      refusal({"detect", "--weights=" + weights.string(),
+               "--source=" + (folder_.path() / "in").string(),
+               "--output=" + (folder_.path() / "out").string()}),
+      AllOf(HasSubstr("holds no image and no video that can be decoded: 1 file "
+                      "left out, first "),
+            HasSubstr("a.picture: unsupported format (a PNG image, but its "
+                      "suffix is .picture)")));
+}
+
 TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
   const fs::path file = folder_.path() / "w.safetensors";
   const layers::ModelTable table = layers::load_model_table("yolov5n");

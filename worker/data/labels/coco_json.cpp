@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "parallel/base/units.h"
 
 namespace headroom::labels {
@@ -42,6 +43,12 @@ std::string read_text(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
     refuse(file, "", "it cannot be read", "correct its permissions");
+  }
+  const std::string kind =
+      foreign_kind(std::string_view(text).substr(0, kFileHeadBytes));
+  if (!kind.empty()) {
+    refuse(file, "", "it is " + kind + ", not COCO's JSON in UTF-8",
+           "name the right file");
   }
   return text;
 }

@@ -184,6 +184,15 @@ void refuse_unknown_class(const configs::DataConfig& config,
                               : "correct the labels",
                 ExitCode::kData);
   }
+  const std::string table = unused_table(config, report.split, images);
+  if (!table.empty()) {
+    throw Error("data",
+                "none of " + counted(report.images, "image") + " in " + name +
+                    " has a box, but " + table + " lies there",
+                "name it: " + report.split + ": " + table +
+                    ", and in images: the folder that its filenames are in",
+                ExitCode::kData);
+  }
   throw Error("data",
               "none of " + counted(report.images, "image") + " in " + name +
                   " has a box; labels of the first are looked for in " +

@@ -119,6 +119,12 @@ class Lister {
   void add_list(const fs::path& list) {
     std::ifstream stream(list);
     if (!stream) refuse_source(list, "it cannot be opened");
+    const std::string kind = foreign_kind(file_head(list));
+    if (!kind.empty()) {
+      throw Error("data",
+                  list.string() + " is " + kind + ", not a list of images",
+                  "write the path of an image into each line", ExitCode::kData);
+    }
     std::string line;
     while (std::getline(stream, line)) {
       while (!line.empty() &&

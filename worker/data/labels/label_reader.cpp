@@ -164,4 +164,34 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
   return result;
 }
 
+std::string unused_table(const configs::DataConfig& config,
+                         const std::string& split,
+                         const std::vector<SplitImage>& images) {
+  std::vector<fs::path> folders = {config.file.parent_path()};
+  if (!images.empty()) {
+    // Of ROOT/images/train/a.jpg those three.
+    fs::path folder = images.front().path.parent_path();
+    for (int i = 0; i < 3 && folder.has_relative_path(); ++i) {
+      folders.push_back(folder);
+      const bool is_images = folder.filename() == "images";
+      folder = folder.parent_path();
+      if (!is_images) continue;
+      folders.push_back(folder);
+      break;
+    }
+  }
+  for (const fs::path& folder : folders) {
+    for (const std::string& name :
+         {split + "_labels.csv", std::string("labels.csv"),
+          std::string("_annotations.csv"),
+          std::string("_annotations.coco.json")}) {
+      std::error_code error;
+      if (fs::is_regular_file(folder / name, error)) {
+        return (folder / name).string();
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace headroom::labels

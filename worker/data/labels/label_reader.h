@@ -85,6 +85,13 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
                        bool keep_outlines = false);
 
+// A table of labels that lies where people put them, beside the data file or in
+// a folder of the images, and that the data file does not name: what to tell
+// somebody whose split has no box. "" where there is none.
+std::string unused_table(const configs::DataConfig& config,
+                         const std::string& split,
+                         const std::vector<SplitImage>& images);
+
 // What a reader of `config` has to know of classes.
 struct ClassRules {
   std::vector<std::string> names;

@@ -69,7 +69,8 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
         {DataFaultKind::kBadClass,
          examined.labels.file.string() + ":" + std::to_string(unknown->line),
          "class " + unknown->class_name + ", but " + config.file.string() +
-             " names " + std::to_string(config.names.size()) + " classes",
+             " names " +
+             counted(static_cast<int64_t>(config.names.size()), "class"),
          "training is refused: complete names, or correct the label"});
     if (split.refusal.empty()) split.refusal = "labels have unknown classes";
   }
@@ -108,6 +109,12 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
     result.refusal = "no image has a box";
     if (report.num_faults() > 0) {
       result.refusal += " that can be used: " + report.counts_text();
+    } else if (const std::string table =
+                   unused_table(config, name, images.images);
+               !table.empty()) {
+      result.refusal += ", but " + table + " lies there: name it as " + name +
+                        " in the data file, and in images: the folder that "
+                        "its filenames are in";
     }
   }
   return result;

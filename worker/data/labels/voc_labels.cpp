@@ -23,6 +23,7 @@
 
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
+#include "parallel/base/file_kind.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
@@ -110,6 +111,17 @@ void read_objects(const pugi::xml_document& document, std::string_view text,
   }
 }
 
+// XML may be UTF-16.
+bool is_markup(std::string_view text) {
+  const std::string kind = foreign_kind(text.substr(0, kFileHeadBytes));
+  return kind.starts_with("text (") || kind == "UTF-16 text";
+}
+
+std::string what_it_is(std::string_view text) {
+  const std::string kind = foreign_kind(text.substr(0, kFileHeadBytes));
+  return (kind.empty() ? "no XML" : kind) + ", not a Pascal VOC annotation";
+}
+
 // The boxes of one annotation; none where there is no such file.
 ImageLabels read_annotation(fs::path file, const ClassRules& classes,
                             codecs::ImageSize size) {
@@ -117,10 +129,13 @@ ImageLabels read_annotation(fs::path file, const ClassRules& classes,
   result.file = std::move(file);
   std::string reason;
   const auto text = read_label_text(result.file, reason);
-  if (text && text->empty()) return result;
+  std::error_code ignored;
+  if (text && text->empty() && !fs::exists(result.file, ignored)) return result;
   pugi::xml_document document;
   if (text && text->size() > kMostBytes) {
     reason = "more than 4 MiB of XML";
+  } else if (text && !is_markup(*text)) {
+    reason = what_it_is(*text);
   } else if (text) {
     const pugi::xml_parse_result parsed =
         document.load_buffer(text->data(), text->size());
@@ -205,7 +220,19 @@ class VocFiles : public LabelReader {
 }  // namespace
 
 fs::path voc_file_of(const fs::path& image) {
-  return fs::path(image).replace_extension(".xml");
+  const fs::path beside = fs::path(image).replace_extension(".xml");
+  std::error_code error;
+  if (fs::exists(beside, error)) return beside;
+  constexpr std::string_view kImages = "/images/";
+  const std::string text = beside.string();
+  const size_t at = text.rfind(kImages);
+  if (at == std::string::npos) return beside;
+  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
+    const fs::path mapped =
+        std::string(text).replace(at, kImages.size(), folder);
+    if (fs::exists(mapped, error)) return mapped;
+  }
+  return beside;
 }
 
 std::unique_ptr<LabelReader> open_voc_files(std::vector<fs::path> images,

@@ -41,7 +41,7 @@ void refuse_unknown_class(const configs::DataConfig& config,
               image.labels.file.string() + ":" + std::to_string(unknown->line) +
                   " has class " + unknown->class_name + ", but names in " +
                   config.file.string() + " has " +
-                  std::to_string(config.names.size()) + " classes",
+                  counted(static_cast<int64_t>(config.names.size()), "class"),
               "complete names, or correct the label", ExitCode::kData);
 }
 

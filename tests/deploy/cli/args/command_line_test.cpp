@@ -107,7 +107,6 @@ TEST(CommandLine, TheFlagsOfVal) {
 TEST(CommandLine, LaterFlagsAndSetsWin) {
   EXPECT_EQ(config_of("--epochs 3 --set epochs=5").epochs, 5);
   EXPECT_EQ(config_of("--set epochs=5 --epochs 3").epochs, 3);
-  EXPECT_EQ(config_of("--set epochs=3 --set epochs=4").epochs, 4);
   const configs::RunConfig config = config_of(
       "--set epochs=5 --set hyp.lr0=0.5 --epochs 6 --set "
       "checkpoint_every_steps=3");
@@ -143,6 +142,45 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_TRUE(parse("--version").version);
   EXPECT_EQ(parse("train --epochs 3 --help").command, "train");
   EXPECT_TRUE(parse("train --epochs 3 -h").help);
+}
+
+// As argparse takes them; Headroom's own flags do not come between.
+TEST(CommandLine, ABeginningThatOneOfYolov5sFlagsHasStandsForIt) {
+  const configs::RunConfig config =
+      config_of("--epoch 3 --opt Adam --worker 4 --proj p --img-s 320 --pat=7");
+  EXPECT_EQ(config.epochs, 3);
+  EXPECT_EQ(config.optimizer, "Adam");
+  EXPECT_EQ(config.loader_threads, 4);
+  EXPECT_EQ(config.project, "p");
+  EXPECT_EQ(config.image_height, 320);
+  EXPECT_EQ(config.patience, 7);
+  const configs::RunConfig val = configs::run_config_from_flags(
+      "val", parse("val --conf 0.1 --iou 0.5").run_flags);
+  EXPECT_EQ(val.confidence_threshold, 0.1);
+  EXPECT_EQ(val.nms_iou_threshold, 0.5);
+  const CommandLine detect = parse(
+      "detect --weights w.pt --source . --conf 0.5 --iou=0.3 --agn --line 2");
+  EXPECT_EQ(detect.value_of("--conf-thres", ""), "0.5");
+  EXPECT_EQ(detect.value_of("--iou-thres", ""), "0.3");
+  EXPECT_TRUE(detect.has("--agnostic-nms"));
+  EXPECT_EQ(detect.value_of("--line-thickness", ""), "2");
+}
+
+TEST(CommandLine, AnyNumberOfFormats) {
+  EXPECT_EQ(parse("export --weights w.pt --include torchscript onnx openvino "
+                  "engine coreml")
+                .value_of("--include", ""),
+            "torchscript onnx openvino engine coreml");
+}
+
+TEST(CommandLine, ARefusalSpeaksOfTheFlagThatWasTyped) {
+  EXPECT_EQ(as_typed("image_height (--img) is 30: use --img 64 or --img-mode",
+                     {"train", "--imgsz", "30"}),
+            "image_height (--imgsz) is 30: use --imgsz 64 or --img-mode");
+  EXPECT_EQ(as_typed("--batch -1 asks", {"train", "--batch-size=-1"}),
+            "--batch-size -1 asks");
+  EXPECT_EQ(as_typed("--img 30, --micro-batch 4", {"train", "--img", "30"}),
+            "--img 30, --micro-batch 4");
 }
 
 struct Refused {
@@ -196,6 +234,37 @@ INSTANTIATE_TEST_SUITE_P(
                 "[config] --task is a flag of headroom val, not of headroom "
                 "plan: leave it out, or set its key with --set (headroom val "
                 "--help)"},
+        Refused{"detect --weights a.pt b.pt --source .",
+                "[command line] --weights a.pt b.pt: one file of weights is "
+                "taken, ensembles are not supported: name one"},
+        Refused{"val --weight a.pt b.pt",
+                "[command line] --weights a.pt b.pt: one file of weights is "
+                "taken, ensembles are not supported: name one"},
+        Refused{"export --weights a.pt b.pt",
+                "[command line] --weights a.pt b.pt: one file of weights is "
+                "taken, ensembles are not supported: name one"},
+        Refused{"detect --save --source .",
+                "[command line] --save could be --save-txt or --save-format or "
+                "--save-csv or --save-conf or --save-crop: write it in full"},
+        Refused{"train --evol 3",
+                "[command line] --evol could be --evolve or "
+                "--evolve_population: write it in full"},
+        Refused{"train --set hyp.lr0=0.1 --set hyp.lr0=0.2",
+                "[command line] --set hyp.lr0=0.2: the key is set twice: set "
+                "it once"},
+        Refused{"train --memory-limit 8",
+                "[config] --memory-limit 8 has no unit: write --memory-limit "
+                "8GiB"},
+        Refused{"train --host-memory-limit 2000",
+                "[config] --host-memory-limit 2000 has no unit: write "
+                "--host-memory-limit 2000MiB"},
+        Refused{"train --set memory_limit=8",
+                "[config] --set memory_limit=8: it has no unit, or is no size: "
+                "write --set memory_limit=8GiB"},
+        Refused{"train --hyp hyp.scratch.yaml",
+                "[config] there is no file hyp.scratch.yaml, nor a shipped hyp "
+                "file of that name: give a path or one of no-augmentation "
+                "objects365 scratch-high scratch-low scratch-med voc"},
         Refused{"train my.yaml",
                 "[command line] 'my.yaml' belongs to no flag: headroom train "
                 "--help shows what may stand where"},
@@ -286,6 +355,12 @@ TEST(HelpText, TeachesWithExamplesDefaultsAndUnits) {
   EXPECT_THAT(text, HasSubstr("  --batch, --batch-size N\n"));
   EXPECT_THAT(text, HasSubstr("Default 16 images."));
   EXPECT_EQ(text.find("--config-fd"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("  --freeze LAYERS\n"));
+  EXPECT_THAT(text, HasSubstr("Default 0 layers."));
+  for (const char* wrong :
+       {"fraction.", " 1 processes", " 1 steps", " rows."}) {
+    EXPECT_EQ(text.find(wrong), std::string::npos) << wrong;
+  }
   for (const CommandSummary& command : command_summaries()) {
     EXPECT_EQ(command.examples.size(), 3u) << command.name;
     std::istringstream lines(command_help(command.name));

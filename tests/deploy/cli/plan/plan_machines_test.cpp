@@ -139,7 +139,38 @@ TEST(PlanMachines, CardsByTheirName) {
             "give one of them");
 }
 
+TEST(PlanMachines, ALayoutOfOtherProcessesIsAnsweredWithTheMachinesForIt) {
+  const auto refusal_of_layout = [](const std::vector<std::string>& flags) {
+    const CommandLine line = plan(flags);
+    const auto machines = machines_of(line, fake());
+    try {
+      check_layout(*machines,
+                   configs::run_config_from_flags("train", line.run_flags));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal_of_layout({"--gpu", "RTX 4090:2", "--layout", "data=4"}),
+            "[plan] --layout data=4 is of 4 processes, "
+            "but --gpu has 2 GPUs: use --gpu \"RTX 4090:4\", or a layout of "
+            "2");
+  EXPECT_THAT(
+      refusal_of_layout({"--cluster", "p4d.24xlarge", "--layout", "data=9"}),
+      HasSubstr("--cluster has 8 GPUs: use a layout of 8"));
+  EXPECT_THAT(refusal_of_layout({"--device", "0", "--layout", "data=2"}),
+              HasSubstr("name 2 cards with --device, or a layout of 1"));
+  EXPECT_EQ(refusal_of_layout({"--gpu", "RTX 4090:2", "--layout", "data=2"}),
+            "accepted");
+}
+
 TEST(PlanMachines, RefusesContradictions) {
+  EXPECT_EQ(refusal({"--gpu-memory", "8000"}),
+            "[command line] --gpu-memory 8000 has no unit: write --gpu-memory "
+            "8000MiB");
+  EXPECT_EQ(refusal({"--gpu-memory", "0.5"}),
+            "[command line] --gpu-memory 0.5 has no unit: write --gpu-memory "
+            "0.5GiB");
   EXPECT_EQ(refusal({"--gpu-memory", "8"}),
             "[command line] --gpu-memory 8 has no unit: write --gpu-memory "
             "8GiB");

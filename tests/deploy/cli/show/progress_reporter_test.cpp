@@ -66,6 +66,35 @@ TEST(ProgressReporter, OnATerminalOneLineLives) {
   EXPECT_THAT(*output.live, HasSubstr("epoch 1/10  3/4"));
 }
 
+TEST(ProgressReporter, AValidationCountsItsImages) {
+  coordinator::RunStatus status;
+  status.progress.phase = "validate";
+  status.progress.num_steps = 128;
+  status.progress.steps_per_epoch = 128;
+  ProgressReporter reporter(true);
+  EXPECT_EQ(*reporter.update(status, 200, at(0)).live,
+            "validating  0/128 images  0.0 img/s");
+  status.progress.step = 32;
+  status.progress.images_per_second = 16;
+  reporter.update(status, 200, at(2));
+  status.progress.step = 64;
+  EXPECT_EQ(*reporter.update(status, 200, at(4)).live,
+            "validating  64/128 images  16.0 img/s  ETA 4s");
+  ProgressReporter log(false);
+  EXPECT_THAT(log.update(status, 0, at(2)).lines,
+              ElementsAre(HasSubstr("validating  64/128 images")));
+  EXPECT_THAT(log.update(status, 0, at(3)).lines, IsEmpty());
+}
+
+TEST(ProgressReporter, WhereNothingIsLeftThereIsNoTimeLeft) {
+  ProgressReporter reporter(true);
+  reporter.update(after(20), 200, at(0));
+  EXPECT_THAT(*reporter.update(after(30), 200, at(5)).live,
+              HasSubstr("  ETA 5s"));
+  EXPECT_EQ(reporter.update(after(40), 200, at(10)).live->find("ETA"),
+            std::string::npos);
+}
+
 TEST(ProgressReporter, OnATerminalTheLinesOfAnEpochStay) {
   ProgressReporter reporter(true);
   EXPECT_THAT(reporter.event(validation(0), at(0)).lines,

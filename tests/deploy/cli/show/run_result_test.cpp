@@ -1,6 +1,9 @@
 #include "deploy/cli/show/run_result.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -173,13 +176,20 @@ TEST(FolderSummary, SaysHowFarARunCameAndHowItEnded) {
   root.write("summary.json", R"({"map50": 0.5})");
   root.write("checkpoints/step-8/MANIFEST.json", "{}");
   const auto resume = "go on with: headroom train --resume " + folder + "\n";
-  EXPECT_EQ(
-      folder_summary(folder),
-      "state:    not ended\nprogress: 8 steps, epoch 2/3\n"
-      "results:  mAP50 0.500\nin:       " +
-          folder +
-          "\nend:      none is written: the run goes on, or was killed\n" +
-          resume);
+  EXPECT_EQ(folder_summary(folder),
+            "state:    killed\nprogress: 8 steps, epoch 2/3\n"
+            "results:  mAP50 0.500\nin:       " +
+                folder + "\nend:      none is written: the run was killed\n" +
+                resume);
+  // The coordinator of a run that goes on holds its log.
+  root.write("coordinator.log.lock", "");
+  const int lock = ::open((folder + "/coordinator.log.lock").c_str(), O_RDWR);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(folder_summary(folder),
+            "state:    running\nprogress: 8 steps, epoch 2/3\n"
+            "results:  mAP50 0.500\nin:       " +
+                folder + "\nend:      the run goes on\n");
+  ::close(lock);
   root.write("events.jsonl",
              R"({"event": "run_over", "reason": "all 8 steps done", )"
              R"("time": "T", "exit_code": 0, "state": "finished"})"

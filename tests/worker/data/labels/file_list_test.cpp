@@ -75,6 +75,27 @@ TEST(FileList, ListFilesNameImages) {
   EXPECT_EQ(report.counts[static_cast<int>(DataFaultKind::kListedTwice)], 1);
 }
 
+TEST(FileList, AListThatIsNoneIsCalledWhatItIs) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& bytes) -> std::string {
+    const fs::path list = folder.write("list.txt", bytes);
+    DataReport report;
+    try {
+      list_images({list}, report);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kData);
+      return std::string(error.what()).substr(7 + list.string().size());
+    }
+    return "accepted";
+  };
+  const std::string remedy =
+      ", not a list of images: write the path of an image into each line";
+  EXPECT_EQ(refusal("<html>"), " is text (HTML or XML)" + remedy);
+  EXPECT_EQ(refusal("\xFF\xFE/"), " is UTF-16 text" + remedy);
+  EXPECT_EQ(refusal("\x89PNG"), " is a PNG image" + remedy);
+  EXPECT_EQ(refusal(""), " is an empty file" + remedy);
+}
+
 TEST(FileList, AMissingSourceIsRefused) {
   DataReport report;
   try {

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string voc_object(const std::string& name, const std::string& x1,
                        const std::string& y1, const std::string& x2,
@@ -151,6 +152,80 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
                           HasSubstr("images_labels.csv:6: sticks out")));
 }
 
+TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
+  const IndexedDataset expected = voc();
+  for (const std::string where : {"labels", "annotations", "Annotations"}) {
+    for (const std::string stem : {"1", "2"}) {
+      folder_.write(
+          where + (stem == "1" ? "/1.xml" : "/sub/2.xml"),
+          read_bytes(folder_.path() / "voc/Annotations" / (stem + ".xml")));
+    }
+    const IndexedDataset found = index_dataset(
+        configs::load_data_config(folder_.write(
+            "data.yaml", "train: images\nval: images\nnames: [a, b]\n")),
+        Split::kTrain);
+    expect_same(expected.dataset, found.dataset);
+    fs::remove_all(folder_.path() / where);
+  }
+}
+
+TEST_F(LabelFormats, ATableThatNobodyNamedIsNamedWhereNoImageHasABox) {
+  folder_.write("train_labels.csv", "filename,class,xmin,ymin,xmax,ymax\n");
+  const configs::DataConfig config = configs::load_data_config(folder_.write(
+      "data.yaml", "train: images\nval: images\nnames: [a, b]\n"));
+  try {
+    index_dataset(config, Split::kTrain);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    const std::string table = (folder_.path() / "train_labels.csv").string();
+    EXPECT_THAT(error.what(),
+                HasSubstr(" has a box, but " + table +
+                          " lies there: name it: train: " + table +
+                          ", and in images: the folder that its filenames are "
+                          "in"));
+  }
+  fs::remove(folder_.path() / "train_labels.csv");
+  folder_.write("images/sub/_annotations.csv", "");
+  try {
+    index_dataset(config, Split::kTrain);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), Not(HasSubstr("lies there")));
+  }
+  folder_.write("images/train_labels.csv", "");
+  EXPECT_THROW(
+      {
+        try {
+          index_dataset(config, Split::kTrain);
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("images/train_labels.csv lies"));
+          throw;
+        }
+      },
+      Error);
+}
+
+TEST_F(LabelFormats, ACocoFileThatIsNoneIsCalledWhatItIs) {
+  folder_.write("data.yaml",
+                "train: train.json\nval: train.json\nnames: [a, b]\n");
+  for (const auto& [bytes, kind] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"", "an empty file"},
+           {"<html>", "text (HTML or XML)"},
+           {"\xFF\xFE{", "UTF-16 text"}}) {
+    folder_.write("train.json", bytes);
+    try {
+      index_dataset(configs::load_data_config(folder_.path() / "data.yaml"),
+                    Split::kTrain);
+      ADD_FAILURE() << kind;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("train.json: it is " + kind +
+                                          ", not COCO's JSON in UTF-8: name "
+                                          "the right file"));
+    }
+  }
+}
+
 TEST_F(LabelFormats, WrongLinesOfACsvAreNamed) {
   const auto index = [&](const std::string& text) {
     folder_.write("boxes.csv", text);
@@ -280,6 +355,17 @@ TEST_F(LabelFormats, WhatLeadsOutOrIsDamagedCostsItsImage) {
   folder_.write("voc/Annotations/1.xml", "<html><body>not found</body></html>");
   EXPECT_THAT(index_dataset(config_, Split::kTrain).report.lines(9),
               Contains(HasSubstr("its root is not 'annotation'")));
+  for (const auto& [bytes, kind] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"", "an empty file"},
+           {"\x89PNG", "a PNG image"},
+           {"a b", "no XML"}}) {
+    folder_.write("voc/Annotations/1.xml", bytes);
+    EXPECT_THAT(index_dataset(config_, Split::kTrain).report.lines(9),
+                Contains(HasSubstr("1.xml: unreadable labels (" + kind +
+                                   ", not a Pascal VOC annotation): its image "
+                                   "left out")));
+  }
   folder_.write("train.json",
                 R"({"images": [{"id": 1, "file_name": "../1.bmp"},
                 {"id": 2, "file_name": "1.bmp"}],
