@@ -456,13 +456,16 @@ std::string model_line(const RunRequest& request) {
                 "model: %.3g million parameters, %.3g GFLOPs an image; ",
                 static_cast<double>(parameters) / 1e6, flops / 1e9);
   const std::string model = layers.empty() ? "" : text.data();
+  const std::string seconds =
+      std::to_string(configs::kSecondsBetweenCheckpoints) + " s";
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";
   return model +
          (every.empty()
-              ? std::string(config.nosave ? "no checkpoint before the end"
-                                          : "a checkpoint after each epoch")
+              ? (config.nosave
+                     ? "no checkpoint before the end"
+                     : "a checkpoint after each epoch, and every " + seconds)
               : "a checkpoint every " + every +
                     (config.nosave ? "" : " and after each epoch"));
 }

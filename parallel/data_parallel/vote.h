@@ -1,10 +1,10 @@
 // The vote that ends a step: all ranks agree whether it counts.
 //
 // One MAX all-reduce of four numbers tells the worst outcome, the lowest rank
-// that had it, and whether anybody asked to stop, to end the generation, or to
-// save the state because all ranks' agent is lost. Out
-// of memory outranks non-finite: what such a rank contributed was zeros, so its
-// peers' finite gradients say nothing.
+// that had it, and whether anybody asked to stop, to end the generation, to
+// write a checkpoint, or to save the state and leave because all ranks' agent
+// is lost. Out of memory outranks non-finite: what such a rank contributed was
+// zeros, so its peers' finite gradients say nothing.
 #pragma once
 
 #include <array>
@@ -31,6 +31,7 @@ struct Ballot {
   int rank = 0;  // of the voter
   bool leave_requested = false;
   bool save_requested = false;
+  bool checkpoint_due = false;
 };
 
 struct Verdict {
@@ -39,6 +40,7 @@ struct Verdict {
   int rank = -1;  // the lowest that had the outcome; -1 if ok
   bool leave_requested = false;
   bool save_requested = false;
+  bool checkpoint_due = false;  // and no save_requested, which is more
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;

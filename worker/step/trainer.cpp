@@ -158,8 +158,8 @@ data_parallel::Verdict Trainer::vote(data_parallel::Outcome outcome,
   }
   const Requests asked = requests ? requests() : Requests{};
   return data_parallel::cast_vote(
-      mesh_.world,
-      {outcome, asked.stop, mesh_.world.rank(), asked.leave, asked.save});
+      mesh_.world, {outcome, asked.stop, mesh_.world.rank(), asked.leave,
+                    asked.save, asked.checkpoint});
 }
 
 void Trainer::commit(const loader::Batch& batch, StepResult& result) {
