@@ -59,8 +59,8 @@ std::vector<CommandFlag> flags_of_processes() {
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
       flag({"--token-file"}, {"train", "val", "coordinator", "agent", "status"},
-           "The join token that everybody must know; default: the one in "
-           "--certs DIR, if it is there.",
+           "The join token that everybody must know; default: that in "
+           "--certs DIR, or the run's own.",
            {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),
       flag({"--init-certs"}, {"coordinator"},
            "Make a CA, certificates for the coordinator and for everybody "
@@ -119,6 +119,7 @@ std::vector<CommandFlag> flags_of_processes() {
       flag({"--report-fd"}, {"coordinator"}, "", {.value_name = "FD"}),
       flag({"--run-directory"}, {"coordinator"}, "", {.value_name = "DIR"}),
       flag({"--saved-plan"}, {"coordinator"}, ""),
+      flag({"--successor"}, {"coordinator"}, ""),
       flag({"--supervised"}, {"agent"}, ""),
   };
 }

@@ -387,7 +387,7 @@ std::vector<Knob> what_is_written() {
             .flag = {.spellings = {"--save-period"}, .value_name = "EPOCHS"}}),
       knob("checkpoint_every_steps", &C::checkpoint_every_steps,
            "Write a checkpoint every so many committed steps; 0 writes one "
-           "at the end of each epoch.",
+           "after each epoch and every 60 s.",
            {.unit = "steps", .low = 0, .high = kMostSteps}),
       knob("keep_checkpoints", &C::keep_checkpoints,
            "Checkpoints that stay on disk, the newest first. At least 2, so "

@@ -4,6 +4,7 @@
 // Threads: pure functions, but for the one that looks at paths.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -14,6 +15,10 @@ namespace headroom::configs {
 // Marks a folder that holds an older run's files until the new one there has
 // committed a step.
 inline constexpr const char* kOlderRun = ".older-run";
+
+// A checkpoint is written at the latest so long after the one before, beside
+// those after each epoch: what a lost machine costs at most.
+inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 
 // last.safetensors, best.safetensors, epoch12.safetensors
 bool is_weights_of_run(const std::string& file_name);

@@ -144,7 +144,11 @@ void throw_failure(const grpc::Status& status, const std::string& doing,
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
       status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
-  throw Error("coordinator", doing + ": " + status.error_message(), "",
+  throw Error("coordinator", doing + ": " + status.error_message(),
+              status.error_code() == grpc::StatusCode::UNAUTHENTICATED
+                  ? "give the run's with --token-file FILE: RUN_DIR/join.token "
+                    "where headroom train drew it"
+                  : "",
               refused ? ExitCode::kRequest : ExitCode::kResource);
 }
 

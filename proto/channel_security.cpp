@@ -2,7 +2,10 @@
 
 #include <arpa/inet.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -35,8 +38,7 @@ std::string text_of(const fs::path& file, bool is_secret) {
   return text;
 }
 
-std::string token_of(const fs::path& file) {
-  std::string token = text_of(file, /*is_secret=*/true);
+std::string checked_token(std::string token, const std::string& source) {
   while (!token.empty() && static_cast<unsigned char>(token.back()) <= ' ') {
     token.pop_back();
   }
@@ -50,7 +52,7 @@ std::string token_of(const fs::path& file) {
   if (token.size() < kMinToken || token.size() > kMaxToken ||
       !is_printable(token)) {
     throw Error("security",
-                file.string() +
+                source +
                     " holds no token of 16 to 1024 printable "
                     "characters without blanks",
                 "openssl rand -hex 32 makes one");
@@ -58,7 +60,23 @@ std::string token_of(const fs::path& file) {
   return token;
 }
 
+std::string token_of(const fs::path& file) {
+  return checked_token(text_of(file, /*is_secret=*/true), file.string());
+}
+
 }  // namespace
+
+std::string draw_token() {
+  unsigned char bytes[32];
+  HEADROOM_CHECK(getentropy(bytes, sizeof(bytes)) == 0, "random bytes");
+  std::string token;
+  for (const unsigned char byte : bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", byte);
+    token += digits;
+  }
+  return token;
+}
 
 ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,
@@ -75,6 +93,10 @@ ChannelSecurity read_channel_security(const std::string& certs,
     }
   }
   if (!token_file.empty()) security.token = token_of(token_file);
+  const char* const inherited = std::getenv(kTokenVariable);
+  if (security.token.empty() && inherited != nullptr) {
+    security.token = checked_token(inherited, kTokenVariable);
+  }
   return security;
 }
 

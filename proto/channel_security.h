@@ -1,5 +1,5 @@
 // ChannelSecurity: how control traffic proves who speaks: mutual TLS and a join
-// token; nothing of either on loopback.
+// token; on loopback a token is enough, against other users of the machine.
 //
 // Errors: Error (exit 2) naming the file that is missing or empty, or that
 // others may read.
@@ -19,11 +19,19 @@ struct ChannelSecurity {
   bool is_encrypted() const { return !ca.empty(); }
 };
 
+// In which a run hands its own processes the token that it drew. Another user's
+// process cannot read it.
+inline constexpr const char* kTokenVariable = "HEADROOM_JOIN_TOKEN";
+
+// A new one: 64 random hexadecimal digits.
+std::string draw_token();
+
 // Which of the two sides' certificates.
 enum class ChannelSide { kServer, kClient };
 
 // Of --certs and --token-file, either of which may be "". A folder of
-// certificates may have a token too, which --token-file replaces.
+// certificates may have a token too, which --token-file replaces; where neither
+// gives one, the environment may.
 ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,
                                       ChannelSide side);

@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -126,6 +127,25 @@ std::string newest_error() {
   return words == nullptr ? "it hung up" : words;
 }
 
+// When this side's own certificate ended, or is to begin; "" while it holds.
+std::string own_certificate_fault(const ChannelSecurity& security) {
+  const X509Certificate own(PEM_read_bio_X509(
+      reading(security.certificate).get(), nullptr, nullptr, nullptr));
+  if (!own) return "";
+  const auto said = [](const ASN1_TIME* time) {
+    const Pem text(BIO_new(BIO_s_mem()));
+    ASN1_TIME_print(text.get(), time);
+    std::array<char, 64> words{};
+    const int count = BIO_read(text.get(), words.data(), words.size());
+    return std::string(words.data(), static_cast<size_t>(std::max(0, count)));
+  };
+  const ASN1_TIME* const end = X509_get0_notAfter(own.get());
+  const ASN1_TIME* const begin = X509_get0_notBefore(own.get());
+  if (X509_cmp_current_time(end) < 0) return "has expired on " + said(end);
+  if (X509_cmp_current_time(begin) > 0) return "begins on " + said(begin);
+  return "";
+}
+
 std::optional<ConnectionFault> tls_fault(const std::string& whom,
                                          const std::string& host,
                                          const ChannelSecurity& security,
@@ -173,8 +193,10 @@ std::optional<ConnectionFault> tls_fault(const std::string& whom,
                            "start it with --certs too, or leave --certs out",
                            is_told};
   }
+  const std::string own = own_certificate_fault(security);
   return ConnectionFault{
-      whom + " refuses the certificate of this side: " + newest_error(),
+      whom + " refuses the certificate of this side" +
+          (own.empty() ? ": " + newest_error() : ", which " + own),
       "give the --certs with which that coordinator was started, or make new "
       "ones with headroom coordinator --init-certs NEW_DIR --cert-names HOST",
       is_told};

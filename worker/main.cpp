@@ -5,6 +5,7 @@
 // data sets and weights (worker/tools/tool_command.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -92,7 +93,16 @@ void prepare_process(int threads) {
   at::set_num_threads(threads);
 }
 
+// Each peer, and each file of the data set, takes one.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run(const CommandLine& line) {
+  allow_many_descriptors();
   // Launchers ask all processes of a job to end: the agent acts for its
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);

@@ -52,7 +52,7 @@ std::unique_ptr<RunLog> RunLog::open(const std::filesystem::path& file) {
     wire::LogRecord record;
     if (!record.ParseFromString(bytes)) {
       throw Error("log", file.string() + " holds a record that is no message",
-                  "start the build that wrote it, or name another file");
+                  "start the build that wrote it, or move it away");
     }
     take(log->found_, std::move(record), keys);
   }

@@ -57,6 +57,7 @@ class RunLog {
   void add(const wire::LoggedKey& key);
   void sync();
 
+  bool leads_here() const { return log_->leads_here(); }
   bool wants_compaction() const;
   void compact(const LoggedRun& run);
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <system_error>
 
 #include "parallel/base/check.h"
 
@@ -120,7 +121,7 @@ bool sync_folder_of(const fs::path& file) {
 }
 
 constexpr const char* kRemedy =
-    "restore it from a copy, or name another file and resume the run from its "
+    "restore it from a copy, or move it away and resume the run from its "
     "checkpoint";
 
 Error refusal(const fs::path& file, const std::string& what,
@@ -132,7 +133,7 @@ std::string all_of(const fs::path& file, int descriptor) {
   struct stat about {};
   if (::fstat(descriptor, &about) != 0) {
     throw refusal(file, std::string("cannot be read: ") + std::strerror(errno),
-                  "name another file");
+                  "move it away");
   }
   std::string bytes(static_cast<size_t>(about.st_size), '\0');
   size_t have = 0;
@@ -194,7 +195,7 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
     return;
   }
   if (!is_begun && !bytes.starts_with(kMagic)) {
-    throw refusal(file_, "is no log of a coordinator", "name another file");
+    throw refusal(file_, "is no log of a coordinator", "move it away");
   }
   if (bytes.size() >= kMagic.size() + 4) {
     const auto version = number_at<uint32_t>(bytes, kMagic.size());
@@ -203,7 +204,7 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
                     "is of version " + std::to_string(version) +
                         ", this program reads version " +
                         std::to_string(kVersion),
-                    "start the build that wrote it, or name another file");
+                    "start the build that wrote it, or move it away");
     }
   }
   const size_t end = is_begun ? 0 : read_records(bytes, records);
@@ -315,7 +316,19 @@ void WriteAheadLog::sync() {
   note_synced(number);
 }
 
+bool WriteAheadLog::leads_here() const {
+  struct stat path {
+  }, own{};
+  return ::stat(file_.c_str(), &path) == 0 && ::fstat(descriptor_, &own) == 0 &&
+         path.st_ino == own.st_ino && path.st_dev == own.st_dev;
+}
+
 void WriteAheadLog::replace(const std::vector<std::string>& records) {
+  std::error_code ignored;
+  if (!leads_here() && fs::exists(file_, ignored)) {
+    errno = EEXIST;  // somebody else's
+    fail("replacing");
+  }
   std::string bytes = log_header(number_);
   chain_ = number_at<uint32_t>(bytes, kHeaderBytes - 4);
   for (const std::string& record : records) bytes += next_record(record);

@@ -65,6 +65,9 @@ class WriteAheadLog {
   void sync();
   // These records instead of all others: a new file, synced, renamed over it.
   void replace(const std::vector<std::string>& records);
+  // Whether the file's name still leads to it: it may have been moved or
+  // removed.
+  bool leads_here() const;
   // Forgets everything: an empty log says nothing wrong.
   void clear() noexcept;
 

@@ -10,7 +10,8 @@
 
 namespace headroom::coordinator {
 
-void GenerationCycle::form(const plan::Plan& plan, const ResumePoint& begin,
+void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
+                           const ResumePoint& begin,
                            const std::string& reason) {
   std::vector<Member> members =
       newest_first(regrouping_, inputs_.membership.available());
@@ -22,6 +23,19 @@ void GenerationCycle::form(const plan::Plan& plan, const ResumePoint& begin,
   leave_requested_ = false;
   considered_workers_ = 0;
   newcomers_since_.reset();
+  formed_ = now;
+  arrived_.clear();
+}
+
+std::vector<std::string> GenerationCycle::absent(TimePoint now) const {
+  std::vector<std::string> absent;
+  if (!formed_ || arrived_.empty() || now - *formed_ <= kArrival) return absent;
+  for (const RankedMember& member : generation_.members) {
+    if (!arrived_.contains(member.worker_id)) {
+      absent.push_back(member.worker_id);
+    }
+  }
+  return absent;
 }
 
 RegroupingView GenerationCycle::view(TimePoint now, bool stop_requested) const {

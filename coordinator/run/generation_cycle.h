@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct CycleDecision {
   ExitCode exit_code = ExitCode::kDone;
 };
 
+// For a member to come to the rendezvous, its first act in a generation.
+inline constexpr std::chrono::milliseconds kArrival = std::chrono::seconds(15);
+
 class GenerationCycle {
  public:
   // What the cycle looks at and others own.
@@ -59,8 +63,16 @@ class GenerationCycle {
   void want(const plan::Plan& plan) { wanted_plan_ = plan; }
   // The next generation, of as many workers as the plan has ranks: those who
   // have the newest state first.
-  void form(const plan::Plan& plan, const ResumePoint& begin,
+  void form(TimePoint now, const plan::Plan& plan, const ResumePoint& begin,
             const std::string& reason);
+
+  // The member has come to the generation's rendezvous.
+  void note_arrival(const std::string& worker_id) {
+    arrived_.insert(worker_id);
+  }
+  // Members that have not, though others wait there for them, and for longer
+  // than a process takes that works: kArrival.
+  std::vector<std::string> absent(TimePoint now) const;
 
   // Why the generation is asked from now on to end at its next committed step:
   // newcomers, or "" where a node of its members leaves, which is known.
@@ -74,6 +86,11 @@ class GenerationCycle {
   void note_lost_peer(const std::string& worker_id, int64_t committed_steps,
                       const SurvivorState& state);
   void note_left(const std::string& worker_id, const Leaving& leaving);
+  // The coordinator was away for that long, which is nobody's delay.
+  void excuse(std::chrono::steady_clock::duration pause) {
+    regrouping_.begin += pause;
+    if (formed_) *formed_ += pause;
+  }
   // REQUIRES: it is being left.
   CycleDecision decide(TimePoint now, bool stop_requested, int64_t known_steps);
 
@@ -98,6 +115,9 @@ class GenerationCycle {
   // The run's own plan: the first, or the one that memory made of it.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
+  // Nothing where a coordinator before this one formed the generation.
+  std::optional<TimePoint> formed_;
+  std::set<std::string> arrived_;
   int considered_workers_ = 0;  // available ones, when a plan was last sought
   std::optional<TimePoint> newcomers_since_;  // more are there than take part
 };

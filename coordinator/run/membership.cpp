@@ -69,6 +69,17 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
     return "this run has " + std::to_string(nodes_.size()) +
            " nodes, the most there may be";
   }
+  // An agent that offers nothing costs as much as another.
+  constexpr size_t kMostWithoutWorkers = 64;
+  const auto offers_nothing = [](const Node& other) {
+    return other.worker_ids.empty();
+  };
+  if (offers_nothing(node) &&
+      std::ranges::count_if(nodes_, offers_nothing) >=
+          static_cast<std::ptrdiff_t>(kMostWithoutWorkers)) {
+    return "this run has " + std::to_string(kMostWithoutWorkers) +
+           " nodes without workers, the most there may be";
+  }
   const size_t most =
       open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
   if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
@@ -186,6 +197,11 @@ Expired Membership::expire(TimePoint now) {
 void Membership::excuse(std::chrono::steady_clock::duration pause) {
   for (Member& member : members_) member.last_seen += pause;
   for (Node& node : nodes_) node.last_seen += pause;
+}
+
+void Membership::expect_until(TimePoint then) {
+  for (Member& member : members_) member.last_seen = then;
+  for (Node& node : nodes_) node.last_seen = then;
 }
 
 const Member* Membership::find(const std::string& worker_id) const {

@@ -111,8 +111,10 @@ class Membership {
   // speak again with their next heartbeat. Each is returned once.
   Expired expire(TimePoint now);
 
-  // The coordinator itself was stopped for `pause`: nobody is silent for it.
+  // The coordinator itself was away for `pause`: nobody is silent for it.
   void excuse(std::chrono::steady_clock::duration pause);
+  // Nobody is silent who is heard within the usual time from then on.
+  void expect_until(TimePoint then);
 
   const Member* find(const std::string& worker_id) const;
   const Node* find_node(const std::string& node_id) const;

@@ -107,6 +107,9 @@ NodeAnswer RunState::node_heartbeat(TimePoint now, const std::string& node_id) {
 
 void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
+  // Workers break off a stream whose other end does not answer: their
+  // heartbeats tell who is there.
+  if (is_readopting(now) && !over()) return;
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
   if (membership_.is_released(worker_id)) return advance(now);
@@ -283,14 +286,6 @@ void RunState::stop(TimePoint now, const std::string& reason) {
       "the coordinator was stopped: " + reason);
 }
 
-std::vector<Order> RunState::take_orders() {
-  return std::exchange(orders_, {});
-}
-
-std::vector<wire::EventRecord> RunState::take_events() {
-  return std::exchange(events_, {});
-}
-
 bool RunState::everybody_told(TimePoint now, bool followers_left) const {
   if (!over()) return false;
   if (now - over_since_ >= kFarewell) return true;
@@ -324,9 +319,28 @@ RunStatus RunState::status(TimePoint now) const {
 
 // --- what follows from what happened ----------------------------------------
 
+void RunState::note_pause(TimePoint now) {
+  const auto pause = now - last_tick_;
+  if (pause <= options_.heartbeat_timeout) return;
+  last_tick_ = now;
+  readopting_until_ = now + kReadoption;
+  membership_.expect_until(readopting_until_);
+  cycle_.excuse(pause);
+  ending_.begin += pause;
+  ending_.saver_since += pause;
+  if (over()) return;
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(pause).count();
+  emit("coordinator_pause", -1,
+       "the coordinator's process stood still for " +
+           counted(seconds, "second") + ": nobody is lost for not being heard",
+       true);
+}
+
 void RunState::tick(TimePoint now) {
-  // If this very process was stopped (a paused machine, SIGSTOP), or is so busy
-  // that it comes late, nobody else is to blame for the silence.
+  note_pause(now);
+  // If this process is so busy that it comes late, nobody else is to blame for
+  // the silence.
   const auto late = now - last_tick_ - options_.heartbeat_timeout / 8;
   if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;
@@ -392,12 +406,13 @@ void RunState::form_first_generation(TimePoint now, int workers,
     plan = planned.plan;
   }
   cycle_.want(*plan);
-  form_generation(*plan, {}, reason);
+  form_generation(now, *plan, {}, reason);
 }
 
-void RunState::form_generation(const plan::Plan& plan, const ResumePoint& begin,
+void RunState::form_generation(TimePoint now, const plan::Plan& plan,
+                               const ResumePoint& begin,
                                const std::string& reason) {
-  cycle_.form(plan, begin, reason);
+  cycle_.form(now, plan, begin, reason);
   phase_ = RunPhase::kRunning;
   reason_ = reason;
   ending_ = {};
@@ -428,6 +443,14 @@ void RunState::release_drained() {
 }
 
 void RunState::advance_running(TimePoint now) {
+  for (const std::string& worker_id : cycle_.absent(now)) {
+    if (phase_ != RunPhase::kRunning) return;
+    give_up(now, worker_id,
+            "did not come to the rendezvous of generation " +
+                std::to_string(generation().number) + " within " +
+                std::to_string(kArrival.count() / 1000) + " s");
+  }
+  if (phase_ != RunPhase::kRunning) return;
   release_drained();
   if (stop_requested_ || !can_regroup()) return;
   const std::optional<std::string> rescale = cycle_.ask_to_end(now);
@@ -456,7 +479,7 @@ void RunState::advance_regrouping(TimePoint now) {
       give_up(now, next.worker_id, "did not leave its generation");
       break;
     case CycleDecision::Kind::kForm:
-      form_generation(*next.plan, next.begin, next.reason);
+      form_generation(now, *next.plan, next.begin, next.reason);
       break;
     case CycleDecision::Kind::kStop:
       begin_stopping(now);

@@ -58,6 +58,11 @@ struct RunOptions {
 // For how long a coordinator stays to tell everybody that the run is over.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
 
+// For workers and agents to find the way back to a coordinator that was away,
+// on top of the usual time between heartbeats.
+inline constexpr std::chrono::milliseconds kReadoption =
+    std::chrono::seconds(5);
+
 // What a worker is told over its stream of assignments.
 struct Order {
   enum class Kind { kRun, kSaveAndExit, kExit };
@@ -93,6 +98,12 @@ class RunState {
     membership_.note_sign_of_life(at, name);
   }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
+  // This very process may have been stopped since the last tick (a paused
+  // machine, SIGSTOP): then all are given time to find their way back. REQUIRED
+  // before what happened after it.
+  void note_pause(TimePoint now);
+  // Connections that broke in such a pause are made again.
+  bool is_readopting(TimePoint now) const { return now < readopting_until_; }
   // The worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
   // Whether its agent is to start a successor, which it registers first.
@@ -105,6 +116,10 @@ class RunState {
   std::optional<std::string> generation_left(TimePoint now,
                                              const std::string& worker_id,
                                              const Leaving& leaving);
+  // The worker has come to its generation's rendezvous.
+  void note_arrival(const std::string& worker_id) {
+    cycle_.note_arrival(worker_id);
+  }
   void committed(int64_t step,
                  const std::optional<wire::RunProgress>& progress);
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
@@ -121,8 +136,10 @@ class RunState {
   void tick(TimePoint now);
 
   // --- what is to be done ---------------------------------------------------
-  std::vector<Order> take_orders();
-  std::vector<wire::EventRecord> take_events();
+  std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
+  std::vector<wire::EventRecord> take_events() {
+    return std::exchange(events_, {});
+  }
 
   // --- what is --------------------------------------------------------------
   RunPhase phase() const { return phase_; }
@@ -158,8 +175,8 @@ class RunState {
   void advance_stopping(TimePoint now);
   void form_first_generation(TimePoint now, int workers,
                              const std::string& reason);
-  void form_generation(const plan::Plan& plan, const ResumePoint& begin,
-                       const std::string& reason);
+  void form_generation(TimePoint now, const plan::Plan& plan,
+                       const ResumePoint& begin, const std::string& reason);
   void release_drained();
   void lose_if_stuck(TimePoint now, const std::string& worker_id,
                      const wire::RunProgress& progress);
@@ -188,6 +205,7 @@ class RunState {
   GenerationCycle cycle_;
   std::optional<TimePoint> waiting_since_;  // the first registration
   TimePoint last_tick_;
+  TimePoint readopting_until_;
   TimePoint over_since_;
   bool stop_requested_ = false;
   wire::RunProgress progress_;

@@ -26,6 +26,7 @@ StatusCode code_of(RefusalKind kind) {
     // Clients wait for a moment and call again.
     case RefusalKind::kTooManyCalls:
     case RefusalKind::kTooManyJoins:
+    case RefusalKind::kNotYet:
     case RefusalKind::kEnding:
       return StatusCode::UNAVAILABLE;
     case RefusalKind::kFailed:

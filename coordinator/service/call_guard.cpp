@@ -25,6 +25,7 @@ std::string to_string(RefusalKind kind) {
       return "message too long";
     case RefusalKind::kNoRoom:
       return "no room";
+    case RefusalKind::kNotYet:
     case RefusalKind::kEnding:
     case RefusalKind::kFailed:
       return "other";

@@ -29,6 +29,7 @@ enum class RefusalKind {
   kNotAsAgreed,
   kMessageTooLong,
   kNoRoom,
+  kNotYet,  // in a moment it may be done
   kEnding,
   kFailed
 };

@@ -123,10 +123,11 @@ std::string metrics_text(const RunStatus& status,
 struct MetricsEndpoint::Implementation {
   Implementation(const std::string& address, const MetricsSource& given)
       : source(std::make_shared<Source>(given)),
-        // Who connects and asks for nothing holds a thread for so long only.
+        // Who connects and asks for nothing holds a thread for so long only;
+        // threads that wait cost next to nothing.
         exposer(std::vector<std::string>{
-            "listening_ports", address, "num_threads", "16",
-            "request_timeout_ms", "500", "keep_alive_timeout_ms", "500"}) {
+            "listening_ports", address, "num_threads", "64",
+            "request_timeout_ms", "250", "keep_alive_timeout_ms", "250"}) {
     exposer.RegisterCollectable(source);
   }
   std::shared_ptr<Source> source;

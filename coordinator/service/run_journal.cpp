@@ -102,7 +102,11 @@ void RunJournal::sync() {
 
 bool RunJournal::wants_compaction(TimePoint now) {
   if (!log_) return false;
-  if (!has_failed_) return log_->wants_compaction();
+  if (!has_failed_) {
+    if (log_->leads_here()) return log_->wants_compaction();
+    tell("the coordinator's log was moved or removed: it is written anew");
+    return true;
+  }
   if (now < next_try_) return false;
   next_try_ = now + kRetryInterval;
   return true;

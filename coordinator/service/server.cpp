@@ -127,7 +127,7 @@ class GrpcServer final : public Server {
         connections_(connection_limits(max_descriptors())),
         door_(listen_, connections_, clock,
               {.shares_port = options.shares_port,
-               .is_held = options.shares_port && log && log->found()}),
+               .is_held = options.is_successor}),
         service_(identify(options), run, options.config, clock, connections_,
                  std::move(log), options.security.token),
         handshakes_([this](const std::string& why) {
@@ -248,6 +248,14 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
   }
   std::unique_ptr<RunLog> log;
   if (!options.log.empty()) log = RunLog::open(options.log);
+  if (options.is_successor && !(log && log->found())) {
+    throw Error("log",
+                options.log +
+                    " holds nothing of the run that a coordinator served here "
+                    "before",
+                "resume the run from its newest checkpoint",
+                ExitCode::kResource);
+  }
   const bool has_begun = log && log->found() && go_on(options, *log->found());
   if (!options.config.resume.empty() &&
       planner::chooses_batch_norm_groups(options.config)) {

@@ -64,9 +64,10 @@ struct ServerOptions {
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;
   // Whoever started this process holds its address (hold_address) for those
-  // that are started after it: the port is shared with that, and found taken
-  // where the log holds a run.
+  // that are started after it: the port is shared with that.
   bool shares_port = false;
+  // One was started before it: the address is held, and the log holds its run.
+  bool is_successor = false;
   // gRPC's server reflection is answered.
   bool debug_reflection = false;
 };

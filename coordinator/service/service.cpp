@@ -19,10 +19,6 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// For workers and agents to find the way back, on top of the usual time
-// between heartbeats.
-constexpr std::chrono::milliseconds kReadoption = std::chrono::seconds(5);
-
 const Refusal kEnding = {RefusalKind::kEnding, "the coordinator is ending"};
 
 std::optional<wire::RunProgress> progress_of(bool present,
@@ -185,6 +181,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
 Answer CoordinatorService::admit(const CallbackServerContext& context,
                                  const Caller& caller, bool joins) {
   const TimePoint now = clock_.now();
+  state_.note_pause(now);
   Answer refusal = admission_.admit(now, context, caller, joins);
   if (!refusal) {
     connections_.note_call(
@@ -259,8 +256,8 @@ ServerUnaryReactor* CoordinatorService::Register(
       Call::kJoins);
 }
 
-// A live coordinator loses a worker with its stream: who has joined and has
-// none was left by the coordinator before.
+// A coordinator loses a worker with its stream: who has joined and has none was
+// left by the coordinator before, or in a pause of this one.
 bool CoordinatorService::is_readopted(const std::string& worker_id,
                                       const std::string& node_id) const {
   const Member* member = state_.membership().find(worker_id);
@@ -283,7 +280,9 @@ Answer CoordinatorService::join(TimePoint now, const Caller& caller,
   if (closed_) return kEnding;
   // The queue first: the join may complete the quorum and bring an order.
   if (!delivery_.add_worker(worker_id)) {
-    return Refusal{RefusalKind::kNotAsAgreed,
+    // The end of the stream that it broke off may be unread yet.
+    return Refusal{state_.is_readopting(now) ? RefusalKind::kNotYet
+                                             : RefusalKind::kNotAsAgreed,
                    "worker " + worker_id + " has joined already"};
   }
   if (is_readopted(worker_id, request.node_id())) {
@@ -308,7 +307,9 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   auto* stream = delivery_.open_stream(
       request->worker_id(),
       [this, worker_id = request->worker_id()](AfterUnlock& after_close) {
-        state_.worker_disconnected(clock_.now(), worker_id);
+        const TimePoint now = clock_.now();
+        state_.note_pause(now);
+        state_.worker_disconnected(now, worker_id);
         publish_changes(after_close);
       },
       after);
@@ -370,6 +371,7 @@ ServerUnaryReactor* CoordinatorService::Publish(
             delivery_.keys().publish(caller.identity.worker_id, request->key(),
                                      request->value()));
         if (refusal) return refusal;
+        state_.note_arrival(caller.identity.worker_id);
         wire::LoggedKey key;
         key.set_generation(request->stamp().generation());
         key.set_key(request->key());

@@ -143,6 +143,7 @@ int coordinator_command(const CommandLine& line) {
   options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");
   options.shares_port = is_supervised;
+  options.is_successor = line.has("--successor");
 
   const interrupts::Watch watch;
   const std::unique_ptr<coordinator::Server> server =

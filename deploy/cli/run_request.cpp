@@ -381,9 +381,9 @@ RunRequest make_run_request(const CommandLine& line,
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
       request.num_agents);
   config.processes = request.workers_per_agent;
-  const std::string precision = settle_precision(
-      config, capability ? std::vector<int>{*capability}
-                         : capabilities_here(config));
+  const std::string precision =
+      settle_precision(config, capability ? std::vector<int>{*capability}
+                                          : capabilities_here(config));
   configs::check_run_config(config);
   if (!only_plans) {
     check_devices(config, place, request.workers_per_agent, request.notes);
@@ -485,13 +485,16 @@ std::string model_line(const RunRequest& request) {
   if (config.command == "val") return text.data();
   const std::string model =
       layers.empty() ? "" : std::string(text.data()) + "; ";
+  const std::string seconds =
+      std::to_string(configs::kSecondsBetweenCheckpoints) + " s";
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";
   return model +
          (every.empty()
-              ? std::string(config.nosave ? "no checkpoint before the end"
-                                          : "a checkpoint after each epoch")
+              ? (config.nosave
+                     ? "no checkpoint before the end"
+                     : "a checkpoint after each epoch, and every " + seconds)
               : "a checkpoint every " + every +
                     (config.nosave ? "" : " and after each epoch"));
 }
@@ -503,8 +506,8 @@ std::string headline(const RunRequest& request) {
          ": " + std::filesystem::path(model).filename().string() + ", " +
          image_size_text(config, planner::layers_for_plan(config)) +
          ", batch " + std::to_string(config.global_batch_size) + ", " +
-         precision_text(config) +
-         ", processes " + std::to_string(request.expected_workers()) + " x " +
+         precision_text(config) + ", processes " +
+         std::to_string(request.expected_workers()) + " x " +
          counted(config.threads, "thread") + "; results in " +
          request.run_directory;
 }

@@ -182,6 +182,7 @@ class Supervisor {
         child.command.push_back(word);
       }
       if (request.saved_plan) child.command.push_back("--saved-plan");
+      if (held_address_) child.command.push_back("--successor");
       if (!options_.metrics.empty()) {
         child.command.insert(child.command.end(),
                              {"--metrics", options_.metrics});
@@ -318,9 +319,10 @@ class Supervisor {
     if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
       const auto end = start_coordinator(address);
       coordinator_restarts_.has_failed = end.has_value();
-      if (end) {  // once more
+      if (end) {  // once more, unless it has nothing to go on from
         address_ = address;
-        terminal_.print(end->reason);
+        coordinator_restarts_.is_over = end->reason.starts_with("[log] ");
+        if (!coordinator_restarts_.is_over) terminal_.print(end->reason);
       }
     }
     if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
@@ -339,7 +341,12 @@ class Supervisor {
     if (!child_ended_) child_ended_ = now;
     if (now - *child_ended_ < kPatience) return std::nullopt;
     if (status_.over()) return RunExit{status_.exit_code, status_.reason};
-    return end_of_child(*first);
+    RunExit end = end_of_child(*first);
+    // What a successor refuses is no fault of the request.
+    if (status_.generation > 0) {
+      end.exit_code = static_cast<int>(ExitCode::kResource);
+    }
+    return end;
   }
 
   std::optional<RunExit> answer_interrupts() {
@@ -412,10 +419,21 @@ class Supervisor {
     return true;
   }
 
+  // Whether the agent has workers that train, and nobody to tell them an end.
+  bool is_orphaned() {
+    return status_.generation > 0 && options_.interrupts() == 0 && agent_ &&
+           !agent_->exit_code() && coordinator_ && coordinator_->exit_code();
+  }
+
   void finish() {
     const bool is_over = status_.over();
+    const bool saves = !is_over && is_orphaned();
+    if (saves) {
+      terminal_.print("no coordinator is left: the workers save and leave");
+      agent_->send(SIGINT);
+    }
     // The coordinator stays until its agents know the outcome.
-    if (agent_ && !(is_over && has_left(*agent_))) {
+    if (agent_ && !((is_over || saves) && has_left(*agent_))) {
       agent_->send(SIGKILL);  // its workers die with it
     }
     if (coordinator_ && !(is_over && has_left(*coordinator_))) {

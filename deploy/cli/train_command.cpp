@@ -1,9 +1,11 @@
 // headroom train, headroom val: alone, the supervisor of one machine; under a
 // launcher, one agent of many, rank 0 with the coordinator beside it.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -21,6 +23,8 @@
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+#include "proto/channel_security.h"
 
 namespace headroom::cli {
 namespace {
@@ -50,12 +54,20 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   return end.exit_code;
 }
 
+// The run's token goes to this process, its workers and whoever else it starts.
+void use_token(const std::string& token) {
+  if (!token.empty()) setenv(wire::kTokenVariable, token.c_str(), 1);
+}
+
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
   const Clock::time_point end = Clock::now() + patience;
   while (Clock::now() < end && interrupts::count() == 0) {
-    if (auto address = read_address(folder, place.job_id)) return *address;
+    if (const auto meeting = read_address(folder, place.job_id)) {
+      use_token(meeting->token);
+      return meeting->address;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   throw Error("rendezvous",
@@ -85,6 +97,18 @@ std::string listen_address(const CommandLine& line,
                                    : host_address() + ":0";
 }
 
+// On loopback every user of the machine could join a run: without another token
+// it has one of its own. An address that was given is for processes that were
+// started with the same flags. "" where none is drawn.
+std::string own_token(const CommandLine& line, const std::string& listen) {
+  const bool is_known = !wire::channel_security().token.empty();
+  if (is_known || line.has("--coordinator") ||
+      !wire::is_loopback(host_of(listen, "--listen"))) {
+    return "";
+  }
+  return wire::draw_token();
+}
+
 int report(const RunRequest& request, const SupervisedRun& run, bool json,
            Terminal& terminal) {
   terminal.clear_live();
@@ -103,6 +127,18 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   return run.end.exit_code;
 }
 
+// With fewer, processes fail one after the other, each in words of its own.
+void require_descriptors() {
+  constexpr rlim_t kLeast = 32;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw Error("launch",
+              "this process may open " + std::to_string(limit.rlim_cur) +
+                  " files at once, and a run takes at least " +
+                  std::to_string(kLeast) + " descriptors",
+              "allow it more, for example ulimit -n 1024", ExitCode::kResource);
+}
+
 int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
@@ -110,18 +146,26 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   SupervisorOptions options;
   options.listen = listen_address(line, place);
   options.security = take_identity(line, options.listen);
+  const std::string token = own_token(line, options.listen);
+  use_token(token);
+  if (!token.empty()) take_identity(line, options.listen);
   options.metrics = line.value_of("--metrics", "");
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
+  std::filesystem::path token_file;
   options.on_address = [&](const std::string& address) {
-    if (folder) publish_address(*folder, place->job_id, address);
+    if (folder) publish_address(*folder, place->job_id, {address, token});
     std::string command = "headroom status --coordinator " + address;
     for (const std::string& word : options.security.flags()) {
       command += " " + word;
     }
+    if (!token.empty()) {
+      command += " --token-file " + shell_word(token_file.string());
+    }
     terminal.print("processes and plan: " + command);
   };
   find_worker_program();  // before anything is started
+  require_descriptors();
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
   const interrupts::Watch watch;
@@ -133,6 +177,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
       may_exist);
   request.run_directory = run_folder.path().string();
   options.log = run_folder.log_file().string();
+  token_file = run_folder.token_file();
+  if (!token.empty()) run_folder.write_token(token);
   terminal.print(headline(request));
   terminal.print(model_line(request));
   if (wants_anchors(request.config)) {

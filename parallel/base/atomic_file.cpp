@@ -74,6 +74,9 @@ void AtomicFile::fail(const char* action) const {
               path_.string() + " " + action + " (" + std::strerror(code) + ")",
               code == ENOSPC || code == EDQUOT
                   ? "free some space or choose another folder"
+              : code == EFBIG
+                  ? "allow larger files (ulimit -f), or choose another folder "
+                    "where the file system's limit is larger"
                   : "check that the folder exists and may be written",
               ExitCode::kResource);
 }

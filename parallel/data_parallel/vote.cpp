@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kOutcomeUnit = int64_t{1} << 32;
 constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
 
+// Who saves and leaves writes a checkpoint, too.
+constexpr int64_t kCheckpoint = 1;
+constexpr int64_t kSave = 2;
+
 }  // namespace
 
 EncodedBallot encode(const Ballot& ballot) {
@@ -20,7 +24,9 @@ EncodedBallot encode(const Ballot& ballot) {
   const int64_t outcome = static_cast<int64_t>(ballot.outcome);
   return {outcome == 0 ? 0 : outcome * kOutcomeUnit + kLastRank - ballot.rank,
           ballot.stop_requested ? 1 : 0, ballot.leave_requested ? 1 : 0,
-          ballot.save_requested ? 1 : 0};
+          ballot.save_requested   ? kSave
+          : ballot.checkpoint_due ? kCheckpoint
+                                  : 0};
 }
 
 Verdict decode(const EncodedBallot& maxima) {
@@ -28,7 +34,8 @@ Verdict decode(const EncodedBallot& maxima) {
   verdict.outcome = static_cast<Outcome>(maxima[0] / kOutcomeUnit);
   verdict.stop_requested = maxima[1] != 0;
   verdict.leave_requested = maxima[2] != 0;
-  verdict.save_requested = maxima[3] != 0;
+  verdict.save_requested = maxima[3] == kSave;
+  verdict.checkpoint_due = maxima[3] == kCheckpoint;
   if (!verdict.ok()) {
     verdict.rank = static_cast<int>(kLastRank - maxima[0] % kOutcomeUnit);
   }

@@ -2,10 +2,10 @@
 //
 // The maxima of four numbers over all ranks tell the worst outcome, the lowest
 // rank that had it, and whether anybody asked to stop, to end the generation,
-// or to save the state because all ranks' agent is lost. Out of memory outranks
-// non-finite: what such a rank contributed was zeros, so its peers' finite
-// gradients say nothing. The numbers travel with a step's reports
-// (worker/step/step_reports.h).
+// to write a checkpoint, or to save the state and leave because all ranks'
+// agent is lost. Out of memory outranks non-finite: what such a rank
+// contributed was zeros, so its peers' finite gradients say nothing. The
+// numbers travel with a step's reports (worker/step/step_reports.h).
 #pragma once
 
 #include <array>
@@ -30,6 +30,7 @@ struct Ballot {
   int rank = 0;  // of the voter
   bool leave_requested = false;
   bool save_requested = false;
+  bool checkpoint_due = false;
 };
 
 struct Verdict {
@@ -38,6 +39,7 @@ struct Verdict {
   int rank = -1;  // the lowest that had the outcome; -1 if ok
   bool leave_requested = false;
   bool save_requested = false;
+  bool checkpoint_due = false;  // and no save_requested, which is more
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;

@@ -198,6 +198,53 @@ TEST_P(Stopped, UntilTheEndOfTrainingItIsASuccessAllTheSame) {
       << result.out;
 }
 
+// The coordinator stands still (SIGSTOP) while the others train. REQUIRES: the
+// run has begun.
+void stop_coordinator(const Program& run, int seconds) {
+  const pid_t coordinator = descendants(run.pid(), "--config-fd").at(0);
+  ::kill(coordinator, SIGSTOP);
+  ::sleep(static_cast<unsigned>(seconds));
+  ::kill(coordinator, SIGCONT);
+}
+
+// Longer than its clients wait for an answer on their connections.
+TEST(PausedCoordinator, LosesNobody) {
+  const fs::path folder = fresh_folder();
+  const fs::path log = folder / kRun / "steps.jsonl";
+  Program run(long_run(), folder);
+  ASSERT_TRUE(wait_for_lines(log, 4, 120));
+  stop_coordinator(run, 12);
+  ::sleep(4);
+  ASSERT_TRUE(wait_for_lines(log, read_lines(log).size() + 4, 60));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  for (const Json& line : read_lines(log)) {
+    ASSERT_EQ(line.at("generation"), 1) << result.err;
+  }
+  EXPECT_NE(result.err.find("stood still"), std::string::npos) << result.err;
+  expect_resumes(folder);
+}
+
+// Longer than its agents wait: their workers save, and the run can be resumed.
+TEST(Slow, APausedCoordinatorIsGivenUpWithASavedState) {
+  const fs::path folder = fresh_folder();
+  std::vector<std::string> command = long_run();
+  command.emplace_back("--nosave");
+  Program run(command, folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 4, 120));
+  stop_coordinator(run, 60);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_NE(result.err.find("train --resume"), std::string::npos) << result.err;
+  const auto lines = read_lines(folder / kRun / "steps.jsonl");
+  EXPECT_TRUE(fs::exists(folder / kRun / "checkpoints" /
+                         ("step-" + std::to_string(lines.size())) /
+                         "MANIFEST.json"))
+      << lines.size() << result.err;
+  expect_resumes(folder);
+}
+
 INSTANTIATE_TEST_SUITE_P(Interruption, Stopped,
                          ::testing::Values("", "--config-fd"),
                          [](const auto& info) {

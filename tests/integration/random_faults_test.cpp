@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "proto/channel_security.h"
 #include "tests/integration/disturbed_run.h"
 #include "tests/integration/run_comparison.h"
 
@@ -144,6 +145,8 @@ class RandomFaults : public ::testing::Test {
   }
 
   void start(int steps) {
+    // The test starts agents by hand: all know one token.
+    setenv(wire::kTokenVariable, std::string(32, 't').c_str(), 1);
     std::vector<std::string> words = command(steps);
     words.insert(words.end(), {"--min-processes", "2"});
     const std::string job = "random" + std::to_string(getpid());
@@ -155,7 +158,7 @@ class RandomFaults : public ::testing::Test {
     const std::string words_before = "--coordinator ";
     const std::string text = said();
     const size_t begin = text.find(words_before) + words_before.size();
-    address_ = text.substr(begin, text.find('\n', begin) - begin);
+    address_ = text.substr(begin, text.find_first_of(" \n", begin) - begin);
   }
 
   bool kill_all(const std::vector<pid_t>& victims, int signal) {

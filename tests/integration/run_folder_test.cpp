@@ -43,19 +43,35 @@ TEST(ExistOk, NothingThatNoRunWroteIsRemoved) {
   const fs::path run = folder / kRun;
   const std::vector<std::string> mine = {
       "weights/mine.safetensors", "weights/notes.txt", "checkpoints/notes.txt",
-      "checkpoints/step-old/a.txt", "checkpoints/step-4/notes.txt"};
+      "checkpoints/step-old/a.txt", "checkpoints/step-4/notes.txt",
+      // Named as a run's, and none.
+      "weights/epoch3.safetensors"};
   for (const std::string& file : mine) {
     fs::create_directories((run / file).parent_path());
     std::ofstream(run / file) << "mine";
   }
-  std::ofstream(run / "weights/epoch3.safetensors") << "of a longer run";
+  fs::copy_file(run / "weights/last.safetensors",
+                run / "weights/epoch4.safetensors");  // of a longer run
+  const std::vector<std::string> in_the_way = {"weights/best.safetensors",
+                                               "results.csv"};
+  fs::remove(run / ".headroom-files");  // as if no run had written pictures
+  for (const std::string& file : in_the_way)
+    std::ofstream(run / file) << "mine";
   const ProgramResult again = run_program(short_run({"--exist-ok"}), folder);
   ASSERT_EQ(again.exit_code, 0) << again.err;
   for (const std::string& file : mine) {
     EXPECT_EQ(text_of(run / file), "mine") << file;
   }
-  EXPECT_FALSE(fs::exists(run / "weights/epoch3.safetensors"));
+  for (const std::string& file : in_the_way) {
+    EXPECT_EQ(text_of(run / (file + ".before")), "mine") << file;
+    EXPECT_NE(text_of(run / file), "mine") << file;
+  }
+  EXPECT_FALSE(fs::exists(run / "weights/epoch4.safetensors"));
   EXPECT_FALSE(fs::exists(run / ".older-run"));
+  // Its own are replaced without a trace.
+  ASSERT_EQ(run_program(short_run({"--exist-ok"}), folder).exit_code, 0);
+  EXPECT_FALSE(fs::exists(run / "results.csv.before2"));
+  EXPECT_FALSE(fs::exists(run / "steps.jsonl.before2"));
 }
 
 TEST(ExistOk, AStartingPointInTheFolderIsRefusedAndKept) {

@@ -121,7 +121,7 @@ const char kFixedTables[] = R"(
 | event | says |
 | --- | --- |
 | `plan`, `generation` | a plan with its reason; a membership with its ranks |
-| `join`, `agent_joins`, `restart`, `coordinator_restart` | a worker, an agent, a successor, or the coordinator took its place |
+| `join`, `agent_joins`, `restart`, `coordinator_restart`, `coordinator_pause` | a worker, an agent, a successor, or the coordinator took its place, or stood still |
 | `loss_of_process`, `fault` | a process was lost; a fault was injected |
 | `out_of_memory`, `memory_prediction`, `label_bound` | an attempt ran out of memory; a step or the boxes went beyond the prediction |
 | `host_memory`, `device_memory`, `memory_trace` | memory of the host, of the device, and where a trace was written |

@@ -12,17 +12,19 @@ namespace {
 constexpr unsigned kSecondsToSave = 30;
 
 std::atomic<bool> is_lost = false;
-std::atomic<int> reprieves = 0;
+std::atomic<int> reprieves = 0;  // from an agent's death
+std::atomic<int> savers = 0;     // who can save when the agent asks
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
 pid_t agent = 0;
 
 // Launchers may send the same signal for reasons of their own.
-void take(int) {
-  if (getppid() == agent) return;
+void take(int, siginfo_t* about, void*) {
+  const bool is_asked = about->si_code == SI_USER && about->si_pid == agent;
+  if (getppid() == agent && !is_asked) return;
   is_lost = true;
-  if (reprieves == 0) _exit(128 + SIGKILL);
+  if ((is_asked ? savers : reprieves) == 0) _exit(128 + SIGKILL);
   alarm(kSecondsToSave);  // of which the default action ends the process
 }
 
@@ -31,20 +33,22 @@ void take(int) {
 void install() {
   agent = getppid();
   struct sigaction action = {};
-  action.sa_handler = take;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = take;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   sigaction(SIGUSR1, &action, nullptr);
 }
 
 bool has_happened() { return is_lost; }
 
-Reprieve::Reprieve(bool is_given) : is_given_(is_given) {
-  if (is_given_) ++reprieves;
+Reprieve::Reprieve(bool holds_all) : holds_all_(holds_all) {
+  ++savers;
+  if (holds_all_) ++reprieves;
 }
 
 Reprieve::~Reprieve() {
-  if (is_given_) --reprieves;
+  --savers;
+  if (holds_all_) --reprieves;
 }
 
 }  // namespace headroom::agent_loss

@@ -13,6 +13,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/utf8.h"
 #include "worker/chart/chart_text.h"
 #include "worker/chart/palette.h"
 #include "worker/data/codecs/image_writer.h"
@@ -112,9 +113,12 @@ void annotate(cv::Mat& pixels,
 
 namespace {
 
-// RFC 4180: quoted where it holds a comma, a quote or a line's end.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+// RFC 4180: quoted where it holds a comma or a quote. Of a name without what
+// would command a terminal, or end the line.
+std::string csv_field(const std::string& name) {
+  constexpr size_t kLongest = 8192;
+  const std::string text = short_line(name, kLongest);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '"') quoted += '"';

@@ -208,6 +208,10 @@ int run_generations(control::CoordinatorClient& client,
         client.finish(end.exit_code, end.reason, end.result_json, committed());
         continue;
       }
+      if (const auto met = client.rendezvous(assignment.generation)) {
+        // Before all that takes time: nobody waits for who is not there.
+        met->set("here/" + std::to_string(assignment.rank), "");
+      }
       const configs::RunConfig config =
           configs::parse_run_config(assignment.run_config_yaml, "run.yaml");
       if (!device) {

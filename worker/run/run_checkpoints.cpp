@@ -52,6 +52,7 @@ void RunCheckpoints::finish() {
 }
 
 memory::PhaseWatch RunCheckpoints::begin_phase() {
+  begun_ = std::chrono::steady_clock::now();
   in_.reports.show_phase("checkpoint");
   in_.reports.begin_phase(configs::Fault::Phase::kCheckpoint,
                           in_.counters.committed_steps);

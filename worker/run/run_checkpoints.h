@@ -4,6 +4,7 @@
 // Errors: as RunRecorder::save_checkpoint() and CheckpointSaver.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 
@@ -43,6 +44,10 @@ class RunCheckpoints {
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
+  // Since one was last begun, or training was.
+  std::chrono::steady_clock::duration age() const {
+    return std::chrono::steady_clock::now() - begun_;
+  }
 
  private:
   memory::PhaseWatch begin_phase();
@@ -51,6 +56,8 @@ class RunCheckpoints {
 
   const Inputs in_;
   int64_t newest_steps_;
+  std::chrono::steady_clock::time_point begun_ =
+      std::chrono::steady_clock::now();
 };
 
 }  // namespace headroom::run

@@ -4,7 +4,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <fstream>
+#include <set>
+#include <string>
 #include <system_error>
 
 #include "configs/run_files.h"
@@ -13,6 +17,7 @@
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint_files.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::run {
 
@@ -93,17 +98,64 @@ void RunDirectory::keep_older_run() const {
   fs::remove(root_ / kOlderRun, error);
 }
 
+namespace {
+
+// Names the files of kReplaced that the run of this folder has written.
+constexpr const char* kRecord = ".headroom-files";
+
+// What a new run would go on with, or take for its own.
+constexpr std::array kReplaced = {
+    "steps.jsonl",      "results.csv",      "summary.json",     "labels.jpg",
+    "train_batch0.jpg", "train_batch1.jpg", "train_batch2.jpg", "PR_curve.png"};
+
+bool are_weights_of_ours(const fs::path& file) {
+  try {
+    const auto metadata = weights::read_weights_metadata(file);
+    const auto format = metadata.find("format");
+    return format != metadata.end() && format->second == "headroom-weights";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Somebody else's, whose name is needed.
+void set_aside(const fs::path& file) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(file, error))) return;
+  fs::path other = file.string() + ".before";
+  for (int number = 2; fs::exists(fs::symlink_status(other, error)); ++number) {
+    other = file.string() + ".before" + std::to_string(number);
+  }
+  fs::rename(file, other, error);
+}
+
+}  // namespace
+
+void RunDirectory::record_files() const {
+  std::string names;
+  for (const char* name : kReplaced) names += std::string(name) + "\n";
+  write_text(kRecord, names);
+}
+
 void RunDirectory::remove_older_run() const {
   std::error_code error;
-  // A picture that is there is taken for this run's.
-  for (const char* name : {"steps.jsonl", "results.csv", "summary.json",
-                           "labels.jpg", "train_batch0.jpg", "train_batch1.jpg",
-                           "train_batch2.jpg", "PR_curve.png"}) {
-    fs::remove(root_ / name, error);
+  std::set<std::string> recorded;
+  std::ifstream record(root_ / kRecord);
+  for (std::string name; std::getline(record, name);) recorded.insert(name);
+  for (const char* name : kReplaced) {
+    if (recorded.contains(name)) {
+      fs::remove(root_ / name, error);
+    } else {
+      set_aside(root_ / name);
+    }
   }
   for (const auto& entry : fs::directory_iterator(weights(), error)) {
-    if (configs::is_weights_of_run(entry.path().filename())) {
+    const std::string name = entry.path().filename();
+    if (!configs::is_weights_of_run(name)) continue;
+    if (are_weights_of_ours(entry.path())) {
       fs::remove(entry.path(), error);
+    } else if (!name.starts_with("epoch")) {  // which this run may not write
+      set_aside(entry.path());
     }
   }
   for (const checkpoint::StepFolder& folder :

@@ -33,9 +33,12 @@ class RunDirectory {
   void mark_older_run() const;   // if there is one
   bool holds_older_run() const;  // marked
   void keep_older_run() const;   // removes the mark
-  // Removes the older run's weights, checkpoints, step log and pictures, and
-  // nothing that no run wrote; the mark stays.
+  // Removes the older run's weights, checkpoints, step log and pictures, each
+  // known by its content or by that run's record. Files of those names that are
+  // somebody's own are renamed to NAME.before. The mark stays.
   void remove_older_run() const;
+  // Records what such a successor of this run may remove.
+  void record_files() const;
 
   // Writes a small text file under a temporary name and renames it into place.
   void write_text(const std::string& name, const std::string& text) const;

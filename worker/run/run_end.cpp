@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "configs/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -49,6 +50,18 @@ int64_t newest_due_checkpoint(const configs::RunConfig& config,
     due = std::max(due, newest(config.checkpoint_every_steps));
   }
   return due;
+}
+
+bool is_checkpoint_scheduled(const configs::RunConfig& config,
+                             int64_t committed_steps) {
+  return config.checkpoint_every_steps > 0 &&
+         committed_steps % config.checkpoint_every_steps == 0;
+}
+
+bool is_checkpoint_due(const configs::RunConfig& config,
+                       std::chrono::steady_clock::duration age) {
+  return !config.nosave && config.checkpoint_every_steps == 0 &&
+         age >= std::chrono::seconds(configs::kSecondsBetweenCheckpoints);
 }
 
 std::optional<std::string> RunEnd::reason() const {

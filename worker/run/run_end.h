@@ -15,6 +15,7 @@
 // Errors: as RunCheckpoints and RunRecorder.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,14 @@ std::optional<std::string> reason_to_end(
 // The last committed step after which a checkpoint was due; 0: none.
 int64_t newest_due_checkpoint(const configs::RunConfig& config,
                               int64_t steps_in_epoch, int64_t committed_steps);
+
+// Whether this step is one of checkpoint_every_steps.
+bool is_checkpoint_scheduled(const configs::RunConfig& config,
+                             int64_t committed_steps);
+
+// Whether one is due within an epoch because the last was so long ago.
+bool is_checkpoint_due(const configs::RunConfig& config,
+                       std::chrono::steady_clock::duration age);
 
 // How a run ended that ended as it should.
 struct RunOutcome {

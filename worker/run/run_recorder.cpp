@@ -180,8 +180,15 @@ void RunRecorder::make_folder_again() const {
   if (!step_log_ || std::filesystem::exists(directory_.root() / "run.yaml")) {
     return;
   }
-  directory_.make_sub_folders();
-  write_definition(true);
+  try {
+    directory_.make_sub_folders();
+    write_definition(true);
+  } catch (const Error& error) {  // something else lies there now
+    client_.report_event(
+        {"run_directory", subject_.state.counters.committed_steps, 0,
+         std::string(error.what()) + "; training goes on", "", true});
+    return;
+  }
   client_.report_event(
       {"run_directory", subject_.state.counters.committed_steps, 0,
        directory_.root().string() +
@@ -201,6 +208,7 @@ void RunRecorder::begin_files(int64_t first_step,
     write_definition(!goes_on || !layers::recorded_model(directory_.root()));
   });
   if (data_report_) directory_.write_text("data_report.txt", *data_report_);
+  directory_.record_files();
   directory_.keep_older_run();
   if (goes_on) summary_ = read_summary(directory_.root() / "summary.json");
   seconds_before_ = summary_.wall_seconds;

@@ -368,7 +368,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   const step::StepResult result = trainer.train_step(batch, [&] {
     return step::Trainer::Requests{
         client.stop_requested(), client.leave_requested(assignment.generation),
-        agent_loss::has_happened()};
+        agent_loss::has_happened(),
+        assignment.rank == 0 && is_checkpoint_due(config, checkpoints->age())};
   });
   if (tracer && tracer->end_step(mesh->world)) end_trace();
   for (const memory::StepEvent& event : result.events) {
@@ -379,9 +380,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
     reports->report(batch.step, {"loss_scale", lowered_scale_text(result)});
   }
   reports->note_first_step();
-  const std::chrono::duration<double> taken =
-      std::chrono::steady_clock::now() - start;
-  note_step(batch, result, taken.count());
+  const auto taken = std::chrono::steady_clock::now() - start;
+  note_step(batch, result, std::chrono::duration<double>(taken).count());
 
   if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch
@@ -389,8 +389,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   if (result.verdict.stop_requested) {
     return ending->interrupt("step " + std::to_string(committed()));
   }
-  if (config.checkpoint_every_steps > 0 &&
-      committed() % config.checkpoint_every_steps == 0) {
+  if (result.verdict.checkpoint_due ||
+      is_checkpoint_scheduled(config, committed())) {
     trainer.release_graphs();
     checkpoints->begin();
   }

@@ -155,8 +155,8 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
                                      StepResult& result) {
   const Requests asked = requests ? requests() : Requests{};
   begin_step_phase(StepPhase::kVote);
-  reports_.set_ballot(
-      {outcome, asked.stop, mesh_.world.rank(), asked.leave, asked.save});
+  reports_.set_ballot({outcome, asked.stop, mesh_.world.rank(), asked.leave,
+                       asked.save, asked.checkpoint});
   const loader::Batch* const next =
       options_.following ? options_.following() : nullptr;
   if (next != nullptr && next->step == batch.step + 1) {
@@ -332,7 +332,8 @@ void Trainer::note_capture(StepResult& result) {
   }
 }
 
-// Where nobody tells how many boxes there may be, twice those of the first step.
+// Where nobody tells how many boxes there may be, twice those of the first
+// step.
 int64_t Trainer::match_capacity(const loader::Batch& batch,
                                 int64_t samples) const {
   if (options_.memory) {

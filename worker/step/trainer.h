@@ -98,9 +98,10 @@ class Trainer {
   // A step that does not fit is tried again with leaner activations. If the
   // result is not committed, the state is that before the step.
   struct Requests {
-    bool stop = false;   // end the run
-    bool leave = false;  // end the generation
-    bool save = false;   // before all ranks end with their agent
+    bool stop = false;        // end the run
+    bool leave = false;       // end the generation
+    bool save = false;        // before all ranks end with their agent
+    bool checkpoint = false;  // beside training
   };
   using AskForRequests = std::function<Requests()>;
   StepResult train_step(const loader::Batch& batch,

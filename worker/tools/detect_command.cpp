@@ -35,6 +35,8 @@
 namespace headroom::tools {
 namespace {
 
+constexpr size_t kLongestName = 8192;
+
 using Clock = std::chrono::steady_clock;
 
 struct DetectRequest {
@@ -95,7 +97,8 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
 }
 
 void leave_out(const std::string& what) {
-  std::fprintf(stderr, "left out: %s\n", printable(what).c_str());
+  std::fprintf(stderr, "left out: %s\n",
+               short_line(what, kLongestName).c_str());
 }
 
 // Results that keep their folder's name would be written over them.
@@ -203,7 +206,7 @@ void DetectRun::provide_videos(const DetectRequest& request) {
 void DetectRun::say(const std::string& which,
                     const detect::ImageDetections& found, double seconds) {
   std::printf(
-      "%s: %lld x %lld, %s, %.0f ms\n", printable(which).c_str(),
+      "%s: %lld x %lld, %s, %.0f ms\n", short_line(which, kLongestName).c_str(),
       static_cast<long long>(found.height), static_cast<long long>(found.width),
       detect::counts_text(found, weights_.class_names).c_str(), seconds * 1e3);
   std::fflush(stdout);
@@ -247,7 +250,8 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
               (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
   } else if (!outcome.fault.empty()) {
     std::fprintf(stderr, "%s is damaged: %s\n",
-                 printable(file.string()).c_str(), outcome.fault.c_str());
+                 short_line(file.string(), kLongestName).c_str(),
+                 outcome.fault.c_str());
   }
 }
 

@@ -24,6 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
+// Longer than workers allow themselves to save in.
+constexpr auto kTimeToSave = std::chrono::seconds(35);
 
 class Agent {
  public:
@@ -186,7 +188,8 @@ class Agent {
     }
   }
 
-  // False when the run must not be waited for any longer.
+  // False when the run must not be waited for any longer. Where no coordinator
+  // answers, the workers are asked directly.
   bool answer_interrupts() {
     const int count = options_.interrupts();
     if (count == 0 || count == answered_interrupts_) return true;
@@ -195,10 +198,37 @@ class Agent {
     try {
       client_->drain_node("the agent on " + host_name() + " was asked to stop");
       options_.print("leaving the run at the next committed step");
-      return true;
+    } catch (const CommunicationError&) {
+      is_forsaken_ = true;
     } catch (const Error&) {
       return false;
     }
+    return true;
+  }
+
+  // The workers save the newest committed step, where they are in training,
+  // and end; who takes too long is killed. Nothing while they do.
+  std::optional<RunExit> leave_the_silent() {
+    const std::string silence =
+        "the coordinator at " + options_.coordinator +
+        (is_forsaken_
+             ? " is gone"
+             : " was silent for " +
+                   std::to_string(options_.silence_timeout.count()) + " s");
+    if (!asked_to_save_) {
+      asked_to_save_ = Clock::now();
+      signal_workers(SIGUSR1);
+      options_.print(silence + ": its workers save and leave");
+    }
+    if (!all_ended() && Clock::now() - *asked_to_save_ < kTimeToSave) {
+      return std::nullopt;
+    }
+    signal_workers(SIGKILL);
+    return RunExit{5,
+                   "[agent] " + silence +
+                       ": see why, and resume the run, whose workers were "
+                       "asked to save",
+                   true};
   }
 
   RunExit watch() {
@@ -230,16 +260,12 @@ class Agent {
         signal_workers(SIGKILL);
         return {130, "[agent] stopped at once", true};
       }
-      if (orders.silence_seconds >
-          static_cast<double>(options_.silence_timeout.count())) {
-        signal_workers(SIGKILL);
-        return {5,
-                "[agent] the coordinator at " + options_.coordinator +
-                    " was silent for " +
-                    std::to_string(options_.silence_timeout.count()) +
-                    " s: see why it ended, then resume with headroom train "
-                    "--resume",
-                true};
+      if (!is_forsaken_ &&
+          orders.silence_seconds <=
+              static_cast<double>(options_.silence_timeout.count())) {
+        asked_to_save_.reset();
+      } else if (auto end = leave_the_silent()) {
+        return *end;
       }
       std::this_thread::sleep_for(kTick);
     }
@@ -253,6 +279,8 @@ class Agent {
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;
+  bool is_forsaken_ = false;  // asked to stop, and no coordinator answers
+  std::optional<Clock::time_point> asked_to_save_;  // for a silent coordinator
 };
 
 }  // namespace

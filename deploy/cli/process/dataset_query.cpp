@@ -15,6 +15,7 @@
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/predict/label_bound.h"
 
@@ -42,14 +43,15 @@ std::vector<std::string> words_for_anchors(const configs::RunConfig& config) {
   return words;
 }
 
-// A child that answers with one line of JSON on standard output.
+// A child that is started again where it was killed, and that answers with one
+// line of JSON on standard output.
 struct DataReader {
   std::vector<std::string> words;  // of headroom-worker
   std::string doing;   // "labels were read", for when somebody interrupts
   std::string remedy;  // for when the child fails without a word
 };
 
-nlohmann::json ask(const DataReader& reader) {
+nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
   constexpr auto kTick = std::chrono::milliseconds(50);
   const interrupts::Watch watch;
   std::mutex mutex;
@@ -70,6 +72,12 @@ nlohmann::json ask(const DataReader& reader) {
                 ExitCode::kInterrupted);
   }
   const int exit_code = *child.exit_code();
+  constexpr int kKilled = 128;
+  if (exit_code > kKilled && starts_left > 1) {
+    log::warn("the worker that reads labels " +
+              coordinator::describe_exit(exit_code) + ": it is started again");
+    return ask(reader, starts_left - 1);
+  }
   const std::lock_guard lock(mutex);
   const auto json = nlohmann::json::parse(answer, nullptr, false);
   if (exit_code == 0 && json.is_object()) return json;

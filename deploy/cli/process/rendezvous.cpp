@@ -186,30 +186,36 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
 }
 
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
-                     const std::string& address) {
+                     const MeetingPoint& meeting) {
   const std::filesystem::path file = file_of(folder, job_id);
   const std::filesystem::path partial =
       file.string() + "." + std::to_string(getpid());
-  {
-    std::ofstream out(partial, std::ios::trunc);
-    out << address << '\n';
-    if (!out.flush()) refuse_folder(folder, "cannot be written to");
-  }
+  const std::string text = meeting.address + "\n" + meeting.token + "\n";
+  std::filesystem::remove(partial);
+  const int out =
+      open(partial.c_str(),
+           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const bool is_written = out >= 0 && write(out, text.data(), text.size()) ==
+                                          static_cast<ssize_t>(text.size());
+  if (out >= 0) close(out);
+  if (!is_written) refuse_folder(folder, "cannot be written to");
   std::filesystem::rename(partial, file);
 }
 
-std::optional<std::string> read_address(const RendezvousFolder& folder,
-                                        const std::string& job_id) {
+std::optional<MeetingPoint> read_address(const RendezvousFolder& folder,
+                                         const std::string& job_id) {
   std::ifstream in(file_of(folder, job_id));
   if (!in) return std::nullopt;
-  std::string address;
-  std::getline(in, address);
+  MeetingPoint meeting;
+  std::getline(in, meeting.address);
+  std::getline(in, meeting.token);
+  const std::string& address = meeting.address;
   if (address.size() > kLongestAddress ||
       address.find(':') == std::string::npos) {
     refuse_folder(folder, "holds no address in " +
                               file_of(folder, job_id).filename().string());
   }
-  return address;
+  return meeting;
 }
 
 void withdraw_address(const RendezvousFolder& folder,

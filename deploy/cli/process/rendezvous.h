@@ -60,12 +60,18 @@ class FolderHold {
 [[nodiscard]] FolderHold prepare_folder(const RendezvousFolder& folder,
                                         unsigned user_id);
 
+// What rank 0 leaves for the others, in a file that its user alone may read.
+struct MeetingPoint {
+  std::string address;  // HOST:PORT
+  std::string token;    // that rank 0 drew; "" where it drew none
+};
+
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
-                     const std::string& address);
+                     const MeetingPoint& meeting);
 
 // Nothing as long as there is no address. Throws Error if the file is not one.
-std::optional<std::string> read_address(const RendezvousFolder& folder,
-                                        const std::string& job_id);
+std::optional<MeetingPoint> read_address(const RendezvousFolder& folder,
+                                         const std::string& job_id);
 
 // Removes the job's file, and the folder if it is private. Never throws: the
 // end of a run must not fail for it.

@@ -77,8 +77,25 @@ RunFolder::RunFolder(const fs::path& wanted, bool may_exist) : path_(wanted) {
 }
 
 RunFolder::~RunFolder() {
+  std::error_code ignored;
+  fs::remove(token_file(), ignored);
   remove_run_log(log_file());
   remove_what_is_empty();
+}
+
+void RunFolder::write_token(const std::string& token) const {
+  std::error_code ignored;
+  fs::remove(token_file(), ignored);  // a killed run left it
+  const std::string line = token + "\n";
+  const int file =
+      ::open(token_file().c_str(),
+             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const bool is_written =
+      file >= 0 && ::write(file, line.data(), line.size()) ==
+                       static_cast<ssize_t>(line.size());
+  const std::error_code why(errno, std::generic_category());
+  if (file >= 0) ::close(file);
+  if (!is_written) throw unmade(path_, why);
 }
 
 void RunFolder::make_parents(const fs::path& folder) {

@@ -2,7 +2,8 @@
 // before anything is started: two runs that are started with one name at the
 // same time get two folders.
 //
-// The coordinator's log lies there, and goes once the run is over. A run that
+// The coordinator's log and the run's join token lie there, and go once the run
+// is over. A run that
 // was refused leaves nothing: the folder is removed again unless something was
 // written to it.
 //
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace headroom::cli {
@@ -27,6 +29,9 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   // Not there yet.
   std::filesystem::path log_file() const { return path_ / "coordinator.log"; }
+  // For people of this user who ask the run or join it.
+  std::filesystem::path token_file() const { return path_ / "join.token"; }
+  void write_token(const std::string& token) const;
 
  private:
   void make_parents(const std::filesystem::path& folder);

@@ -170,7 +170,7 @@ TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
   for (const auto& [words, order] : damages) {
     set_bytes(arranged(order));
     EXPECT_THAT(refusal(), HasSubstr("has a broken chain: " + words));
-    EXPECT_THAT(refusal(), HasSubstr("restore it from a copy, or name another "
+    EXPECT_THAT(refusal(), HasSubstr("restore it from a copy, or move it "
                                      "file and resume the run"));
   }
   set_bytes(arranged({0, 1, 2, 3}));

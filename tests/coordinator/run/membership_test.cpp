@@ -187,5 +187,19 @@ TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
   EXPECT_EQ(membership.expire(at(62001)).worker_ids.size(), 1u);
 }
 
+TEST(Membership, NodesWithoutWorkersAreFew) {
+  Membership membership(1, std::chrono::seconds(2));
+  int taken = 0;
+  Node node;
+  for (int i = 0; i < 200; ++i) {
+    node.node_id = "n" + std::to_string(i);
+    taken += membership.register_node(at(0), node) ? 0 : 1;
+  }
+  EXPECT_EQ(taken, 64);
+  node.node_id = "of use";
+  node.worker_ids = {"w"};
+  EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
+}
+
 }  // namespace
 }  // namespace headroom::coordinator

@@ -44,6 +44,63 @@ TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
   EXPECT_EQ(run.events(), "loss_of_process run_over");
 }
 
+// Workers break off a stream whose other end does not answer for 7 s.
+TEST(Loss, AStreamThatBrokeWhileTheCoordinatorStoodStillIsNobodysLoss) {
+  ScriptedRun run(2);
+  run.start();
+  run.pass(500);
+  run.now += std::chrono::seconds(12);
+  run.state.note_pause(run.now);  // before its own tick: a call comes first
+  run.state.worker_disconnected(run.now, "w0");
+  run.state.worker_disconnected(run.now, "w1");
+  run.state.tick(run.now);
+  EXPECT_TRUE(run.state.is_readopting(run.now));
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.events(), "coordinator_pause");
+  // w1 never comes back: its heartbeats are missed, once they may be.
+  run.pass(4900, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.pass(2200, {1});
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.events(), "loss_of_process");
+  EXPECT_FALSE(run.state.is_readopting(run.now));
+}
+
+TEST(Loss, WhoEndsInThePauseIsLostByItsAgentsWords) {
+  ScriptedRun run(2);
+  run.start();
+  run.now += std::chrono::seconds(12);
+  run.state.note_pause(run.now);
+  run.state.worker_disconnected(run.now, "w1");
+  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+}
+
+// It joins and speaks, and does nothing else.
+TEST(Loss, AMemberThatNeverComesToTheRendezvousIsNamedAfterSeconds) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.note_arrival("w0");
+  run.pass(14'900);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.pass(200);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  const auto events = run.state.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(events[0].warning);
+  EXPECT_EQ(events[0].reason,
+            "worker w1 on h did not come to the rendezvous of generation 1 "
+            "within 15 s");
+}
+
+// Nobody is waited for, as where a generation meets in no other way.
+TEST(Loss, WhereNobodyComesToTheRendezvousNobodyIsMissed) {
+  ScriptedRun run(2);
+  run.start();
+  run.pass(30'000);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+}
+
 TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
   FailStopRun run(3);
   run.start();

@@ -72,7 +72,7 @@ TEST(Metrics, ConnectionsThatSayNothingDelayNobodyForLong) {
       {running, [] { return std::map<std::string, int64_t>(); }});
   const std::string address = "127.0.0.1:" + std::to_string(endpoint.port());
   std::deque<RawConnection> silent;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 300; ++i) {
     silent.emplace_back(address).send_bytes("GET /metr");
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -80,7 +80,7 @@ TEST(Metrics, ConnectionsThatSayNothingDelayNobodyForLong) {
   connection.send_bytes(
       "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(connection.receive_all(), HasSubstr("200 OK"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
 TEST(Metrics, APortInUseIsRefused) {

@@ -7,7 +7,10 @@
 #include <openssl/x509.h>
 #include <sys/resource.h>
 
+#include <cstdio>
+#include <deque>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "coordinator/service/certificates.h"
@@ -34,15 +37,16 @@ fs::path fresh_certificates(const std::string& name) {
   return folder;
 }
 
-// The server's certificate in `folder` as one that ended yesterday.
-void let_expire(const fs::path& folder) {
+// A certificate in `folder`, server.pem or client.pem, as one that ended
+// yesterday.
+void let_expire(const fs::path& folder, const std::string& name) {
   constexpr long kDay = 24 * 60 * 60;
   const auto reading = [&](const char* name) {
     return std::unique_ptr<BIO, decltype(&BIO_free)>(
         BIO_new_file((folder / name).c_str(), "r"), BIO_free);
   };
   const std::unique_ptr<X509, decltype(&X509_free)> certificate(
-      PEM_read_bio_X509(reading("server.pem").get(), nullptr, nullptr, nullptr),
+      PEM_read_bio_X509(reading(name.c_str()).get(), nullptr, nullptr, nullptr),
       X509_free);
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
       PEM_read_bio_PrivateKey(reading("ca.key").get(), nullptr, nullptr,
@@ -53,7 +57,7 @@ void let_expire(const fs::path& folder) {
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), -kDay);
   ASSERT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
   const std::unique_ptr<BIO, decltype(&BIO_free)> writing(
-      BIO_new_file((folder / "server.pem").c_str(), "w"), BIO_free);
+      BIO_new_file((folder / name).c_str(), "w"), BIO_free);
   ASSERT_EQ(PEM_write_bio_X509(writing.get(), certificate.get()), 1);
 }
 
@@ -221,7 +225,7 @@ TEST_F(SecureNetwork, WhyThereIsNoConnectionIsSaidInWords) {
 
 TEST_F(SecureNetwork, AnExpiredCertificateIsCalledExpired) {
   const fs::path old = fresh_certificates("old");
-  let_expire(old);
+  let_expire(old, "server.pem");
   ServerOptions options = LocalRun::options(1, "/runs/old");
   options.security =
       wire::read_channel_security(old, "", wire::ChannelSide::kServer);
@@ -363,6 +367,56 @@ TEST(OpenNetwork, BeyondLoopbackCertificatesAndATokenAreEnough) {
   options.security =
       wire::read_channel_security(folder, "", wire::ChannelSide::kServer);
   EXPECT_NE(Server::start(options), nullptr);
+}
+
+TEST_F(SecureNetwork, AnOwnCertificateThatHasExpiredIsNamedSo) {
+  const fs::path old = fresh_certificates("own_expired");
+  for (const char* file : {"ca.pem", "ca.key", "client.pem", "client.key"}) {
+    fs::copy_file(ours_ / file, old / file,
+                  fs::copy_options::overwrite_existing);
+  }
+  let_expire(old, "client.pem");
+  const auto fault = wire::connection_fault(server_->address(), client_of(old));
+  ASSERT_TRUE(fault);
+  EXPECT_THAT(fault->what,
+              HasSubstr("refuses the certificate of this side, which has "
+                        "expired on "));
+}
+
+int64_t kib_of(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field + ":")) {
+      return std::stoll(line.substr(field.size() + 1));
+    }
+  }
+  return -1;
+}
+
+// Handshakes that are begun and left, and frames that ask for an answer which
+// nobody reads: the coordinator is in this process.
+TEST_F(SecureNetwork, FloodsTakeLittleMemory) {
+  const std::string hello =
+      std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) +
+      std::string(32, 'r');
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  const int64_t before = kib_of("VmRSS");
+  ASSERT_GT(before, 0);
+  std::deque<RawConnection> held;
+  for (int i = 0; i < 3000; ++i) {
+    held.emplace_back(server_->address()).send_bytes(hello);
+    if (held.size() > 300) held.pop_front();
+  }
+  std::string frames;
+  while (frames.size() < size_t{64} << 10) {
+    frames += std::string("\0\0\0\4\0\0\0\0\0", 9);
+  }
+  for (int i = 0; i < 64; ++i) {
+    held.emplace_back(server_->address()).send_bytes(frames);
+  }
+  const int64_t growth = kib_of("VmHWM") - before;
+  EXPECT_LT(growth, 128 << 10) << "KiB";
+  std::printf("%lld KiB more at most\n", static_cast<long long>(growth));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 // - late: as "", but needs 7 s to leave, and says so in the file "left";
 // - stubborn: commits a step, then ignores every request to end;
 // - idle: the same without a step;
-// - hesitate: the first of all never joins; the others as "";
+// - hesitate: the first of all never joins, or answers; the others as "";
 // - host: as "", and says which host it is to NCCL.
 #include <unistd.h>
 
@@ -127,8 +127,14 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
   }
 }
 
-// As headroom-worker answer, of a data set that nobody can use.
+// As headroom-worker answer, of a data set that nobody can use; of a hesitant
+// one the second time.
 int answer(const std::string& behaviour) {
+  if (behaviour == "hesitate" && std::ifstream("hesitated")) {
+    std::puts("{\"anchors\": \"\", \"anchors_reason\": \"kept\"}");
+    return 0;
+  }
+  if (behaviour == "hesitate") std::ofstream("hesitated") << "once";
   if (behaviour == "refuse") {
     std::puts(
         "{\"refusal\": {\"tag\": \"data\", \"text\": \"[odd] no labels\", "

@@ -37,7 +37,8 @@ TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
   RunRequest request;
   request.config.command = "train";
   request.config.cfg = "elsewhere.yaml";
-  EXPECT_EQ(model_line(request), "a checkpoint after each epoch");
+  EXPECT_EQ(model_line(request),
+            "a checkpoint after each epoch, and every 60 s");
 }
 
 // YOLOv5's own figures: 1.9 million and 4.5 GFLOPs.
@@ -48,7 +49,7 @@ TEST(Headline, TellsHowLargeTheModelIsAndWhenCheckpointsCome) {
   EXPECT_EQ(
       model_line(request),
       "model: 1.87 million parameters, 4.47 GFLOPs an image; a checkpoint "
-      "after each epoch");
+      "after each epoch, and every 60 s");
   request.config.checkpoint_every_steps = 5;
   EXPECT_THAT(model_line(request),
               HasSubstr("a checkpoint every 5 steps and after each epoch"));

@@ -62,7 +62,7 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
 
 std::string address_in(const std::string& said) {
   const size_t at = said.find("--coordinator ") + 14;
-  return said.substr(at, said.find('\n', at) - at);
+  return said.substr(at, said.find_first_of(" \n", at) - at);
 }
 
 // Somebody wants the port as soon as the coordinator is gone.
@@ -116,6 +116,66 @@ TEST_F(Restarts, ALogThatCannotBeWrittenIsSaidAtOnceAndTriedAgain) {
   run.signal(SIGINT);
   EXPECT_EQ(run.join().exit_code, 130);
 }
+
+// Moved away, with the coordinator's descriptor.
+TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  ASSERT_TRUE(fs::remove(folder_ / "runs/train/exp/coordinator.log"));
+  EXPECT_TRUE(wait_for("moved or removed: it is written anew"));
+  for (pid_t pid : descendants(run.pid(), "--config-fd")) kill(pid, SIGKILL);
+  EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
+      << standard_error();
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+// Its successor has nothing to go on from: said once, and how to go on.
+class LostLog : public Restarts, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train(), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const fs::path folder = folder_ / "runs/train/exp";
+  fs::create_directories(folder / "checkpoints/step-1");
+  std::ofstream(folder / "checkpoints/step-1/MANIFEST.json") << "{}\n";
+  const pid_t coordinator = descendants(run.pid(), "--config-fd").at(0);
+  const bool is_damaged = GetParam();
+  run.signal(SIGSTOP);
+  if (is_damaged) {
+    kill(coordinator, SIGKILL);
+    std::fstream log(folder / "coordinator.log",
+                     std::ios::in | std::ios::out | std::ios::binary);
+    log.seekp(12);
+    log.put('x');
+  } else {
+    const rlimit nothing{0, RLIM_INFINITY};
+    ASSERT_EQ(prlimit(coordinator, RLIMIT_FSIZE, &nothing, nullptr), 0);
+    for (int i = 0; i < 1000 && fs::file_size(folder / "coordinator.log") > 0;
+         ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    kill(coordinator, SIGKILL);
+  }
+  run.signal(SIGCONT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  const char* const refusal =
+      is_damaged ? "is damaged in its first bytes" : "holds nothing of the run";
+  EXPECT_EQ(count_of(result.err, refusal), 1u) << result.err;
+  EXPECT_EQ(count_of(result.err, "it is started again"), 1u) << result.err;
+  EXPECT_EQ(count_of(result.err, "name another"), 0u) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the workers save and leave"));
+  EXPECT_THAT(result.err, HasSubstr("go on with: headroom train --resume "));
+  expect_nobody_left();
+}
+
+INSTANTIATE_TEST_SUITE_P(Restarts, LostLog, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "damaged" : "given_up";
+                         });
 
 TEST_F(Restarts, AKilledAgentIsStartedAgainWithNewWorkers) {
   setenv("FAKE_WORKER", "slow", 1);

@@ -159,6 +159,16 @@ TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
                 "belongs beside headroom\n");
 }
 
+TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
+  std::vector<std::string> command = {"bash", "-c", "ulimit -n 20; exec \"$@\"",
+                                      "train"};
+  for (const std::string& word : train()) command.push_back(word);
+  const ProgramResult run = run_program(command, folder_);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("may open 20 files at once"));
+  EXPECT_THAT(run.err, HasSubstr("ulimit -n 1024"));
+}
+
 TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {
   setenv("FAKE_WORKER", "die", 1);
   const ProgramResult run = run_program(train(), folder_);
@@ -195,10 +205,25 @@ TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsToldWithItsLastWords) {
                    "yolov5n", "--data", "data.yaml", "--memory-limit", "1GiB"},
                   folder_);
   EXPECT_EQ(run.exit_code, 5);
-  EXPECT_EQ(run.err,
-            "[labels] the worker that reads labels was killed by signal 9 "
-            "(SIGKILL); its last words: the labels are on fire: leave --data "
-            "out to plan without labels\n");
+  EXPECT_EQ(count_of(run.err, "it is started again"), 2u) << run.err;
+  EXPECT_THAT(
+      run.err,
+      HasSubstr("[labels] the worker that reads labels was killed by signal 9 "
+                "(SIGKILL); its last words: the labels are on fire: leave "
+                "--data out to plan without labels\n"));
+}
+
+TEST_F(Supervision, AReaderOfLabelsThatIsKilledOnceIsStartedAgain) {
+  setenv("FAKE_WORKER", "hesitate", 1);
+  std::vector<std::string> command = train();
+  command.pop_back();  // anchors are judged
+  const ProgramResult run = run_program(command, folder_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(count_of(run.err,
+                     "the worker that reads labels was killed by signal 9 "
+                     "(SIGKILL): it is started again"),
+            1u)
+      << run.err;
 }
 
 TEST_F(Supervision, AWorkerThatIsKilledEachTimeEndsTheRunWithFive) {
@@ -321,7 +346,7 @@ TEST_F(Supervision, APortInUseIsOneLine) {
   ASSERT_TRUE(wait_for("--coordinator "));
   const std::string said = standard_error();
   std::string address = said.substr(said.find("--coordinator ") + 14);
-  address = address.substr(0, address.find('\n'));
+  address = address.substr(0, address.find_first_of(" \n"));
   fs::create_directories(folder_ / "second");
   const ProgramResult second =
       run_program({headroom(), "coordinator", "--listen", address,
@@ -332,23 +357,42 @@ TEST_F(Supervision, APortInUseIsOneLine) {
   EXPECT_THAT(second.err, HasSubstr(address));
 }
 
+// Of who knows the token: other users of the machine do not.
 TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
   const std::string said = standard_error();
   std::string address = said.substr(said.find("--coordinator ") + 14);
-  address = address.substr(0, address.find('\n'));
+  const std::string token_flag = " --token-file ";
+  const size_t blank = address.find(token_flag);
+  ASSERT_NE(blank, std::string::npos) << said;
+  const std::string token_file =
+      address.substr(blank + token_flag.size(),
+                     address.find('\n') - blank - token_flag.size());
+  address = address.substr(0, blank);
   fs::create_directories(folder_ / "status");
-  const ProgramResult status =
-      run_program({headroom(), "status", "--coordinator", address, "--json"},
-                  folder_ / "status");
+  std::vector<std::string> words = {headroom(), "status", "--coordinator",
+                                    address, "--json"};
+  const ProgramResult stranger = run_program(words, folder_ / "status");
+  EXPECT_EQ(stranger.exit_code, 2) << stranger.err;
+  EXPECT_THAT(stranger.err, HasSubstr("wrong join token"));
+  EXPECT_THAT(stranger.err, HasSubstr("join.token"));
+  words.insert(words.end(), {"--token-file", token_file});
+  const ProgramResult status = run_program(words, folder_ / "status");
   EXPECT_EQ(status.exit_code, 0) << status.err;
+  EXPECT_EQ(fs::status(token_file).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+  std::string token = text_of(token_file);
+  ASSERT_EQ(token.size(), 65u);
+  token.pop_back();
+  EXPECT_TRUE(descendants(run.pid(), token).empty()) << "on a command line";
   const Json json = Json::parse(status.out);
   EXPECT_EQ(json["state"], "running");
   EXPECT_EQ(json["members"].size(), 2u);
   run.signal(SIGINT);
   EXPECT_EQ(run.join().exit_code, 130);
+  EXPECT_FALSE(fs::exists(token_file));
 }
 
 TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {

@@ -39,6 +39,11 @@ const std::vector<Row>& table() {
       {{{kBad, false, 0}, {kBad, false, 1}, {kOom, false, 2}},
        {kOom, false, 2}},
       {{{kBad, true, 2147483647}, {kOk, true, 7}}, {kBad, true, 2147483647}},
+      // One that saves and leaves, one for whom a checkpoint is due.
+      {{{kOk, false, 0, false, false, true}, {kOk, false, 1}},
+       {kOk, false, -1, false, false, true}},
+      {{{kOk, false, 0, false, false, true}, {kOk, false, 1, false, true}},
+       {kOk, false, -1, false, true}},
   };
   return rows;
 }

@@ -50,5 +50,32 @@ TEST(AgentLoss, IsToldFromOtherSignalsOfThatNumber) {
   EXPECT_EQ(said, "il");
 }
 
+// Its agent lives and asks it to leave.
+TEST(AgentLoss, AnAgentMayAskAndIsToldFromOthers) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  const pid_t worker = fork();
+  ASSERT_GE(worker, 0);
+  if (worker == 0) {
+    install();
+    // Not all of the state is its agent's: a dead agent would be the end.
+    const Reprieve reprieve(false);
+    char said = write(fds[1], "r", 1) == 1 ? 'n' : '?';
+    for (int i = 0; i < 500 && !has_happened(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (has_happened()) said = 'l';
+    _exit(write(fds[1], &said, 1) == 1 ? 0 : 1);
+  }
+  close(fds[1]);
+  char letter = 0;
+  ASSERT_EQ(read(fds[0], &letter, 1), 1);
+  kill(worker, SIGUSR1);
+  ASSERT_EQ(read(fds[0], &letter, 1), 1);
+  EXPECT_EQ(letter, 'l');
+  close(fds[0]);
+  EXPECT_EQ(waitpid(worker, nullptr, 0), worker);
+}
+
 }  // namespace
 }  // namespace headroom::agent_loss

@@ -44,6 +44,12 @@ TEST(DetectionFiles, CsvQuotesWhatMustBe) {
             "\"a,b.jpg\",2,../up,0.25000,190.00,90.00,200.00,100.00\n");
 }
 
+TEST(DetectionFiles, ANameInCsvEndsNoLineAndCommandsNoTerminal) {
+  const std::string lines = csv_lines(found_in("a\nb\x1b[2J.jpg"), kNames);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+  EXPECT_THAT(lines, HasSubstr("a b\\x1b[2J.jpg,0,cat,"));
+}
+
 TEST(DetectionFiles, CocoJson) {
   const CocoIds ids = {{}, usual_categories(kNames)};
   const auto json = nlohmann::json::parse(

@@ -72,5 +72,16 @@ TEST(RunMilestones, CheckpointsAreDueAfterEpochsAndAsAskedFor) {
   EXPECT_EQ(newest_due_checkpoint(config, kStepsInEpoch, 27), 0);
 }
 
+TEST(RunMilestones, WithinALongEpochACheckpointIsDueEachMinute) {
+  configs::RunConfig config = config_of(100);
+  EXPECT_FALSE(is_checkpoint_due(config, std::chrono::seconds(59)));
+  EXPECT_TRUE(is_checkpoint_due(config, std::chrono::seconds(60)));
+  config.checkpoint_every_steps = 4;  // asked for, and kept to
+  EXPECT_FALSE(is_checkpoint_due(config, std::chrono::seconds(60)));
+  config.checkpoint_every_steps = 0;
+  config.nosave = true;
+  EXPECT_FALSE(is_checkpoint_due(config, std::chrono::hours(1)));
+}
+
 }  // namespace
 }  // namespace headroom::run

@@ -1,8 +1,10 @@
 #include "worker/data/labels/data_report.h"
-#include "parallel/base/units.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::labels {
 
@@ -42,10 +44,14 @@ std::string_view to_string(DataFaultKind kind) {
   return "fault";
 }
 
+// Names of files and words out of them come from anywhere.
 std::string to_string(const DataFault& fault) {
-  std::string text = fault.where + ": ";
+  constexpr size_t kLongest = 8192;
+  std::string text = short_line(fault.where, kLongest) + ": ";
   text += to_string(fault.kind);
-  if (!fault.what.empty()) text += " (" + fault.what + ")";
+  if (!fault.what.empty()) {
+    text += " (" + short_line(fault.what, kLongest) + ")";
+  }
   return text + ": " + fault.fix;
 }
 

@@ -69,16 +69,16 @@ TEST(Rendezvous, AnAddressIsThereOnceItIsPublished) {
   const RendezvousFolder folder{root.path() / "meet", false};
   const FolderHold hold = prepare_folder(folder, geteuid());
   EXPECT_FALSE(read_address(folder, "job"));
-  publish_address(folder, "job", "10.0.0.5:29500");
-  EXPECT_EQ(read_address(folder, "job"), "10.0.0.5:29500");
-  publish_address(folder, "job", "10.0.0.5:29501");
-  EXPECT_EQ(read_address(folder, "job"), "10.0.0.5:29501");
+  publish_address(folder, "job", {"10.0.0.5:29500", ""});
+  EXPECT_EQ(read_address(folder, "job")->address, "10.0.0.5:29500");
+  publish_address(folder, "job", {"10.0.0.5:29501", ""});
+  EXPECT_EQ(read_address(folder, "job")->address, "10.0.0.5:29501");
 }
 
 TEST(Rendezvous, AFileOfAnotherJobIsNotMistaken) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path(), false};
-  publish_address(folder, "earlier", "10.0.0.5:1");
+  publish_address(folder, "earlier", {"10.0.0.5:1", ""});
   EXPECT_FALSE(read_address(folder, "later"));
 }
 
@@ -130,7 +130,7 @@ TEST(Rendezvous, WithdrawingLeavesNothingOfAPrivateFolder) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
   const FolderHold hold = prepare_folder(folder, geteuid());
-  publish_address(folder, "job", "127.0.0.1:29500");
+  publish_address(folder, "job", {"127.0.0.1:29500", ""});
   withdraw_address(folder, "job");
   EXPECT_FALSE(std::filesystem::exists(folder.path));
 }
@@ -145,7 +145,7 @@ TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
   };
   {
     const FolderHold killed = prepare_folder(folder_of("dead"), geteuid());
-    publish_address(folder_of("dead"), "dead", "127.0.0.1:29500");
+    publish_address(folder_of("dead"), "dead", {"127.0.0.1:29500", ""});
   }
   root.write("headroom-other", "no folder");
   const std::string mine = "headroom-" + std::to_string(geteuid()) + "-mine";
@@ -172,11 +172,11 @@ TEST(Rendezvous, AFolderThatSomebodyMadeIsNotUsed) {
 TEST(Rendezvous, WithdrawingLeavesASharedFolderAndOtherJobsAlone) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path(), false};
-  publish_address(folder, "mine", "127.0.0.1:1");
-  publish_address(folder, "other", "127.0.0.1:2");
+  publish_address(folder, "mine", {"127.0.0.1:1", ""});
+  publish_address(folder, "other", {"127.0.0.1:2", ""});
   withdraw_address(folder, "mine");
   EXPECT_FALSE(read_address(folder, "mine"));
-  EXPECT_EQ(read_address(folder, "other"), "127.0.0.1:2");
+  EXPECT_EQ(read_address(folder, "other")->address, "127.0.0.1:2");
 }
 
 }  // namespace

@@ -279,5 +279,13 @@ TEST(Dataset, LabelsBesideTheImages) {
   EXPECT_EQ(indexed.report.num_faults(), 0);
 }
 
+TEST(DataReport, ANameEndsNoLineAndCommandsNoTerminal) {
+  EXPECT_EQ(to_string(DataFault{.kind = DataFaultKind::kBadLine,
+                                .where = "a\nb\x1b[2J.txt line 1",
+                                .what = "c\x07",
+                                .fix = "dropped"}),
+            "a b\\x1b[2J.txt line 1: bad line (c\\x07): dropped");
+}
+
 }  // namespace
 }  // namespace headroom::labels
