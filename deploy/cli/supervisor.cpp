@@ -343,7 +343,7 @@ class Supervisor {
     if (status_.over()) return RunExit{status_.exit_code, status_.reason};
     RunExit end = end_of_child(*first);
     // What a successor refuses is no fault of the request.
-    if (status_.generation > 0) {
+    if (has_been_served()) {
       end.exit_code = static_cast<int>(ExitCode::kResource);
     }
     return end;
@@ -419,9 +419,14 @@ class Supervisor {
     return true;
   }
 
+  // Whether there was a coordinator whose run may have gone on.
+  bool has_been_served() const {
+    return status_.generation > 0 || coordinator_restarts_.is_over;
+  }
+
   // Whether the agent has workers that train, and nobody to tell them an end.
   bool is_orphaned() {
-    return status_.generation > 0 && options_.interrupts() == 0 && agent_ &&
+    return has_been_served() && options_.interrupts() == 0 && agent_ &&
            !agent_->exit_code() && coordinator_ && coordinator_->exit_code();
   }
 

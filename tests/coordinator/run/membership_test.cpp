@@ -196,7 +196,7 @@ TEST(Membership, NodesWithoutWorkersAreFew) {
     taken += membership.register_node(at(0), node) ? 0 : 1;
   }
   EXPECT_EQ(taken, 64);
-  node.node_id = "of use";
+  node.node_id = "useful";
   node.worker_ids = {"w"};
   EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
 }
