@@ -2,7 +2,10 @@
 """The pure parts of deploy/local/gpu_tests: time, judges, summary, what is packed."""
 import importlib
 import json
+import os
 import pathlib
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -54,6 +57,28 @@ class Time(unittest.TestCase):
             self.assertIn('hello', (folder / '02_next.txt').read_text())
             self.assertNotIn('hello', (folder / '01_hanging.txt').read_text())
             time.sleep(2)
+            self.assertFalse(mark.exists())
+
+    def test_a_runner_that_is_ended_leaves_no_process_behind(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            mark = root / 'went_on'
+            for name in ('torch/lib/libtorch_cpu.so', 'bin/headroom'):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).touch()
+            shutil.copytree(ROOT / 'deploy/local/gpu_tests', root / 'gpu_tests')
+            program = root / 'bin/benchmark_device_passes'  # of the first part
+            program.write_text(f'#!/bin/sh\ntouch {root}/began; sleep 2; touch {mark}\n')
+            program.chmod(0o755)
+            process = subprocess.Popen([sys.executable, '-B', str(root / 'gpu_tests'), 'run', '--without-card'],
+                                       env={**os.environ, 'HEADROOM_LIBTORCH': folder}, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 30
+            while not (root / 'began').exists() and time.monotonic() < deadline:
+                time.sleep(.01)
+            process.terminate()
+            self.assertEqual(process.wait(), 143)
+            time.sleep(2.5)
             self.assertFalse(mark.exists())
 
     def test_nothing_runs_after_a_required_part_that_failed(self):

@@ -17,6 +17,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -100,6 +101,8 @@ def main():
     second.add_argument('--sanitize', action='store_true')
     second.add_argument('--compile', action='store_true')
     args = parser.parse_args()
+    # Whoever ends this ends what it has started, which is in sessions of its own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.command == 'pack':
         pack.pack(args, say)
         return 0
