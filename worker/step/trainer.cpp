@@ -332,7 +332,8 @@ void Trainer::note_capture(StepResult& result) {
   }
 }
 
-// Where nobody tells how many boxes there may be, twice those of the first step.
+// Where nobody tells how many boxes there may be, twice those of the first
+// step.
 int64_t Trainer::match_capacity(const loader::Batch& batch,
                                 int64_t samples) const {
   if (options_.memory) {
