@@ -383,9 +383,9 @@ RunRequest make_run_request(const CommandLine& line,
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
       request.num_agents);
   config.processes = request.workers_per_agent;
-  const std::string precision = settle_precision(
-      config, capability ? std::vector<int>{*capability}
-                         : capabilities_here(config));
+  const std::string precision =
+      settle_precision(config, capability ? std::vector<int>{*capability}
+                                          : capabilities_here(config));
   configs::check_run_config(config);
   if (!only_plans) {
     check_devices(config, place, request.workers_per_agent, request.notes);
@@ -501,8 +501,8 @@ std::string headline(const RunRequest& request) {
          ": " + std::filesystem::path(model).filename().string() + ", " +
          image_size_text(config, planner::layers_for_plan(config)) +
          ", batch " + std::to_string(config.global_batch_size) + ", " +
-         precision_text(config) +
-         ", processes " + std::to_string(request.expected_workers()) + " x " +
+         precision_text(config) + ", processes " +
+         std::to_string(request.expected_workers()) + " x " +
          counted(config.threads, "thread") + "; results in " +
          request.run_directory;
 }
