@@ -107,9 +107,9 @@ int plan_command(const CommandLine& given) {
   }
   if (!sweep.empty()) check_beside_sweep(given);
   // Planned below, once.
-  RunRequest request = make_run_request(line, std::nullopt, usable_cores(),
-                                        ask_data, /*must_fit=*/false,
-                                       capability_of(machines));
+  RunRequest request =
+      make_run_request(line, std::nullopt, usable_cores(), ask_data,
+                       /*must_fit=*/false, capability_of(machines));
   const int world_size = request.expected_workers();
   if (machines) check_layout(*machines, request.config);
   if (!sweep.empty()) {

@@ -9,17 +9,16 @@ namespace headroom::cli {
 namespace {
 
 TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
-  const auto chosen = [](std::vector<int> capabilities,
-                         const std::string& device = "0,1",
-                         const std::string& command = "train",
-                         bool tf32 = false) {
-    configs::RunConfig config;
-    config.command = command;
-    config.device = device;
-    config.tf32 = tf32;
-    const std::string note = settle_precision(config, capabilities);
-    return precision_text(config) + (note.empty() ? "" : " " + note);
-  };
+  const auto chosen =
+      [](std::vector<int> capabilities, const std::string& device = "0,1",
+         const std::string& command = "train", bool tf32 = false) {
+        configs::RunConfig config;
+        config.command = command;
+        config.device = device;
+        config.tf32 = tf32;
+        const std::string note = settle_precision(config, capabilities);
+        return precision_text(config) + (note.empty() ? "" : " " + note);
+      };
   EXPECT_EQ(chosen({90, 80}),
             "bf16 precision: bf16, as the cards compute in it; --precision "
             "fp32 is slower, and rounds less");
