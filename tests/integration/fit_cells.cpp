@@ -126,7 +126,11 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
   const plan::Plan plan = plan_of(cell);
-  const predict::MemoryRequest known = request_of(cell, plan);
+  predict::MemoryRequest known = request_of(cell, plan);
+  // What captured micro-batches have room for.
+  if (cell.cuda_graphs) {
+    known.labels.assumed_boxes_per_image += cell.more_boxes;
+  }
   std::mutex mutex;
   std::vector<FitMeasurement> all;
   run_ranks(

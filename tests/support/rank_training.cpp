@@ -88,6 +88,8 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.gains = gains_;
   training.plan = plan;
   training.teacher = teacher_.get();
+  training.labels.assumed_boxes_per_image =
+      loader::kSyntheticBoxesPerImage + more_boxes_per_image;
   training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
   training.following = [this]() -> const loader::Batch* {
     const loader::Batch* const next = source_->made_ahead();

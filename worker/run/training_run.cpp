@@ -192,7 +192,7 @@ RunOutcome TrainingRun::Implementation::run(
        collective_schedule, &faults, config.host_memory_limit,
        step::loader_options(config, state->model()).assign, memory,
        teacher.get(), [&source] { return source->made_ahead(); },
-       config.cuda_graphs},
+       config.cuda_graphs, memory.labels},
       *state, *mesh);
   reports->note_memory(
       start_up.compare(predict::estimate_start_up(memory, mesh->here)));

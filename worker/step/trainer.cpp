@@ -259,7 +259,7 @@ data_parallel::Outcome Trainer::forward_and_backward(
   const std::vector<plan::SampleRange> micro_batches = micro_batches_of(batch);
   CudaGraphRunner* const captured = micro_batch_runner();
   if (captured != nullptr) {
-    match_capacity_ = match_capacity(batch, micro_batches.front().size());
+    match_capacity_ = match_capacity(micro_batches.front().size());
   }
   StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
                   routes_, mesh_, context_, state_, images_, items_,
@@ -332,21 +332,11 @@ void Trainer::note_capture(StepResult& result) {
   }
 }
 
-// Where nobody tells how many boxes there may be, twice those of the first
-// step.
-int64_t Trainer::match_capacity(const loader::Batch& batch,
-                                int64_t samples) const {
-  if (options_.memory) {
-    return predict::match_capacity(*options_.memory, samples);
-  }
-  if (match_capacity_ > 0) return match_capacity_;
-  int64_t most = 1;
-  for (const std::vector<loss::LevelTargets>& micro_batch : batch.targets) {
-    for (const loss::LevelTargets& level : micro_batch) {
-      most = std::max(most, level.size());
-    }
-  }
-  return 2 * most;
+int64_t Trainer::match_capacity(int64_t samples) const {
+  const auto anchors =
+      static_cast<int64_t>(state_.model().levels().front().anchors.size());
+  return predict::most_matches(
+      predict::most_boxes(options_.labels, samples).boxes, anchors);
 }
 
 std::vector<plan::SampleRange> Trainer::micro_batches_of(

@@ -88,6 +88,8 @@ class Trainer {
     Teacher* teacher = nullptr;  // borrowed; null: none
     DevicePrefetcher::FollowingBatch following = {};
     bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
+    // The bound of what they have room for.
+    predict::LabelBound labels = {};
   };
 
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
@@ -144,7 +146,7 @@ class Trainer {
   void run_layers_by_policy();
   CudaGraphRunner* micro_batch_runner() const;  // null: none
   // Room for the matches of a level of a captured micro-batch.
-  int64_t match_capacity(const loader::Batch& batch, int64_t samples) const;
+  int64_t match_capacity(int64_t samples) const;
   std::vector<plan::SampleRange> micro_batches_of(
       const loader::Batch& batch) const;
   std::vector<int64_t> own_matches(const loader::Batch& batch) const;
