@@ -232,10 +232,21 @@ data_parallel::Outcome Trainer::forward_and_backward(
   reports_.clear();
   items_.zero_();
   const std::vector<plan::SampleRange> micro_batches = micro_batches_of(batch);
-  StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
-                  routes_, mesh_, context_, state_, images_, items_,
-                  result.loss_scale.value_or(1), options_.faults,
-                  options_.teacher, layers_to_capture()});
+  StageStep step({.batch = batch,
+                  .micro_batches = micro_batches,
+                  .assign = options_.assign,
+                  .counts = counts,
+                  .gains = options_.gains,
+                  .routes = routes_,
+                  .mesh = mesh_,
+                  .context = context_,
+                  .state = state_,
+                  .images = images_,
+                  .items = items_,
+                  .loss_scale = result.loss_scale.value_or(1),
+                  .faults = options_.faults,
+                  .teacher = options_.teacher,
+                  .captured = layers_to_capture()});
   std::string failure;
   memory.take_last_refusal();
   try {
