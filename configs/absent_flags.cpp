@@ -14,7 +14,7 @@ constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
 
 const std::vector<AbsentFlag>& of_train_and_val() {
   static const std::vector<AbsentFlag> all = {
-      // Of YOLOv5's train.
+      // YOLOv5's train has these.
       {"--verbose", kIgnored, 0, "every class is always listed", ""},
       {"--local_rank", kRefused, 1,
        "ranks are given by the coordinator, not by a launcher's flag",
@@ -47,7 +47,7 @@ const std::vector<AbsentFlag>& of_train_and_val() {
       {"--ndjson-console", kRefused, 0, "progress is not printed as JSON",
        "read steps.jsonl and events.jsonl of the run's folder"},
       {"--ndjson-file", kRefused, 0, "this is always written", "leave it out"},
-      // Of YOLOv5's val.
+      // YOLOv5's val has these.
       {"--augment", kRefused, 0, "test-time augmentation" + kNotYet,
        "leave it out; use a larger --img"},
       {"--save-hybrid", kRefused, 0,

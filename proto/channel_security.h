@@ -22,7 +22,7 @@ struct ChannelSecurity {
 // Which of the two sides' certificates.
 enum class ChannelSide { kServer, kClient };
 
-// Of --certs and --token-file, either of which may be "". A folder of
+// Reads --certs and --token-file, either of which may be "". A folder of
 // certificates may have a token too, which --token-file replaces.
 ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,

@@ -54,7 +54,7 @@ class RankTraining {
   const int64_t more_boxes_per_image_;
   collectives::Mesh mesh_;
   loss::LossGains gains_;
-  step::CollectiveSchedule pass_lists_;
+  step::CollectiveSchedule collective_schedule_;
   loader::AssignTargets assign_;
   predict::StepShape shape_;
   bool keeps_batch_on_device_ = false;

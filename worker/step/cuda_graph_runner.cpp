@@ -12,6 +12,7 @@
 
 #include "parallel/devices/device_api.h"
 #include "parallel/pipeline/executor.h"
+#include "worker/model/saved_pointer.h"
 
 namespace headroom::step {
 
@@ -65,7 +66,7 @@ class Replay : public torch::autograd::Function<Replay> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor&,
                                CudaGraphRunner::Graphs* graphs) {
-    ctx->saved_data["graphs"] = reinterpret_cast<int64_t>(graphs);
+    ctx->saved_data["graphs"] = model::save_pointer(graphs);
     graphs->forward->replay();
     variable_list heads;
     for (const at::Tensor& head : graphs->heads) heads.push_back(head.detach());
@@ -74,8 +75,8 @@ class Replay : public torch::autograd::Function<Replay> {
 
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& by_heads) {
-    auto* const graphs = reinterpret_cast<CudaGraphRunner::Graphs*>(
-        ctx->saved_data["graphs"].toInt());
+    auto* const graphs = model::saved_pointer<CudaGraphRunner::Graphs>(
+        ctx->saved_data["graphs"]);
     for (size_t i = 0; i < by_heads.size(); ++i) {
       if (by_heads[i].defined()) {
         graphs->gradients[i].copy_(by_heads[i]);

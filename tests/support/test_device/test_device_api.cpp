@@ -54,7 +54,7 @@ class TestDeviceApi final : public devices::DeviceApi {
     TestDeviceMemory::of(options.device).note_communicator();
     collectives::GlooOptions gloo;
     gloo.timeout = options.timeout;
-    return collectives::make_placed_communicator(
+    return collectives::make_device_host_communicator(
         collectives::make_gloo_communicator({&store, [](KeyValueStore*) {}},
                                             prefix, rank, size, gloo),
         nullptr);
