@@ -11,6 +11,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint_files.h"
 
@@ -76,7 +77,7 @@ void RunDirectory::make_sub_folders() const {
 
 void RunDirectory::mark_older_run() const {
   std::error_code error;
-  if (fs::exists(root_ / "run.yaml", error) ||
+  if (fs::exists(root_ / run_files::kRun, error) ||
       !checkpoint::step_folders(checkpoints()).empty()) {
     write_text(kOlderRun,
                "An older run, until the new one has committed a step.\n");
@@ -96,9 +97,10 @@ void RunDirectory::keep_older_run() const {
 void RunDirectory::remove_older_run() const {
   std::error_code error;
   // A picture that is there is taken for this run's.
-  for (const char* name : {"steps.jsonl", "results.csv", "summary.json",
-                           "labels.jpg", "train_batch0.jpg", "train_batch1.jpg",
-                           "train_batch2.jpg", "PR_curve.png"}) {
+  for (const char* name :
+       {run_files::kSteps, run_files::kResults, run_files::kSummary,
+        "labels.jpg", "train_batch0.jpg", "train_batch1.jpg",
+        "train_batch2.jpg", "PR_curve.png"}) {
     fs::remove(root_ / name, error);
   }
   for (const auto& entry : fs::directory_iterator(weights(), error)) {

@@ -199,7 +199,7 @@ void Trainer::begin_fault(configs::Fault::Phase phase, int64_t step) {
 void Trainer::end_fault(StepResult& result) {
   if (options_.faults == nullptr) return;
   if (const auto report = options_.faults->end()) {
-    result.events.push_back({"fault", describe(*report)});
+    result.events.push_back({EventKind::kFault, describe(*report)});
   }
 }
 
@@ -289,7 +289,7 @@ void Trainer::note_capture(StepResult& result) {
   if (said_capture_ || !captured_ || captured_->num_captures() == 0) return;
   said_capture_ = true;
   result.events.push_back(
-      {"cuda_graphs",
+      {EventKind::kCudaGraphs,
        "the layers of a micro-batch are captured, forward and backward: each "
        "is one call of the host's now; captured anew after validations and "
        "checkpoints"});
@@ -347,7 +347,7 @@ void Trainer::note_commit(StepResult& result) {
   ladder_ = decision.state;
   if (decision.move == memory::LadderMove::kStay) return;
   run_layers_by_policy();
-  result.events.push_back({"activations", decision.reason});
+  result.events.push_back({EventKind::kActivations, decision.reason});
 }
 
 }  // namespace headroom::step
