@@ -25,7 +25,7 @@ constexpr auto kIgnored = AbsentFlag::Answer::kIgnored;
 
 const std::vector<AbsentFlag>& of_train_and_val() {
   static const std::vector<AbsentFlag> all = {
-      // Of YOLOv5's train.
+      // YOLOv5's train has these.
       {"--verbose", kIgnored, 0, "every class is always listed", ""},
       {"--local_rank", kRefused, 1,
        "ranks are given by the coordinator, not by a launcher's flag",
@@ -68,7 +68,7 @@ const std::vector<AbsentFlag>& of_train_and_val() {
        "look at the pictures in the run's folder"},
       {"--log-artifacts", kRefused, 0, kNoLogger,
        "weights are in the run's folder"},
-      // Of YOLOv5's val.
+      // YOLOv5's val has these.
       {"--merge", kRefused, 0, "boxes that overlap are not averaged",
        "leave it out; --iou-thres says when they are one"},
       {"--augment", kRefused, 0, "test-time augmentation" + kNotYet,

@@ -70,7 +70,7 @@ std::vector<Knob> how_to_train() {
            "without cfg: the file's), or what is found from the boxes is "
            "written here."),
       knob("anchors_reason", &C::anchors_reason,
-           "Where anchors come from, in words; filled in by whoever starts "
+           "Where anchors come from; a sentence, filled in by whoever starts "
            "the run."),
       knob("image_height", &C::image_height,
            "Height of the network's input, rounded up to the model's largest "

@@ -28,7 +28,7 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
             ? 2 * shape.image_height
             : rows_reached(hyp, own_rows, 2 * shape.image_height);
     tiles = rows * 2 * shape.image_width;
-    // Of nine images each is as large as the network's.
+    // Each of nine images is as large as the network's.
     if (hyp.mosaic9 > 0) {
       tiles = std::max(tiles, 9 * shape.image_height * shape.image_width);
     }

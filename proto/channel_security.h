@@ -29,7 +29,7 @@ std::string draw_token();
 // Which of the two sides' certificates.
 enum class ChannelSide { kServer, kClient };
 
-// Of --certs and --token-file, either of which may be "". A folder of
+// Reads --certs and --token-file, either of which may be "". A folder of
 // certificates may have a token too, which --token-file replaces; where neither
 // gives one, the environment may.
 ChannelSecurity read_channel_security(const std::string& certs,

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 #include "proto/message_fields.h"
 
@@ -226,9 +227,9 @@ RunProgress from_wire(const wire::Progress& message) {
   return from_message<RunProgress>(message);
 }
 
+// All but the kind, which has a name on the wire.
 void fields(auto& archive, Either<EventRecord> auto& record) {
   archive("sequence", record.sequence);
-  archive("event", record.event);
   archive("step", record.step);
   archive("rank", record.rank);
   archive("reason", record.reason);
@@ -237,14 +238,171 @@ void fields(auto& archive, Either<EventRecord> auto& record) {
   archive("time", record.time);
   archive("report", record.report);
   archive("reporter", record.reporter);
+  archive("ends_run", record.ends_run);
 }
 
 wire::Event to_wire(const EventRecord& record) {
-  return to_message<wire::Event>(record);
+  auto message = to_message<wire::Event>(record);
+  message.set_event(to_string(record.event));
+  return message;
 }
 
 EventRecord from_wire(const wire::Event& message) {
-  return from_message<EventRecord>(message);
+  auto record = from_message<EventRecord>(message);
+  const auto kind = parse_event_kind(message.event());
+  if (!kind) {
+    throw Error("wire",
+                "an event of the unknown kind '" +
+                    printable(message.event().substr(0, 64)) + "'",
+                "install the same build on every node");
+  }
+  record.event = *kind;
+  return record;
+}
+
+void fields(auto& archive, Either<headroom::MemoryShortfall> auto& shortfall) {
+  archive("asked_bytes", shortfall.asked_bytes);
+  archive("free_bytes", shortfall.free_bytes);
+  archive("limit_bytes", shortfall.limit_bytes);
+  archive("room_bytes", shortfall.room_bytes);
+}
+
+wire::Shortfall to_wire(const headroom::MemoryShortfall& shortfall) {
+  return to_message<wire::Shortfall>(shortfall);
+}
+
+headroom::MemoryShortfall from_wire(const wire::Shortfall& message) {
+  return from_message<headroom::MemoryShortfall>(message);
+}
+
+void fields(auto& archive, Either<NodeRegistration> auto& node) {
+  archive("node_id", node.node_id);
+  archive("hostname", node.hostname);
+  archive("launcher_rank", node.launcher_rank);
+  archive("worker_ids", node.worker_ids);
+}
+
+wire::RegisterRequest to_wire(const NodeRegistration& node) {
+  return to_message<wire::RegisterRequest>(node);
+}
+
+NodeRegistration from_wire(const wire::RegisterRequest& message) {
+  return from_message<NodeRegistration>(message);
+}
+
+void fields(auto& archive, Either<RegisteredRun> auto& run) {
+  archive("run_digest", run.run_digest);
+  archive("run_config_yaml", run.run_config_yaml);
+  archive("run_directory", run.run_directory);
+}
+
+wire::RegisterResponse to_wire(const RegisteredRun& run) {
+  return to_message<wire::RegisterResponse>(run);
+}
+
+RegisteredRun from_wire(const wire::RegisterResponse& message) {
+  return from_message<RegisteredRun>(message);
+}
+
+void fields(auto& archive, Either<WorkerExit> auto& exit) {
+  archive("node_id", exit.node_id);
+  archive("worker_id", exit.worker_id);
+  archive("exit_code", exit.exit_code);
+  archive("last_words", exit.last_words);
+}
+
+wire::ReportExitRequest to_wire(const WorkerExit& exit) {
+  return to_message<wire::ReportExitRequest>(exit);
+}
+
+WorkerExit from_wire(const wire::ReportExitRequest& message) {
+  return from_message<WorkerExit>(message);
+}
+
+void fields(auto& archive, Either<SuccessorOrder> auto& order) {
+  archive("restart", order.restart);
+  archive("delay_ms", order.delay);
+  archive("reason", order.reason);
+}
+
+wire::ReportExitResponse to_wire(const SuccessorOrder& order) {
+  return to_message<wire::ReportExitResponse>(order);
+}
+
+SuccessorOrder from_wire(const wire::ReportExitResponse& message) {
+  return from_message<SuccessorOrder>(message);
+}
+
+void fields(auto& archive, Either<WorkerFailure> auto& failure) {
+  archive("exit_code", failure.exit_code);
+  archive("message", failure.message);
+  archive("peer_lost", failure.peer_lost);
+  archive("committed_steps", failure.committed_steps);
+  archive("holds_a_part", failure.holds_a_part);
+  archive("checkpoint_steps", failure.checkpoint_steps);
+}
+
+wire::ReportFailureRequest to_wire(const WorkerFailure& failure) {
+  return to_message<wire::ReportFailureRequest>(failure);
+}
+
+WorkerFailure from_wire(const wire::ReportFailureRequest& message) {
+  return from_message<WorkerFailure>(message);
+}
+
+void fields(auto& archive, Either<LeftGeneration> auto& left) {
+  archive("was_asked", left.was_asked);
+  archive("committed_steps", left.committed_steps);
+  archive("holds_a_part", left.holds_a_part);
+  archive("checkpoint_steps", left.checkpoint_steps);
+  archive("checkpoint", left.checkpoint);
+  archive("result_json", left.result_json);
+  archive("failed_rank", left.failed_rank);
+  archive("shortfall", left.shortfall);
+}
+
+wire::LeaveGenerationRequest to_wire(const LeftGeneration& left) {
+  return to_message<wire::LeaveGenerationRequest>(left);
+}
+
+LeftGeneration from_wire(const wire::LeaveGenerationRequest& message) {
+  return from_message<LeftGeneration>(message);
+}
+
+void fields(auto& archive, Either<FinishedRun> auto& finished) {
+  archive("exit_code", finished.exit_code);
+  archive("reason", finished.reason);
+  archive("result_json", finished.result_json);
+  archive("step", finished.step);
+}
+
+wire::FinishRequest to_wire(const FinishedRun& finished) {
+  return to_message<wire::FinishRequest>(finished);
+}
+
+FinishedRun from_wire(const wire::FinishRequest& message) {
+  return from_message<FinishedRun>(message);
+}
+
+void fields(auto& archive, Either<RankAssignment> auto& assignment) {
+  archive("rank", assignment.rank);
+  archive("local_rank", assignment.local_rank);
+  archive("local_world_size", assignment.local_world_size);
+  archive("world_size", assignment.world_size);
+  archive("has_one_agent", assignment.has_one_agent);
+  archive("plan", assignment.plan);
+  archive("run_config_yaml", assignment.run_config_yaml);
+  archive("run_directory", assignment.run_directory);
+  archive("resume_checkpoint", assignment.resume_checkpoint);
+  archive("resume_steps", assignment.resume_steps);
+}
+
+wire::Assignment to_wire(const RankAssignment& assignment) {
+  return to_message<wire::Assignment>(assignment);
+}
+
+RankAssignment from_wire(const wire::Assignment& message) {
+  return from_message<RankAssignment>(message);
 }
 
 void check_assignment(const wire::Assignment& message) {

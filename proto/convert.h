@@ -10,6 +10,7 @@
 #include "parallel/plan/plan.h"
 #include "proto/coordinator.pb.h"
 #include "proto/event_file.h"
+#include "proto/reports.h"
 #include "proto/run_progress.h"
 
 namespace headroom::wire {
@@ -30,6 +31,29 @@ RunProgress from_wire(const wire::Progress& message);
 
 wire::Event to_wire(const EventRecord& record);
 EventRecord from_wire(const wire::Event& message);
+
+wire::Shortfall to_wire(const headroom::MemoryShortfall& shortfall);
+headroom::MemoryShortfall from_wire(const wire::Shortfall& message);
+
+// What agents and workers say, without their stamps, names and versions.
+wire::RegisterRequest to_wire(const NodeRegistration& node);
+NodeRegistration from_wire(const wire::RegisterRequest& message);
+wire::RegisterResponse to_wire(const RegisteredRun& run);
+RegisteredRun from_wire(const wire::RegisterResponse& message);
+wire::ReportExitRequest to_wire(const WorkerExit& exit);
+WorkerExit from_wire(const wire::ReportExitRequest& message);
+wire::ReportExitResponse to_wire(const SuccessorOrder& order);
+SuccessorOrder from_wire(const wire::ReportExitResponse& message);
+wire::ReportFailureRequest to_wire(const WorkerFailure& failure);
+WorkerFailure from_wire(const wire::ReportFailureRequest& message);
+wire::LeaveGenerationRequest to_wire(const LeftGeneration& left);
+LeftGeneration from_wire(const wire::LeaveGenerationRequest& message);
+wire::FinishRequest to_wire(const FinishedRun& finished);
+FinishedRun from_wire(const wire::FinishRequest& message);
+
+// All but the stamp, the action, the reason and the order's number.
+wire::Assignment to_wire(const RankAssignment& assignment);
+RankAssignment from_wire(const wire::Assignment& message);
 
 // An assignment's numbers must agree with each other: 0 <= rank < world_size,
 // 0 <= local_rank < local_world_size <= world_size, the plan's layout has

@@ -17,7 +17,7 @@ namespace headroom::wire {
 
 std::string to_json_line(const EventRecord& record) {
   nlohmann::ordered_json line;
-  line["event"] = record.event;
+  line["event"] = to_string(record.event);
   line["step"] = record.step;
   line["rank"] = record.rank;
   line["reason"] = record.reason;

@@ -15,25 +15,27 @@
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/event_kinds.h"
+#include "parallel/base/run_files.h"
 
 namespace headroom::wire {
 
 // One line of events.jsonl.
 struct EventRecord {
   int64_t sequence = 0;  // rises by one from 1; set by its writer
-  std::string event;     // "generation", "checkpoint", "loss_of_process", ...
+  EventKind event{};
   int64_t step = 0;
   int rank = -1;            // -1: not one rank's
-  std::string reason;       // one line for people
-  std::string detail_json;  // an object with further fields; "" for none
+  std::string reason = {};  // one line for people
+  // An object with further fields; "" for none. That of kRunOver holds
+  // "exit_code" and "state".
+  std::string detail_json = {};
   bool warning = false;
-  std::string time;      // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
-  int64_t report = 0;    // of the worker that reported it, counted from 1
-  std::string reporter;  // its worker_id; not in the file
+  std::string time = {};  // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
+  int64_t report = 0;     // of the worker that reported it, counted from 1
+  std::string reporter = {};  // its worker_id; not in the file
+  bool ends_run = false;  // so the last event says the same; not in the file
 };
-
-// The last event of every run; its detail_json holds "exit_code" and "state".
-inline constexpr const char* kRunOverEvent = "run_over";
 
 // A line of events.jsonl without its line feed. Members of detail_json stand
 // beside the fixed ones, which they cannot replace; what is no object becomes
@@ -48,7 +50,7 @@ class EventFile {
   // `run_directory` may be "": nothing is ever written.
   explicit EventFile(std::string run_directory)
       : run_directory_(std::move(run_directory)),
-        file_(std::filesystem::path(run_directory_) / "events.jsonl") {}
+        file_(std::filesystem::path(run_directory_) / run_files::kEvents) {}
 
   void add(const std::vector<std::string>& lines);
   // Those of the lines, oldest first, that the file has not: it ends with one

@@ -9,10 +9,10 @@
 //   auto message = wire::to_message<wire::LoggedMember>(member);
 //   auto member = wire::from_message<Member>(message);
 //
-// A field may be a string, bool, int, int64_t, uint64_t, double, an enum (an
-// int32 on the wire), a struct with fields() or with to_wire() and from_wire(),
-// or an optional, vector or set of these. Strings of the wire's type `string`,
-// unlike `bytes`, are made valid UTF-8.
+// A field may be a string, bool, int, int64_t, uint64_t, double, milliseconds
+// (an int64 on the wire), an enum (an int32), a struct with fields() or with
+// to_wire() and from_wire(), or an optional, vector or set of these. Strings of
+// the wire's type `string`, unlike `bytes`, are made valid UTF-8.
 //
 // Errors: CheckFailure where the message has no field of that name and type;
 // from_message throws Error (tag "wire", exit 2) for an enum's unknown number.
@@ -20,6 +20,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -88,6 +89,9 @@ class MessageWriter {
     const auto& field = internal::field_of<T>(message_, name, false);
     if (value) put(field, *value);
   }
+  void operator()(const char* name, std::chrono::milliseconds value) {
+    (*this)(name, static_cast<int64_t>(value.count()));
+  }
   template <internal::IsList List>
   void operator()(const char* name, const List& list) {
     using T = typename List::value_type;
@@ -150,6 +154,11 @@ class MessageReader {
   void operator()(const char* name, std::optional<T>& value) {
     const auto& field = internal::field_of<T>(message_, name, false);
     if (access_.HasField(message_, &field)) value = get<T>(field, 0);
+  }
+  void operator()(const char* name, std::chrono::milliseconds& value) {
+    int64_t count = 0;
+    (*this)(name, count);
+    value = std::chrono::milliseconds(count);
   }
   template <internal::IsList List>
   void operator()(const char* name, List& list) {

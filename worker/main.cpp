@@ -134,7 +134,8 @@ int run_standalone(int argc, char** argv) {
                "headroom-worker --standalone");
   app.add_option("run", request.run_yaml, "RUN.YAML")->required();
   app.add_option("--plan", request.plan_json,
-                 "plan.json; default: the one beside RUN.YAML");
+                 "plan.json; default: the one beside RUN.YAML, else one is "
+                 "chosen");
   CLI::Option* const folder =
       app.add_option("--run-directory", request.run_directory,
                      "where the results of a new run go");

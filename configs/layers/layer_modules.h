@@ -43,7 +43,7 @@ namespace headroom::layers {
 
 inline constexpr const char* kDetectModule = "Detect";
 
-// Of table.layers[index], for inputs of these shapes. REQUIRES: not Detect.
+// What table.layers[index] does to these inputs. REQUIRES: it is not Detect.
 LayerProgram layer_program(const ModelTable& table, size_t index,
                            const std::vector<MapShape>& inputs,
                            int64_t num_classes);

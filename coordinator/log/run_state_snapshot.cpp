@@ -55,15 +55,18 @@ void fields(auto& log, wire::Either<SurvivorState> auto& state) {
   log("checkpoint_steps", state.checkpoint_steps);
 }
 
+void fields(auto& log, wire::Either<RestartDecision> auto& decision) {
+  log("restart", decision.restart);
+  log("delay_ms", decision.delay);
+  log("reason", decision.reason);
+}
+
 void fields(auto& log, wire::Either<Leaving> auto& leaving) {
   log("committed_steps", leaving.from.committed_steps);
   log("checkpoint", leaving.from.checkpoint);
   log("shortage_step", leaving.shortage.step);
   log("failed_rank", leaving.shortage.rank);
-  log("asked_bytes", leaving.shortage.asked_bytes);
-  log("free_bytes", leaving.shortage.free_bytes);
-  log("limit_bytes", leaving.shortage.limit_bytes);
-  log("room_bytes", leaving.shortage.room_bytes);
+  log("shortfall", leaving.shortage.memory);
   log("result_json", leaving.result_json);
   log("cause", leaving.cause, LeavingCause::kAsked);
   log("state", leaving.state);
@@ -114,8 +117,8 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("given_up", state.given_up_);
   log("wanted_plan", state.cycle_.wanted_plan_);
   log("leave_requested", state.cycle_.leave_requested_);
-  log("reforming_has_loss", state.cycle_.regrouping_.has_loss);
-  log("reforming_is_asked", state.cycle_.regrouping_.is_asked);
+  log("regrouping_has_loss", state.cycle_.regrouping_.has_loss);
+  log("regrouping_is_asked", state.cycle_.regrouping_.is_asked);
 }
 
 wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {
@@ -131,11 +134,8 @@ wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {
     image.mutable_left()->rbegin()->set_worker_id(worker_id);
   }
   for (const auto& [worker_id, decision] : state.restarts_) {
-    wire::LoggedRestart* entry = image.add_restarts();
-    entry->set_worker_id(worker_id);
-    entry->set_restart(decision.restart);
-    entry->set_delay_ms(decision.delay.count());
-    entry->set_reason(decision.reason);
+    *image.add_restarts() = wire::to_message<wire::LoggedRestart>(decision);
+    image.mutable_restarts()->rbegin()->set_worker_id(worker_id);
   }
   return image;
 }
@@ -161,10 +161,8 @@ void RunStateSnapshot::restore(RunState& state,
         wire::from_message<Leaving>(leaving);
   }
   for (const wire::LoggedRestart& entry : image.restarts()) {
-    state.restarts_[entry.worker_id()] = {
-        .restart = entry.restart(),
-        .delay = std::chrono::milliseconds(entry.delay_ms()),
-        .reason = entry.reason()};
+    state.restarts_[entry.worker_id()] =
+        wire::from_message<RestartDecision>(entry);
   }
   // Clocks start anew with the process. So does the count of how often a slot's
   // workers have ended in a row.

@@ -19,7 +19,7 @@
 // log that ends before it was cut, and is refused.
 //
 // One process at a time: an exclusive flock on FILE.lock, which the kernel
-// lets go of when the process dies, however it does.
+// releases when the process dies, however it does.
 //
 // Threads: append and replace from one thread at a time; sync() may run beside
 // append().
@@ -42,7 +42,7 @@ namespace headroom::coordinator {
 // CRC-32C (Castagnoli), as in RFC 3720, appendix B.4: the check of every
 // record of the write-ahead log.
 
-// Of `bytes`, going on from `crc` (0: from the start).
+// The checksum of `bytes`, going on from `crc` (0: from the start).
 uint32_t crc32c(std::string_view bytes, uint32_t crc = 0);
 
 class WriteAheadLog {

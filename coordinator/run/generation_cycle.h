@@ -53,7 +53,7 @@ class GenerationCycle {
     // For a member that lives to leave its generation.
     std::chrono::milliseconds leave_timeout;
     RegroupingOptions regrouping;
-    // Of the model, where the plan needs them.
+    // The model's, where the plan needs them.
     const std::vector<layers::LayerCost>& layers;
     const std::string& run_directory;
   };

@@ -7,6 +7,19 @@
 
 namespace headroom::coordinator {
 
+Leaving leaving_of(const wire::LeftGeneration& left) {
+  return {
+      .from = {.committed_steps = left.committed_steps,
+               .checkpoint = left.checkpoint},
+      .shortage = {.step = left.committed_steps,
+                   .rank = left.failed_rank,
+                   .memory = left.shortfall},
+      .result_json = left.result_json,
+      .cause = left.was_asked ? LeavingCause::kAsked : LeavingCause::kMemory,
+      .state = {.holds_a_part = left.holds_a_part,
+                .checkpoint_steps = left.checkpoint_steps}};
+}
+
 std::vector<RankedMember> still_to_leave(
     const Regrouping& regrouping, const std::vector<RankedMember>& members,
     const Membership& membership) {
@@ -30,11 +43,12 @@ planner::MemoryShortage shortage_of(const Regrouping& regrouping,
     const planner::MemoryShortage& own =
         regrouping.left.at(member.worker_id).shortage;
     if (member.rank == shortage.rank) shortage = own;
-    if (own.room_bytes > 0) {
-      room = room == 0 ? own.room_bytes : std::min(room, own.room_bytes);
+    if (own.memory.room_bytes > 0) {
+      room = room == 0 ? own.memory.room_bytes
+                       : std::min(room, own.memory.room_bytes);
     }
   }
-  shortage.room_bytes = room;
+  shortage.memory.room_bytes = room;
   return shortage;
 }
 

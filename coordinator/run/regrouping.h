@@ -21,6 +21,7 @@
 #include "coordinator/run/run_ending.h"
 #include "parallel/plan/plan.h"
 #include "parallel/planner/replan.h"
+#include "proto/reports.h"
 
 namespace headroom::coordinator {
 
@@ -45,6 +46,8 @@ struct Leaving {
   LeavingCause cause = LeavingCause::kMemory;
   SurvivorState state;  // but of kMemory, where the checkpoint has it
 };
+
+Leaving leaving_of(const wire::LeftGeneration& left);
 
 struct Regrouping {
   TimePoint begin;

@@ -10,8 +10,6 @@
 namespace headroom::coordinator {
 namespace {
 
-std::string number(int64_t value) { return std::to_string(value); }
-
 // The most committed steps of all survivors that have said so.
 int64_t newest_step(const RunEnding& ending) {
   int64_t newest = ending.known_steps;
@@ -58,12 +56,13 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
     }
     if (silent > 0 && now - ending.begin < options.report_timeout) {
       return {Kind::kWait, "",
-              number(silent) + " of " + number(ending.survivors.size()) +
+              std::to_string(silent) + " of " +
+                  std::to_string(ending.survivors.size()) +
                   " survivors have not said how far they are"};
     }
     if (const Survivor* best = best_saver(ending)) {
       return {Kind::kSave, best->worker_id,
-              "rank " + number(best->rank) + " saves the state after " +
+              "rank " + std::to_string(best->rank) + " saves the state after " +
                   counted(*best->committed_steps, "step") +
                   ", the newest that a survivor committed"};
     }
@@ -126,10 +125,10 @@ std::string describe_exit(int exit_code) {
   if (exit_code > 128 && exit_code < 128 + 65) {
     const int signal = exit_code - 128;
     const char* name = sigabbrev_np(signal);
-    return "was killed by signal " + number(signal) +
+    return "was killed by signal " + std::to_string(signal) +
            (name == nullptr ? "" : " (SIG" + std::string(name) + ")");
   }
-  return "ended with exit code " + number(exit_code);
+  return "ended with exit code " + std::to_string(exit_code);
 }
 
 std::string one_line(const std::string& last_words) {
@@ -166,7 +165,7 @@ std::string describe_ending(const RunEnding& ending,
   if (ending.loss) {
     const Loss& loss = *ending.loss;
     text = loss.rank < 0 ? "worker " + loss.worker_id
-                         : "rank " + number(loss.rank) + " (worker " +
+                         : "rank " + std::to_string(loss.rank) + " (worker " +
                                loss.worker_id + ")";
     text += " on " + loss.hostname + " ";
     text += describe_loss(loss);

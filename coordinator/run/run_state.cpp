@@ -33,7 +33,7 @@ std::optional<std::string> RunState::register_node(TimePoint now,
   if (auto why = membership_.register_node(now, node)) return why;
   if (!waiting_since_) waiting_since_ = now;
   if (is_new && generation().number > 0) {
-    emit("agent_joins", -1,
+    emit(EventKind::kAgentJoins, -1,
          "the agent of node " + node.node_id + " has come, with " +
              counted(std::ssize(node.worker_ids), "worker"));
   }
@@ -48,7 +48,7 @@ std::optional<std::string> RunState::join(TimePoint now,
                                           const std::string& worker_id,
                                           const std::string& node_id) {
   if (auto why = membership_.join(now, worker_id, node_id)) return why;
-  emit("join", -1,
+  emit(EventKind::kJoin, -1,
        "worker " + worker_id + " on " + membership_.find(worker_id)->hostname +
            " has joined");
   if (over()) orders_.push_back({Order::Kind::kExit, worker_id, reason_});
@@ -150,8 +150,8 @@ RestartDecision RunState::worker_exited(TimePoint now,
   }
   if (membership_.leave(worker_id) && !was_released) lose(now, loss);
   if (may_return) {
-    emit("restart", loss.rank, "worker " + worker_id + ": " + decision.reason,
-         !decision.restart);
+    emit(EventKind::kRestart, loss.rank,
+         "worker " + worker_id + ": " + decision.reason, !decision.restart);
   }
   if (decision.is_crash_loop && !over()) {
     if (phase_ != RunPhase::kStopping) begin_stopping(now);
@@ -175,7 +175,8 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   const bool could_be_the_cause =
       !ending_.loss || ending_.loss->worker_id == worker_id;
   if (!peer_lost && ends_every_worker(exit_code) && could_be_the_cause) {
-    emit("fault", cycle_.rank_of(worker_id), message, true);
+    emit(EventKind::kFault, cycle_.rank_of(worker_id), message, true);
+    events_.back().ends_run = true;
     end(now, RunPhase::kFailed, exit_code, message);
     return;
   }
@@ -228,13 +229,13 @@ void RunState::committed(int64_t step,
   ending_.known_steps = progress_.step;
 }
 
-std::optional<std::string> RunState::finish(
-    TimePoint now, const std::string& worker_id, int exit_code,
-    const std::string& reason, const std::string& result_json, int64_t step) {
+std::optional<std::string> RunState::finish(TimePoint now,
+                                            const std::string& worker_id,
+                                            const wire::FinishedRun& finished) {
   if (over()) return std::nullopt;  // a repeated call whose answer was lost
   if (phase_ == RunPhase::kStopping && worker_id == ending_.saver) {
-    ending_.saved_step = step;
-    progress_.step = std::max(progress_.step, step);
+    ending_.saved_step = finished.step;
+    progress_.step = std::max(progress_.step, finished.step);
     advance(now);
     return std::nullopt;
   }
@@ -244,13 +245,16 @@ std::optional<std::string> RunState::finish(
            "worker " +
            worker_id + " is rank " + std::to_string(rank);
   }
-  progress_.step = std::max(progress_.step, step);
-  result_json_ = result_json;
+  progress_.step = std::max(progress_.step, finished.step);
+  result_json_ = finished.result_json;
   const bool as_it_should =
-      exit_code == static_cast<int>(ExitCode::kDone) ||
-      exit_code == static_cast<int>(ExitCode::kInterrupted);
-  end(now, as_it_should ? RunPhase::kFinished : RunPhase::kFailed, exit_code,
-      reason.empty() ? "finished after " + counted(step, "step") : reason);
+      finished.exit_code == static_cast<int>(ExitCode::kDone) ||
+      finished.exit_code == static_cast<int>(ExitCode::kInterrupted);
+  end(now, as_it_should ? RunPhase::kFinished : RunPhase::kFailed,
+      finished.exit_code,
+      finished.reason.empty()
+          ? "finished after " + counted(finished.step, "step")
+          : finished.reason);
   return std::nullopt;
 }
 
@@ -262,7 +266,8 @@ void RunState::drain(TimePoint now, const std::string& reason) {
               phase_ == RunPhase::kRegrouping) &&
              !stop_requested_) {
     stop_requested_ = true;
-    emit("drain", -1, "the run ends at the next committed step: " + reason);
+    emit(EventKind::kDrain, -1,
+         "the run ends at the next committed step: " + reason);
   }
 }
 
@@ -274,7 +279,7 @@ void RunState::drain_node(TimePoint now, const std::string& node_id,
     drain(now, reason);
     return;
   }
-  emit("drain", -1,
+  emit(EventKind::kDrain, -1,
        "the workers of node " + node_id +
            " leave at the next committed step: " + reason);
   advance(now);
@@ -302,7 +307,7 @@ bool RunState::everybody_told(TimePoint now, bool followers_left) const {
 RunStatus RunState::status(TimePoint now) const {
   RunStatus status;
   status.generation = generation().number;
-  status.state = to_string(phase_);
+  status.state = phase_;
   status.reason = reason_;
   status.exit_code = exit_code_;
   status.ended_by_signal =
@@ -331,7 +336,7 @@ void RunState::note_pause(TimePoint now) {
   if (over()) return;
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(pause).count();
-  emit("coordinator_pause", -1,
+  emit(EventKind::kCoordinatorPause, -1,
        "the coordinator's process stood still for " +
            counted(seconds, "second") + ": nobody is lost for not being heard",
        true);
@@ -350,7 +355,7 @@ void RunState::tick(TimePoint now) {
       std::to_string(options_.heartbeat_timeout.count()) + " ms";
   for (const std::string& node_id : expired.node_ids) {
     if (over()) break;
-    emit("agent_silent", -1,
+    emit(EventKind::kAgentSilent, -1,
          "the agent of node " + node_id + " has been silent for " + limit,
          true);
     // Later on it may speak again, and its workers join after all.
@@ -416,10 +421,10 @@ void RunState::form_generation(TimePoint now, const plan::Plan& plan,
   phase_ = RunPhase::kRunning;
   reason_ = reason;
   ending_ = {};
-  emit("generation", -1,
+  emit(EventKind::kGeneration, -1,
        "generation " + std::to_string(generation().number) + ": " + reason,
        false, cycle_.detail_json());
-  emit("plan", -1, plan.reason, false,
+  emit(EventKind::kPlan, -1, plan.reason, false,
        "{\"plan\":" + plan::plan_to_compact_json(plan) + "}");
   for (const RankedMember& member : generation().members) {
     orders_.push_back({Order::Kind::kRun, member.worker_id, reason});
@@ -454,7 +459,7 @@ void RunState::advance_running(TimePoint now) {
   release_drained();
   if (stop_requested_ || !can_regroup()) return;
   const std::optional<std::string> rescale = cycle_.ask_to_end(now);
-  if (rescale && !rescale->empty()) emit("rescale", -1, *rescale);
+  if (rescale && !rescale->empty()) emit(EventKind::kRescale, -1, *rescale);
 }
 
 // MPI ends a job with any of its processes.
@@ -514,7 +519,7 @@ void RunState::lose(TimePoint now, Loss loss) {
       (known != nullptr && known->committed_steps && known->can_save) ||
       (phase_ == RunPhase::kRegrouping &&
        cycle_.regrouping().left.contains(worker_id));
-  emit("loss_of_process", loss.rank,
+  emit(EventKind::kLossOfProcess, loss.rank,
        "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
   if (can_regroup()) {
     if (loss.rank < 0) return;  // it waited to take part
@@ -541,7 +546,7 @@ void RunState::begin_stopping(TimePoint now) {
 void RunState::advance_stopping(TimePoint now) {
   note_who_is_gone(ending_, membership_);
   if (const auto saver = give_up_saver(now, ending_, options_.ending)) {
-    emit("checkpoint", saver->rank,
+    emit(EventKind::kCheckpoint, saver->rank,
          "worker " + saver->worker_id + " could not save the state", true);
   }
   const EndingDecision decision = decide_ending(now, ending_, options_.ending);
@@ -577,21 +582,18 @@ void RunState::end(TimePoint now, RunPhase phase, int exit_code,
   nlohmann::ordered_json detail;
   detail["exit_code"] = exit_code;
   detail["state"] = to_string(phase);
-  emit(wire::kRunOverEvent, -1, reason_, phase == RunPhase::kFailed,
+  emit(EventKind::kRunOver, -1, reason_, phase == RunPhase::kFailed,
        detail.dump());
 }
 
-void RunState::emit(const std::string& event, int rank,
-                    const std::string& reason, bool warning,
-                    const std::string& detail_json) {
-  wire::EventRecord record;
-  record.event = event;
-  record.step = progress_.step;
-  record.rank = rank;
-  record.reason = valid_utf8(reason);
-  record.warning = warning;
-  record.detail_json = detail_json;
-  events_.push_back(std::move(record));
+void RunState::emit(EventKind event, int rank, const std::string& reason,
+                    bool warning, const std::string& detail_json) {
+  events_.push_back({.event = event,
+                     .step = progress_.step,
+                     .rank = rank,
+                     .reason = valid_utf8(reason),
+                     .detail_json = detail_json,
+                     .warning = warning});
 }
 
 }  // namespace headroom::coordinator

@@ -40,6 +40,7 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
+#include "proto/reports.h"
 
 namespace headroom::coordinator {
 
@@ -123,9 +124,7 @@ class RunState {
   void committed(int64_t step,
                  const std::optional<wire::RunProgress>& progress);
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
-                                    int exit_code, const std::string& reason,
-                                    const std::string& result_json,
-                                    int64_t step);
+                                    const wire::FinishedRun& finished);
   void drain(TimePoint now, const std::string& reason);
   // This node's workers leave at the next committed step; the run goes on with
   // the others, or is drained if there are none.
@@ -189,7 +188,7 @@ class RunState {
   void begin_stopping(TimePoint now);
   void end(TimePoint now, RunPhase phase, int exit_code,
            const std::string& reason);
-  void emit(const std::string& event, int rank, const std::string& reason,
+  void emit(EventKind event, int rank, const std::string& reason,
             bool warning = false, const std::string& detail_json = "");
   // `explained`: `how` says why it happened.
   Loss loss_of(const std::string& worker_id, const std::string& how,
@@ -210,8 +209,8 @@ class RunState {
   bool stop_requested_ = false;
   wire::RunProgress progress_;
   std::string result_json_;
-  // Of workers whose end was reported, until they are succeeded: a report may
-  // come twice.
+  // What was decided of workers whose end was reported, until they are
+  // succeeded: a report may come twice.
   std::map<std::string, RestartDecision> restarts_;
   int64_t num_commits_ = 0;  // by any generation, those done again included
   std::map<std::pair<std::string, int>, RestartBudget>

@@ -24,6 +24,21 @@ std::string to_string(RunPhase phase) {
   HEADROOM_CHECK(false, "phase " + std::to_string(static_cast<int>(phase)));
 }
 
+std::string to_string(MemberActivity activity) {
+  switch (activity) {
+    case MemberActivity::kExpected:
+      return "expected";
+    case MemberActivity::kJoined:
+      return "joined";
+    case MemberActivity::kRunning:
+      return "running";
+    case MemberActivity::kGone:
+      return "gone";
+  }
+  HEADROOM_CHECK(false,
+                 "activity " + std::to_string(static_cast<int>(activity)));
+}
+
 std::vector<MemberStatus> member_statuses(
     TimePoint now, const Membership& membership, const Generation& generation,
     const std::map<std::string, int64_t>& measured_peak_bytes) {
@@ -38,13 +53,14 @@ std::vector<MemberStatus> member_statuses(
     }
     switch (member.state) {
       case MemberState::kExpected:
-        entry.state = "expected";
+        entry.state = MemberActivity::kExpected;
         break;
       case MemberState::kJoined:
-        entry.state = entry.rank < 0 ? "joined" : "running";
+        entry.state =
+            entry.rank < 0 ? MemberActivity::kJoined : MemberActivity::kRunning;
         break;
       case MemberState::kGone:
-        entry.state = "gone";
+        entry.state = MemberActivity::kGone;
         break;
     }
     if (member.state != MemberState::kExpected) {

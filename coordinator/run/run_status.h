@@ -4,6 +4,7 @@
 // it; no type of the wire shows here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,7 +27,17 @@ enum class RunPhase {
   kFinished,
   kFailed
 };
+inline constexpr std::array kRunPhases = {
+    RunPhase::kWaiting,  RunPhase::kRunning,  RunPhase::kRegrouping,
+    RunPhase::kStopping, RunPhase::kFinished, RunPhase::kFailed};
 std::string to_string(RunPhase phase);
+
+// A worker as people see it: kRunning has a rank, kJoined has none yet.
+enum class MemberActivity { kExpected, kJoined, kRunning, kGone };
+inline constexpr std::array kMemberActivities = {
+    MemberActivity::kExpected, MemberActivity::kJoined,
+    MemberActivity::kRunning, MemberActivity::kGone};
+std::string to_string(MemberActivity activity);
 
 struct MemberStatus {
   std::string worker_id;
@@ -34,7 +45,7 @@ struct MemberStatus {
   std::string hostname;
   int rank = -1;  // -1 before the first generation
   double heartbeat_age_seconds = 0;
-  std::string state;  // "expected", "joined", "running", "gone"
+  MemberActivity state = MemberActivity::kExpected;
   int64_t measured_peak_bytes = 0;
 };
 
@@ -46,7 +57,7 @@ struct RunStatus {
   std::string version;
   std::string run_digest;
   uint64_t generation = 0;
-  std::string state;             // to_string of a RunPhase
+  RunPhase state = RunPhase::kWaiting;
   std::string reason;            // why it is so
   int exit_code = 0;             // once finished or failed
   bool ended_by_signal = false;  // it ends because a worker was killed
@@ -58,7 +69,9 @@ struct RunStatus {
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
   int64_t memory_limit = 0;  // of a process, in bytes; 0 where there is none
 
-  bool over() const { return state == "finished" || state == "failed"; }
+  bool over() const {
+    return state == RunPhase::kFinished || state == RunPhase::kFailed;
+  }
 };
 
 }  // namespace headroom::coordinator

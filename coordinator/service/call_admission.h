@@ -43,7 +43,7 @@ class MemberSecrets {
   std::map<std::string, std::string> secrets_;
 };
 
-// Of one call.
+// Who makes a call.
 struct Caller {
   std::string peer;               // as gRPC says it
   wire::MemberIdentity identity;  // as it says

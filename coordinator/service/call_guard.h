@@ -48,7 +48,8 @@ struct CallBudget {
   TimePoint filled;
 };
 
-// Of boundedly many names: the one that was used least recently goes first.
+// Budgets of at most kMaxNames names: the one that was used least recently goes
+// first.
 class CallBudgets {
  public:
   static constexpr size_t kMaxNames = 8192;

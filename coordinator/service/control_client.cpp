@@ -13,9 +13,20 @@
 #include "proto/connection_fault.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "proto/message_fields.h"
 #include "proto/version.h"
 
 namespace headroom::coordinator {
+
+// Read from the answer to a node's heartbeat, by field.
+void fields(auto& archive, wire::Either<NodeOrders> auto& orders) {
+  archive("stop_requested", orders.stop_requested);
+  archive("lost_worker_ids", orders.lost_worker_ids);
+  archive("run_over", orders.run_over);
+  archive("exit_code", orders.exit_code);
+  archive("reason", orders.reason);
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -31,15 +42,9 @@ void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-wire::RegisterRequest to_wire(const NodeRegistration& node) {
-  wire::RegisterRequest request;
+wire::RegisterRequest request_of(const NodeRegistration& node) {
+  wire::RegisterRequest request = wire::to_wire(node);
   request.set_version(wire::kVersion);
-  request.set_node_id(valid_utf8(node.node_id));
-  request.set_hostname(valid_utf8(node.hostname));
-  request.set_launcher_rank(node.launcher_rank);
-  for (const std::string& worker_id : node.worker_ids) {
-    request.add_worker_ids(valid_utf8(worker_id));
-  }
   return request;
 }
 
@@ -61,7 +66,7 @@ class GrpcControlClient final : public ControlClient {
   RegisteredRun register_node(const NodeRegistration& node,
                               milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
-    const wire::RegisterRequest request = to_wire(node);
+    const wire::RegisterRequest request = request_of(node);
     stub_ = wire::Coordinator::NewStub(wire::make_channel(
         address_, wire::channel_security(),
         {.node_id = request.node_id(), .worker_id = "", .secret = secret_}));
@@ -70,11 +75,7 @@ class GrpcControlClient final : public ControlClient {
     run_digest_ = response.run_digest();
     last_answer_ = std::chrono::steady_clock::now();
     heartbeats_ = std::thread([this] { send_heartbeats(); });
-    RegisteredRun run;
-    run.run_digest = response.run_digest();
-    run.run_config_yaml = response.run_config_yaml();
-    run.run_directory = response.run_directory();
-    return run;
+    return wire::from_wire(response);
   }
 
   NodeOrders node_orders() const override {
@@ -88,7 +89,7 @@ class GrpcControlClient final : public ControlClient {
   }
 
   void register_successors(const NodeRegistration& node) override {
-    send_registration(to_wire(node), kCallTimeout);
+    send_registration(request_of(node), kCallTimeout);
   }
 
   std::string secret_of(const std::string& worker_id) const override {
@@ -98,17 +99,16 @@ class GrpcControlClient final : public ControlClient {
   SuccessorOrder report_exit(const std::string& worker_id, int exit_code,
                              const std::string& last_words) override {
     constexpr size_t kMaxLastWords = 64 << 10;
-    wire::ReportExitRequest request;
-    // An agent stands above generations: it speaks of processes.
-    request.mutable_stamp()->set_run_digest(run_digest_);
-    request.set_node_id(node_id_);
-    request.set_worker_id(valid_utf8(worker_id));
-    request.set_exit_code(exit_code);
     const size_t skip = last_words.size() > kMaxLastWords
                             ? last_words.size() - kMaxLastWords
                             : 0;
-    request.set_last_words(
-        valid_utf8(std::string_view(last_words).substr(skip)));
+    wire::ReportExitRequest request =
+        wire::to_wire(wire::WorkerExit{.node_id = node_id_,
+                                       .worker_id = worker_id,
+                                       .exit_code = exit_code,
+                                       .last_words = last_words.substr(skip)});
+    // An agent stands above generations: it speaks of processes.
+    request.mutable_stamp()->set_run_digest(run_digest_);
     wire::ReportExitResponse response;
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
@@ -116,8 +116,7 @@ class GrpcControlClient final : public ControlClient {
     const grpc::Status status = stub_->ReportExit(&context, request, &response);
     if (!status.ok())
       wire::throw_failure(status, "reporting an exit to " + whom(), address_);
-    return {response.restart(), std::chrono::milliseconds(response.delay_ms()),
-            response.reason()};
+    return wire::from_wire(response);
   }
 
   RunStatus status() override {
@@ -240,12 +239,7 @@ class GrpcControlClient final : public ControlClient {
 
   void take_orders(const wire::HeartbeatResponse& response) {
     last_answer_ = std::chrono::steady_clock::now();
-    orders_.stop_requested = response.stop_requested();
-    orders_.lost_worker_ids = {response.lost_worker_ids().begin(),
-                               response.lost_worker_ids().end()};
-    orders_.run_over = response.run_over();
-    orders_.exit_code = response.exit_code();
-    orders_.reason = response.reason();
+    orders_ = wire::from_message<NodeOrders>(response);
   }
 
   const std::string address_;

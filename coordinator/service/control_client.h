@@ -20,23 +20,13 @@
 #include <vector>
 
 #include "coordinator/run/run_status.h"
+#include "proto/reports.h"
 
 namespace headroom::coordinator {
 
-// One agent and the worker slots it will start.
-struct NodeRegistration {
-  std::string node_id;                  // unique per agent process
-  std::string hostname;                 // agents of one machine share it
-  int launcher_rank = 0;                // place under mpirun or srun; 0 locally
-  std::vector<std::string> worker_ids;  // unique per process, in local order
-};
-
-// The run this node takes part in.
-struct RegisteredRun {
-  std::string run_digest;
-  std::string run_config_yaml;
-  std::string run_directory;  // absolute
-};
+using wire::NodeRegistration;
+using wire::RegisteredRun;
+using wire::SuccessorOrder;
 
 // What the coordinator last answered to the node's heartbeats.
 struct NodeOrders {
@@ -50,13 +40,6 @@ struct NodeOrders {
   std::string reason;
   // Since the last answer; grows while the coordinator is away.
   double silence_seconds = 0;
-};
-
-// Whether an agent starts a successor of a worker that has ended.
-struct SuccessorOrder {
-  bool restart = false;
-  std::chrono::milliseconds delay{0};
-  std::string reason;
 };
 
 class ControlClient {
@@ -92,7 +75,7 @@ class ControlClient {
   // as they come, until it returns false or the coordinator ends the stream.
   // The coordinator stays for as long (at most 5 s after the run's end) as a
   // follower has not returned, so `on_event` may call status() for the result
-  // when it sees kRunOverEvent, which is the last one. Returns the sequence of
+  // when it sees kRunOver, which is the last one. Returns the sequence of
   // the last event seen. Throws CommunicationError if the connection breaks.
   virtual int64_t stream_events(
       int64_t after_sequence,

@@ -167,7 +167,7 @@ void Delivery::add_event(const wire::EventRecord& record) {
   event_lines_.push_back(wire::to_json_line(kept));
   journal_.add(kept);
   log::write(kept.warning ? log::Level::kWarn : log::Level::kInfo,
-             kept.event + ": " + kept.reason);
+             to_string(kept.event) + ": " + kept.reason);
 }
 
 void Delivery::add_report(const wire::EventRecord& record) {
@@ -240,24 +240,26 @@ wire::Assignment Delivery::assignment_for(const Order& order) const {
   }
   const RankedMember* member = generation.find(order.worker_id);
   if (member == nullptr) return message;  // sent home before the first
-  message.set_rank(member->rank);
-  message.set_local_rank(member->local_rank);
-  message.set_local_world_size(member->local_world_size);
-  message.set_world_size(static_cast<int>(generation.members.size()));
   const auto agent_of = [&](const RankedMember& one) {
     return state_.membership().find(one.worker_id)->node_id;
   };
-  message.set_has_one_agent(
-      std::ranges::all_of(generation.members, [&](const RankedMember& one) {
-        return agent_of(one) == agent_of(*member);
-      }));
-  *message.mutable_plan() = wire::to_wire(generation.plan);
-  message.set_run_config_yaml(identity_.run_config_yaml);
-  message.set_run_directory(identity_.run_directory);
   const bool begins_anew = generation.begin.checkpoint.empty();
-  message.set_resume_checkpoint(begins_anew ? identity_.resume_checkpoint
-                                            : generation.begin.checkpoint);
-  message.set_resume_steps(generation.begin.committed_steps);
+  message.MergeFrom(wire::to_wire(wire::RankAssignment{
+      .rank = member->rank,
+      .local_rank = member->local_rank,
+      .local_world_size = member->local_world_size,
+      .world_size = static_cast<int>(generation.members.size()),
+      .has_one_agent = std::ranges::all_of(generation.members,
+                                           [&](const RankedMember& one) {
+                                             return agent_of(one) ==
+                                                    agent_of(*member);
+                                           }),
+      .plan = generation.plan,
+      .run_config_yaml = identity_.run_config_yaml,
+      .run_directory = identity_.run_directory,
+      .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
+                                       : generation.begin.checkpoint,
+      .resume_steps = generation.begin.committed_steps}));
   return message;
 }
 

@@ -7,8 +7,7 @@ namespace headroom::coordinator {
 namespace {
 
 size_t size_of(const wire::EventRecord& record) {
-  return sizeof(record) + record.event.size() + record.reason.size() +
-         record.detail_json.size();
+  return sizeof(record) + record.reason.size() + record.detail_json.size();
 }
 
 }  // namespace

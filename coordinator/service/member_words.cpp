@@ -7,9 +7,7 @@
 namespace headroom::coordinator {
 
 Answer limit_words(wire::EventRecord& event) {
-  constexpr size_t kMaxName = 64;
   constexpr size_t kMaxDetail = 1 << 20;
-  event.event = short_line(event.event, kMaxName);
   event.reason = short_line(event.reason, kMaxMessage);
   if (event.detail_json.size() <= kMaxDetail) return std::nullopt;
   return Refusal{RefusalKind::kMessageTooLong,

@@ -1,4 +1,4 @@
-// What members say in words: short, in one line, and nothing in it commands the
+// What members say, as text: short, in one line, and nothing in it commands the
 // terminal of whoever reads it.
 //
 // Threads: pure.

@@ -55,9 +55,8 @@ std::vector<MetricFamily> families_of(
   const wire::RunProgress& progress = status.progress;
   Families families;
   families.begin("run_state", "1 for the state the run is in");
-  for (const char* state :
-       {"waiting", "running", "regrouping", "stopping", "finished", "failed"}) {
-    families.add(status.state == state ? 1 : 0, "state", state);
+  for (const RunPhase state : kRunPhases) {
+    families.add(status.state == state ? 1 : 0, "state", to_string(state));
   }
   families.one("generation", "number of the generation",
                static_cast<double>(status.generation));
@@ -73,22 +72,22 @@ std::vector<MetricFamily> families_of(
   families.add(progress.obj, "term", "obj");
   families.add(progress.cls, "term", "cls");
   families.begin("workers", "workers by state");
-  for (const char* state : {"expected", "joined", "running", "gone"}) {
+  for (const MemberActivity state : kMemberActivities) {
     int64_t count = 0;
     for (const MemberStatus& member : status.members) {
       count += member.state == state ? 1 : 0;
     }
-    families.add(static_cast<double>(count), "state", state);
+    families.add(static_cast<double>(count), "state", to_string(state));
   }
   families.begin("heartbeat_age_seconds", "since a rank was last heard");
   for (const MemberStatus& member : status.members) {
-    if (member.state != "running") continue;
+    if (member.state != MemberActivity::kRunning) continue;
     families.add(member.heartbeat_age_seconds, "rank",
                  std::to_string(member.rank));
   }
   families.begin("peak_bytes", "most tensor memory of a rank's newest step");
   for (const MemberStatus& member : status.members) {
-    if (member.state != "running") continue;
+    if (member.state != MemberActivity::kRunning) continue;
     families.add(static_cast<double>(member.measured_peak_bytes), "rank",
                  std::to_string(member.rank));
   }

@@ -36,7 +36,7 @@ const LoggedRun* RunJournal::found() const {
 
 wire::EventRecord RunJournal::restart_event() const {
   wire::EventRecord record;
-  record.event = "coordinator_restart";
+  record.event = EventKind::kCoordinatorRestart;
   record.step = RunStateSnapshot::progress_of(state_).step;
   record.reason =
       "the coordinator was started again and goes on with generation " +
@@ -119,7 +119,7 @@ std::vector<wire::EventRecord> RunJournal::take_news() {
 
 void RunJournal::tell(const std::string& reason) {
   wire::EventRecord record;
-  record.event = "coordinator_log";
+  record.event = EventKind::kCoordinatorLog;
   record.step = RunStateSnapshot::progress_of(state_).step;
   record.reason = reason;
   record.warning = true;

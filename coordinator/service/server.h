@@ -59,7 +59,7 @@ struct ServerOptions {
   // again with the same configuration and log goes on with the run, in its run
   // directory. "": they die with this process.
   std::string log;
-  // Of the server's side: TLS where it has certificates, and the join token.
+  // The server's side: TLS where it has certificates, and the join token.
   wire::ChannelSecurity security;
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;

@@ -238,19 +238,20 @@ ServerUnaryReactor* CoordinatorService::Register(
         if (refusal) return refusal;
         refusal = admission_.check_registration(caller, request->node_id());
         if (refusal) return refusal;
+        const wire::NodeRegistration asked = wire::from_wire(*request);
         Node node;
-        node.node_id = request->node_id();
-        node.hostname = printable(request->hostname());
-        node.launcher_rank = request->launcher_rank();
-        node.worker_ids = {request->worker_ids().begin(),
-                           request->worker_ids().end()};
+        node.node_id = asked.node_id;
+        node.hostname = printable(asked.hostname);
+        node.launcher_rank = asked.launcher_rank;
+        node.worker_ids = asked.worker_ids;
         refusal = refuse_for(RefusalKind::kNotAsAgreed,
                              state_.register_node(now, node));
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
-        response->set_run_digest(identity_.run_digest);
-        response->set_run_config_yaml(identity_.run_config_yaml);
-        response->set_run_directory(identity_.run_directory);
+        *response = wire::to_wire(
+            wire::RegisteredRun{.run_digest = identity_.run_digest,
+                                .run_config_yaml = identity_.run_config_yaml,
+                                .run_directory = identity_.run_directory});
         return std::nullopt;
       },
       Call::kJoins);
@@ -424,11 +425,13 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
                   Answer refusal = rules_.check_worker(
                       request->stamp(), caller, request->worker_id(), true);
                   if (refusal) return refusal;
+                  const wire::WorkerFailure failure = wire::from_wire(*request);
                   state_.worker_failed(
-                      now, request->worker_id(), request->exit_code(),
-                      short_line(request->message(), kMaxMessage),
-                      request->committed_steps(), request->peer_lost(),
-                      {request->holds_a_part(), request->checkpoint_steps()});
+                      now, request->worker_id(), failure.exit_code,
+                      short_line(failure.message, kMaxMessage),
+                      failure.committed_steps, failure.peer_lost,
+                      {.holds_a_part = failure.holds_a_part,
+                       .checkpoint_steps = failure.checkpoint_steps});
                   return std::nullopt;
                 });
 }
@@ -436,25 +439,16 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
 ServerUnaryReactor* CoordinatorService::LeaveGeneration(
     CallbackServerContext* context, const wire::LeaveGenerationRequest* request,
     wire::LeaveGenerationResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxReportBytes,
-      [&](TimePoint now, const Caller& caller) -> Answer {
-        Answer refusal = rules_.check_worker(request->stamp(), caller,
-                                             request->worker_id(), false);
-        if (refusal) return refusal;
-        Leaving leaving;
-        leaving.from = {request->committed_steps(), request->checkpoint()};
-        leaving.shortage = {request->committed_steps(), request->failed_rank(),
-                            request->asked_bytes(),     request->free_bytes(),
-                            request->limit_bytes(),     request->room_bytes()};
-        leaving.result_json = request->result_json();
-        leaving.cause =
-            request->was_asked() ? LeavingCause::kAsked : LeavingCause::kMemory;
-        leaving.state = {request->holds_a_part(), request->checkpoint_steps()};
-        return refuse_for(
-            RefusalKind::kNotAsAgreed,
-            state_.generation_left(now, request->worker_id(), leaving));
-      });
+  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
+                [&](TimePoint now, const Caller& caller) -> Answer {
+                  Answer refusal = rules_.check_worker(
+                      request->stamp(), caller, request->worker_id(), false);
+                  if (refusal) return refusal;
+                  return refuse_for(RefusalKind::kNotAsAgreed,
+                                    state_.generation_left(
+                                        now, request->worker_id(),
+                                        leaving_of(wire::from_wire(*request))));
+                });
 }
 
 ServerUnaryReactor* CoordinatorService::ReportExit(
@@ -464,12 +458,14 @@ ServerUnaryReactor* CoordinatorService::ReportExit(
                 [&](TimePoint now, const Caller& caller) -> Answer {
                   Answer refusal = rules_.check_exit(caller, *request);
                   if (refusal) return refusal;
-                  const RestartDecision decision = state_.worker_exited(
-                      now, request->worker_id(), request->exit_code(),
-                      end_of_last_words(request->last_words()));
-                  response->set_restart(decision.restart);
-                  response->set_delay_ms(decision.delay.count());
-                  response->set_reason(valid_utf8(decision.reason));
+                  const wire::WorkerExit exit = wire::from_wire(*request);
+                  const RestartDecision decision =
+                      state_.worker_exited(now, exit.worker_id, exit.exit_code,
+                                           end_of_last_words(exit.last_words));
+                  *response = wire::to_wire(
+                      wire::SuccessorOrder{.restart = decision.restart,
+                                           .delay = decision.delay,
+                                           .reason = decision.reason});
                   return std::nullopt;
                 });
 }
@@ -522,18 +518,17 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
 ServerUnaryReactor* CoordinatorService::Finish(
     CallbackServerContext* context, const wire::FinishRequest* request,
     wire::FinishResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxReportBytes,
-      [&](TimePoint now, const Caller& caller) -> Answer {
-        Answer refusal = rules_.check_worker(request->stamp(), caller,
-                                             request->worker_id(), false);
-        if (refusal) return refusal;
-        return refuse_for(
-            RefusalKind::kNotAsAgreed,
-            state_.finish(now, request->worker_id(), request->exit_code(),
-                          short_line(request->reason(), kMaxMessage),
-                          request->result_json(), request->step()));
-      });
+  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
+                [&](TimePoint now, const Caller& caller) -> Answer {
+                  Answer refusal = rules_.check_worker(
+                      request->stamp(), caller, request->worker_id(), false);
+                  if (refusal) return refusal;
+                  wire::FinishedRun finished = wire::from_wire(*request);
+                  finished.reason = short_line(finished.reason, kMaxMessage);
+                  return refuse_for(
+                      RefusalKind::kNotAsAgreed,
+                      state_.finish(now, request->worker_id(), finished));
+                });
 }
 
 ServerUnaryReactor* CoordinatorService::GetStatus(

@@ -6,6 +6,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/process/refusal_channel.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
 
@@ -33,7 +34,10 @@ int agent_command(const CommandLine& line) {
   options.interrupts = interrupts::count;
   const RunExit end = run_agent(options);
   const bool tell = end.decided_here || !line.has("--supervised");
-  if (tell && !end.reason.empty()) terminal.print(end.reason);
+  if (tell && !end.reason.empty()) {
+    tell_parent(end.reason);
+    terminal.print(end.reason);
+  }
   return end.exit_code;
 }
 

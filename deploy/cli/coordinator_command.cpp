@@ -163,7 +163,7 @@ int coordinator_command(const CommandLine& line) {
   server->stop();
   const coordinator::RunStatus status = server->status();
   if (!is_supervised && !status.reason.empty()) {
-    log::info("coordinator: " + status.state + ": " + status.reason);
+    log::info("coordinator: " + to_string(status.state) + ": " + status.reason);
   }
   return status.over() ? status.exit_code
                        : static_cast<int>(ExitCode::kInterrupted);

@@ -17,6 +17,7 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/process/refusal_channel.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 #include "parallel/base/standard_output.h"
@@ -101,6 +102,7 @@ headroom::cli::RunExit out_of_resources(const std::string& why) {
 int main(int argc, char** argv) {
   open_standard_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
+  headroom::cli::open_refusal_channel();
   headroom::interrupts::install();
   headroom::cli::RunExit end;
   try {
@@ -113,9 +115,11 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& error) {
     end = out_of_resources(error.what());
   } catch (const std::exception& error) {
-    end = {1, std::string("[headroom] internal error: ") + error.what()};
+    end = {headroom::cli::kInternalError,
+           std::string("[headroom] internal error: ") + error.what()};
   }
   std::fflush(stdout);  // in one log it stands above the refusal
+  headroom::cli::tell_parent(end.reason);
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::cli::result_json(end, "", "").c_str());

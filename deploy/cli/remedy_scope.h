@@ -15,9 +15,9 @@ namespace headroom::cli {
 std::string command_with(const CommandLine& line,
                          const planner::Remedy& remedy);
 
-// Of a run that is started here, by `num_agents` agents. `shared_cores` of this
-// host are divided among its processes; 0: --threads is given. Under a launcher
-// the whole command is not known.
+// For a run that is started here, by `num_agents` agents. `shared_cores` of
+// this host are divided among its processes; 0: --threads is given. Under a
+// launcher the whole command is not known.
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
                                   bool has_launcher, int num_agents,

@@ -74,9 +74,11 @@ bool was_killed(ChildProcess& child) {
 // refusal speaks for itself.
 RunExit end_of_child(ChildProcess& child) {
   const int exit_code = *child.exit_code();
+  if (child.refusal()) {
+    return {exit_code == 0 ? static_cast<int>(ExitCode::kResource) : exit_code,
+            *child.refusal()};
+  }
   const std::string words = telling_line(child.last_words());
-  const bool is_refusal = words.starts_with('[') && exit_code < 128;
-  if (is_refusal) return {exit_code == 0 ? 5 : exit_code, words};
   return {static_cast<int>(ExitCode::kResource),
           "[launch] the " + child.name() + " " +
               coordinator::describe_exit(exit_code) +
@@ -149,6 +151,7 @@ class Supervisor {
   ChildOptions child_options(const std::string& name) {
     ChildOptions child;
     child.name = name;
+    child.may_refuse = true;
     child.command = {options_.headroom_program.string(), name};
     for (const std::string& word : options_.security.flags()) {
       child.command.push_back(word);

@@ -71,10 +71,12 @@ function(headroom_library name)
   endif()
 endfunction()
 
-# headroom_test(NAME SOURCES a_test.cpp ... LINK target ... [TORCH] [LABEL slow]
-#               [TIMEOUT seconds]); one executable per mirrored folder.
+# headroom_test(NAME SOURCES a_test.cpp ... LINK target ... [TORCH] [UNITY]
+#               [LABEL slow] [TIMEOUT seconds]); one executable per mirrored folder.
+# UNITY: its files compile together where a room's do, so no two of them have a
+# helper of one name.
 function(headroom_test name)
-  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;UNITY" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -91,9 +93,10 @@ function(headroom_test name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${name} PRIVATE -fPIC)
   endif()
-  # Helpers of tests have the same short names in many files.
-  set_target_properties(${name} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests" UNITY_BUILD OFF)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if(NOT arg_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
   target_compile_definitions(${name} PRIVATE
     HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HEADROOM_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})

@@ -49,11 +49,11 @@ OffloadFile::OffloadFile(int64_t limit_bytes) : limit_(limit_bytes) {
   std::string name = directory_ + "/headroom-offload-XXXXXX";
   if (!error) file_ = mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) {
-    throw Error("offload",
-                "no file can be made in " + directory_ + ": " +
-                    (error ? error.message() : std::strerror(errno)),
-                std::string("set TMPDIR to a folder that can be written, ") +
-                    kOtherwise);
+    throw OffloadError(
+        "no file can be made in " + directory_ + ": " +
+            (error ? error.message() : std::strerror(errno)),
+        std::string("set TMPDIR to a folder that can be written, ") +
+            kOtherwise);
   }
   unlink(name.c_str());
 }
@@ -69,8 +69,7 @@ int64_t OffloadFile::find_place(int64_t bytes) {
     return place;
   }
   if (limit_ > 0 && size_ + bytes > limit_) {
-    throw Error(
-        "offload",
+    throw OffloadError(
         "tensors of " + exact_bytes(size_ + bytes) +
             " are to be offloaded, but --host-memory-limit is " +
             exact_bytes(limit_),
@@ -94,13 +93,12 @@ int64_t OffloadFile::write(const void* data, int64_t bytes) {
     if (count <= 0) {
       const std::string why = count < 0 ? std::strerror(errno) : "disk full";
       release(place, bytes);
-      throw Error("offload",
-                  "writing " + mebibytes(bytes) + " to a file in " +
-                      directory_ + " that has " + mebibytes(place) +
-                      " failed: " + why,
-                  std::string("free space there, set TMPDIR to a folder with "
-                              "more, ") +
-                      kOtherwise);
+      throw OffloadError(
+          "writing " + mebibytes(bytes) + " to a file in " + directory_ +
+              " that has " + mebibytes(place) + " failed: " + why,
+          std::string("free space there, set TMPDIR to a folder with "
+                      "more, ") +
+              kOtherwise);
     }
     done += count;
   }
@@ -115,8 +113,7 @@ void OffloadFile::read(int64_t place, void* data, int64_t bytes) const {
               static_cast<size_t>(bytes - done), place + done);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      throw Error(
-          "offload",
+      throw OffloadError(
           "reading " + mebibytes(bytes) + " back from a file in " + directory_ +
               " failed: " +
               (count < 0 ? std::strerror(errno) : "it ends before"),

@@ -17,18 +17,28 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/check.h"
 
 namespace headroom::activations {
+
+// There is no room for what is to be offloaded: memory that ran out.
+class OffloadError : public Error {
+ public:
+  OffloadError(std::string what_happened, std::string remedy)
+      : Error("offload", std::move(what_happened), std::move(remedy)) {}
+};
 
 // Bytes of tensors in an unnamed temporary file: on a CPU, which has no second
 // memory, this is how the offload policy is run and tested.
 //
 // The file lies in the temporary directory (TMPDIR) and has no name there: it
 // is gone when it is closed, however the process ends. Released space is used
-// again; the file never shrinks while it is open. Errors: Error when the file
-// cannot be made, when it would grow beyond its limit, when the disk is full.
+// again; the file never shrinks while it is open. Errors: OffloadError when the
+// file cannot be made, when it would grow beyond its limit, when the disk is
+// full.
 class OffloadFile {
  public:
   // With limit_bytes 0 the file takes as much as the disk has.

@@ -26,7 +26,7 @@ struct GlooOptions {
 // The communicator of all ranks of a generation. kAuto is Gloo, also under
 // mpirun: MPI's fail-stop must be asked for. With Gloo, ranks of one host sum
 // through shared memory. kNccl is Gloo here: NCCL takes the tensors of devices
-// only (make_placed_communicator). MPI uses neither store nor prefix.
+// only (make_device_host_communicator). MPI uses neither store nor prefix.
 std::unique_ptr<Communicator> make_communicator(
     plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,
@@ -79,7 +79,7 @@ std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 // through the host: it is copied there, exchanged, and copied back when it is
 // waited for. `devices` may be null; else it has the same ranks in the same
 // order.
-std::unique_ptr<Communicator> make_placed_communicator(
+std::unique_ptr<Communicator> make_device_host_communicator(
     std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> devices);
 
 // `size` ranks as threads of one process, for unit tests, in rank order.

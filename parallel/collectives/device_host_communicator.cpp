@@ -134,7 +134,7 @@ class DeviceHostCommunicator final : public Communicator {
   }
   std::unique_ptr<Communicator> split(int color, int key) override {
     auto host = host_->split(color, key);
-    return make_placed_communicator(
+    return make_device_host_communicator(
         std::move(host),
         devices_ != nullptr ? devices_->split(color, key) : nullptr);
   }
@@ -153,7 +153,7 @@ class DeviceHostCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_placed_communicator(
+std::unique_ptr<Communicator> make_device_host_communicator(
     std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> devices) {
   return std::make_unique<DeviceHostCommunicator>(std::move(host),
                                                   std::move(devices));

@@ -44,7 +44,7 @@ std::vector<SampleRange> batch_norm_groups(int64_t count,
 // The largest group of a batch of `count` samples. REQUIRES: count >= 1.
 int64_t largest_group(int64_t count, const BatchNormRule& rule);
 
-// The sizes in words: "16", "19 and 18".
+// The sizes as a phrase: "16", "19 and 18".
 std::string group_sizes_text(int64_t count, const BatchNormRule& rule);
 
 }  // namespace headroom::plan

@@ -369,7 +369,7 @@ struct Candidate {
   double seconds = 0;
   bool keeps_groups = false;  // those of a run without a limit
   bool exchanges_far = false;
-  std::string statistics = "";  // what their exchange costs, in words
+  std::string statistics = "";  // what their exchange costs
 };
 
 std::string times_text(double factor) {

@@ -237,7 +237,7 @@ class RemedySearch {
     if (given_.layout && world_size_ > 1) {
       add(RemedyKind::kLayout, fastest_with({.layout = true}, world_size_));
     }
-    // Of those the fewest, and more where that saves the batch-norm groups.
+    // The fewest of those, and more where that saves the batch-norm groups.
     for (int count = 2; count <= 4; ++count) {
       if (std::ranges::any_of(found_, std::not_fn(shrinks_groups))) return;
       const size_t before = found_.size();

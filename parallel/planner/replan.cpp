@@ -16,9 +16,11 @@ namespace {
 
 int64_t bound_of(int64_t needed, const MemoryShortage& shortage) {
   int64_t bound = needed - needed / 20;
-  const int64_t lacking = shortage.asked_bytes - shortage.free_bytes;
+  const int64_t lacking =
+      shortage.memory.asked_bytes - shortage.memory.free_bytes;
   if (lacking > 0) bound = std::min(bound, needed - lacking);
-  if (shortage.room_bytes > 0) bound = std::min(bound, shortage.room_bytes);
+  if (shortage.memory.room_bytes > 0)
+    bound = std::min(bound, shortage.memory.room_bytes);
   return std::max<int64_t>(1, bound);
 }
 
@@ -166,11 +168,11 @@ std::string describe(const MemoryShortage& shortage) {
   std::string text = "step " + std::to_string(shortage.step) + ", rank " +
                      std::to_string(shortage.rank) +
                      ": out of memory with the leanest activations";
-  if (shortage.asked_bytes == 0) return text;  // the C++ heap refused
-  text += ": asked for " + format_bytes(shortage.asked_bytes) + ", " +
-          format_bytes(std::max<int64_t>(0, shortage.free_bytes));
-  return text + (shortage.limit_bytes > 0
-                     ? " of the " + format_bytes(shortage.limit_bytes) +
+  if (shortage.memory.asked_bytes == 0) return text;  // the C++ heap refused
+  text += ": asked for " + format_bytes(shortage.memory.asked_bytes) + ", " +
+          format_bytes(std::max<int64_t>(0, shortage.memory.free_bytes));
+  return text + (shortage.memory.limit_bytes > 0
+                     ? " of the " + format_bytes(shortage.memory.limit_bytes) +
                            " of --memory-limit free"
                      : " of the machine's memory free");
 }

@@ -23,6 +23,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
+#include "parallel/base/memory_shortfall.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::planner {
@@ -31,14 +32,7 @@ namespace headroom::planner {
 struct MemoryShortage {
   int64_t step = 0;
   int rank = 0;
-  // What it asked for last, and had then; limit_bytes 0: no --memory-limit, and
-  // what was free is the machine's.
-  int64_t asked_bytes = 0;
-  int64_t free_bytes = 0;
-  int64_t limit_bytes = 0;
-  // Bytes for the tensors of any rank, once it has released all of its own; 0:
-  // not known, as without a limit.
-  int64_t room_bytes = 0;
+  MemoryShortfall memory;  // the room is that of any rank
 };
 
 // "step 3, rank 1: out of memory with the leanest activations: asked for 2 MiB,

@@ -54,7 +54,7 @@ struct MemoryRequest {
   std::vector<ModelLayer> teacher;
   plan::Plan plan;
   int64_t global_batch_size = 1;
-  // Of the data set, whose remainder is an epoch's last batch; 0: not known.
+  // The data set's, whose remainder is an epoch's last batch; 0: not known.
   int64_t num_images = 0;
   int64_t image_height = 640;  // of the network's input, at most
   int64_t image_width = 640;

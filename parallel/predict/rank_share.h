@@ -56,7 +56,7 @@ class RankShare {
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // Of the step that the request asks for; else of a full batch, or of an
+  // That of the step that the request asks for; else a full batch, or an
   // epoch's last one where its even groups need more at once.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;

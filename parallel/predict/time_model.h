@@ -48,7 +48,7 @@ inline constexpr int64_t kGpuSlackPercent = 10;  // of the card
 // The bytes of a card that are left for tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes);
 
-// Of two plans the simpler one is taken unless the other is faster than that.
+// The simpler one of two plans is taken unless the other is faster than that.
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
@@ -85,7 +85,7 @@ struct TimeRequest {
 struct StepEstimate {
   double compute = 0;        // seconds
   double communication = 0;  // seconds
-  // Of which batch-norm groups that span data ranks are the cause, and their
+  // The part that batch-norm groups that span data ranks cause, and their
   // exchanges.
   double statistics = 0;
   int64_t num_statistics = 0;

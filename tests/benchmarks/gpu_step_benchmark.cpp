@@ -120,7 +120,7 @@ class Benchmark {
             layers::layer_costs(layers::load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
         chosen_(chosen),
-        alone_(collectives::make_placed_communicator(
+        alone_(collectives::make_device_host_communicator(
             collectives::make_single_communicator(), nullptr)),
         training_(request.config, plan_, *alone_,
                   /*more_boxes_per_image=*/4, chosen.device) {

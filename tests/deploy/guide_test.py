@@ -20,6 +20,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "deploy/guide"
 PAGES = [ROOT / "README.md", *sorted(GUIDE.rglob("*.md"))]
+TRACKED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+LINKED = sorted({*PAGES, *(ROOT / name for name in TRACKED)})  # folder READMEs too
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^```sh\n(.*?)^```", re.M | re.S)
 MARK = re.compile(r"run(: exit (\d+))?$|needs: (cluster|card|time)$")
 problems = []
@@ -39,7 +41,7 @@ def anchor(title):
 
 
 def check_links():
-    for page in PAGES:
+    for page in LINKED:
         text = page.read_text()
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             if re.match(r"https?:", target):

@@ -52,8 +52,8 @@ struct Place {
       return;
     }
     device = test_compute_device(rank);
-    placed =
-        collectives::make_placed_communicator(world.split(0, rank), nullptr);
+    placed = collectives::make_device_host_communicator(world.split(0, rank),
+                                                        nullptr);
     communicator = placed.get();
   }
   devices::ComputeDevice device;

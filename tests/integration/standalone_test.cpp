@@ -91,6 +91,37 @@ TEST(Standalone, IsTheSupervisedRunBitForBit) {
   EXPECT_THAT(events, ::testing::Contains("validation").Times(2));
 }
 
+// Also the bytes, which depend on the boxes of the images: a run.yaml that
+// somebody wrote does not say how many there are.
+TEST(Standalone, WithoutAPlanFile_PlansAsHeadroomPlanDoes) {
+  const fs::path folder = fresh_folder();
+  const std::vector<std::string> flags = {
+      "--max-steps", "3", "--processes", "1", "--memory-limit", "900MiB"};
+  const ProgramResult supervised =
+      run_program(train_shapes("8", flags), folder);
+  ASSERT_EQ(supervised.exit_code, 0) << supervised.err;
+  write_plan(folder, flags);
+  const Json planned = read_json(folder / "asked/plan.json");
+  fs::remove(folder / "asked/plan.json");
+  std::ifstream asked(folder / "asked/run.yaml");
+  std::ofstream written(folder / "run.yaml");
+  int left_out = 0;
+  for (std::string line; std::getline(asked, line);) {
+    const bool is_count = line.starts_with("label_counts:");
+    left_out += is_count ? 1 : 0;
+    if (!is_count) written << line << "\n";
+  }
+  written.close();
+  EXPECT_EQ(left_out, 1);
+
+  const fs::path run = folder / "alone";
+  const ProgramResult alone = run_program(
+      standalone({"run.yaml", "--run-directory", run.string()}), folder);
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  expect_same_run(folder / "runs/train/exp", run);
+  EXPECT_EQ(read_json(run / "plan.json"), planned);
+}
+
 TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   const fs::path folder = fresh_folder();
   write_plan(folder, {"--epochs", "2", "--processes", "1"});
@@ -185,7 +216,10 @@ TEST(Standalone, RefusesWhatItCannotDo) {
   refused({"asked/run.yaml", "--run-directory", "asked"}, "is there already");
   refused({"asked/run.yaml", "--resume"}, "has no checkpoints");
   fs::remove(folder / "asked/plan.json");
-  refused({"asked/run.yaml", "--run-directory", "new"}, "there is no plan");
+  refused({"asked/run.yaml", "--run-directory", "new"},
+          "run.yaml is for 2 processes, and there are 1");
+  refused({"asked/run.yaml", "--run-directory", "new", "--plan", "none.json"},
+          "there is no plan none.json");
 }
 
 TEST(Standalone, APlanIsWrittenOnce) {

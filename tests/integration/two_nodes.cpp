@@ -28,7 +28,7 @@ std::vector<std::string> inside(pid_t pid, std::vector<std::string> command) {
 
 }  // namespace
 
-std::string TwoNodes::why_not(const fs::path& folder) {
+std::string TwoNodes::unavailable_error(const fs::path& folder) {
   if (::geteuid() != 0) return "name spaces are made by root";
   const ProgramResult result =
       run_program({"unshare", "--net", "--uts", "--pid", "--fork", "sh", "-c",

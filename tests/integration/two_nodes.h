@@ -22,7 +22,7 @@ namespace headroom::testing {
 class TwoNodes {
  public:
   // "" if this machine lets us: root, iproute2, a kernel with veth.
-  static std::string why_not(const std::filesystem::path& folder);
+  static std::string unavailable_error(const std::filesystem::path& folder);
 
   explicit TwoNodes(const std::filesystem::path& folder);
 

@@ -31,7 +31,8 @@ class TwoNodesRun : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fresh_folder();
-    if (const std::string why = TwoNodes::why_not(folder_); !why.empty()) {
+    if (const std::string why = TwoNodes::unavailable_error(folder_);
+        !why.empty()) {
       GTEST_SKIP() << why;
     }
     nodes_.emplace(folder_);

@@ -160,5 +160,41 @@ TEST(Convert, EveryDisagreementInAnAssignmentIsNamedWithBothNumbers) {
               ThrowsMessage<Error>(HasSubstr("action = 17")));
 }
 
+TEST(Convert, WhatAWorkerHasLeftWith_ComesBackAsItWas) {
+  const LeftGeneration left = {.was_asked = true,
+                               .committed_steps = 7,
+                               .holds_a_part = true,
+                               .checkpoint_steps = 5,
+                               .checkpoint = "/runs/exp/checkpoints/step-7",
+                               .result_json = "{}",
+                               .failed_rank = 3,
+                               .shortfall = {.asked_bytes = 11,
+                                             .free_bytes = 12,
+                                             .limit_bytes = 13,
+                                             .room_bytes = 14}};
+  const LeftGeneration back = from_wire(to_wire(left));
+  EXPECT_EQ(back.was_asked, left.was_asked);
+  EXPECT_EQ(back.committed_steps, left.committed_steps);
+  EXPECT_EQ(back.holds_a_part, left.holds_a_part);
+  EXPECT_EQ(back.checkpoint_steps, left.checkpoint_steps);
+  EXPECT_EQ(back.checkpoint, left.checkpoint);
+  EXPECT_EQ(back.result_json, left.result_json);
+  EXPECT_EQ(back.failed_rank, left.failed_rank);
+  EXPECT_EQ(back.shortfall.asked_bytes, left.shortfall.asked_bytes);
+  EXPECT_EQ(back.shortfall.free_bytes, left.shortfall.free_bytes);
+  EXPECT_EQ(back.shortfall.limit_bytes, left.shortfall.limit_bytes);
+  EXPECT_EQ(back.shortfall.room_bytes, left.shortfall.room_bytes);
+}
+
+TEST(Convert, AnEventOfAnUnknownKind_IsRefused) {
+  EventRecord record;
+  record.event = EventKind::kCheckpoint;
+  wire::Event message = to_wire(record);
+  EXPECT_EQ(message.event(), "checkpoint");
+  EXPECT_EQ(from_wire(message).event, EventKind::kCheckpoint);
+  message.set_event("lunch\x1b");
+  EXPECT_THROW(from_wire(message), Error);
+}
+
 }  // namespace
 }  // namespace headroom::wire

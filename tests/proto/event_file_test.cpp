@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-EventRecord record(const std::string& event, const std::string& reason = "") {
+EventRecord record(EventKind event, const std::string& reason = "") {
   EventRecord entry;
   entry.event = event;
   entry.reason = reason;
@@ -38,7 +38,8 @@ class EventFileTest : public testing::Test {
 };
 
 TEST(EventLine, FixedFieldsFirstThenTheDetails) {
-  EventRecord entry = record("generation", "all 2 workers have joined");
+  EventRecord entry =
+      record(EventKind::kGeneration, "all 2 workers have joined");
   entry.rank = -1;
   entry.step = 7;
   entry.time = "2026-11-21T08:23:00.123Z";
@@ -50,13 +51,13 @@ TEST(EventLine, FixedFieldsFirstThenTheDetails) {
 }
 
 TEST(EventLine, DetailsThatAreNoObjectAreKeptAsText) {
-  EventRecord entry = record("fault");
+  EventRecord entry = record(EventKind::kFault);
   entry.detail_json = "{broken";
   EXPECT_EQ(nlohmann::json::parse(to_json_line(entry))["detail"], "{broken");
 }
 
 TEST(EventLine, IsOneLineWhateverTheReasonHolds) {
-  const std::string line = to_json_line(record("fault", "a\nb\xff"));
+  const std::string line = to_json_line(record(EventKind::kFault, "a\nb\xff"));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_TRUE(nlohmann::json::accept(line));
 }

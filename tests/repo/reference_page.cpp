@@ -6,6 +6,8 @@
 #include "configs/flags.h"
 #include "configs/knobs.h"
 #include "deploy/cli/args/help_text.h"
+#include "parallel/base/event_kinds.h"
+#include "parallel/base/run_files.h"
 
 namespace headroom {
 namespace {
@@ -89,46 +91,29 @@ std::string commands() {
   return text;
 }
 
-const char kFixedTables[] = R"(
-## Exit codes
+std::string exit_codes() {
+  std::string text = head({"code", "meaning"});
+  for (const cli::ExitCodeSummary& code : cli::exit_code_summaries()) {
+    text += row({std::to_string(code.exit_code), code.meaning});
+  }
+  return text;
+}
 
-| code | meaning |
-| --- | --- |
-| 0 | done |
-| 2 | the request is wrong |
-| 3 | no plan fits; the message says what would |
-| 4 | the data |
-| 5 | stopped at a committed step for want of a process or a resource; `headroom train --resume` goes on |
-| 130 | interrupted; `headroom train --resume` goes on |
+std::string files() {
+  std::string text = head({"file", "content"});
+  for (const run_files::Description& file : run_files::descriptions()) {
+    text += row({joined(file.names, "`"), file.content});
+  }
+  return text;
+}
 
-## Files of a run
-
-| file | content |
-| --- | --- |
-| `plan.json` | the plan, and its predicted bytes |
-| `run.yaml`, `model.yaml` | the whole configuration; the model's layers |
-| `steps.jsonl` | one object for each committed step |
-| `events.jsonl` | one object for each event: `event`, `step`, `rank`, `reason`, `time` |
-| `results.csv`, `events.out.tfevents.*` | YOLOv5's columns, a line an epoch; the same for TensorBoard |
-| `weights/best.safetensors`, `weights/last.safetensors` | averaged weights |
-| `checkpoints/step-N/` | the state after N steps |
-| `summary.json` | the metrics of `best`, and the run's figures |
-| `data_report.txt` | what was wrong with the data |
-| `logs/` | what the processes printed |
-
-## Events
-
-| event | says |
-| --- | --- |
-| `plan`, `generation` | a plan with its reason; a membership with its ranks |
-| `join`, `agent_joins`, `restart`, `coordinator_restart`, `coordinator_pause` | a worker, an agent, a successor, or the coordinator took its place, or stood still |
-| `loss_of_process`, `fault` | a process was lost; a fault was injected |
-| `out_of_memory`, `memory_prediction`, `label_bound` | an attempt ran out of memory; a step or the boxes went beyond the prediction |
-| `host_memory`, `device_memory`, `memory_trace` | memory of the host, of the device, and where a trace was written |
-| `non_finite`, `loss_scale` | a loss or gradient was not finite; float16's scale was lowered |
-| `data`, `autoanchor`, `weights`, `augment_on` | what a run found of its data, anchors and weights, and where samples are rendered |
-| `checkpoint`, `checkpoints`, `validation`, `resume`, `run_over` | state was saved; weights were judged; a run went on or ended |
-)";
+std::string events() {
+  std::string text = head({"event", "says"});
+  for (const EventDescription& event : event_descriptions()) {
+    text += row({std::string("`") + event.name + "`", event.says});
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -137,7 +122,9 @@ std::string reference_page() {
          "code.\n\n## Commands\n" +
          commands() + "\n## Flags that set keys\n" + run_flags() +
          "\n## Other flags\n" + other_flags() +
-         "\n## Keys of `--config` files and `--set`\n" + keys() + kFixedTables;
+         "\n## Keys of `--config` files and `--set`\n" + keys() +
+         "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
+         files() + "\n## Events\n" + events();
 }
 
 }  // namespace headroom

@@ -150,7 +150,7 @@ LayoutRun run_layout(const LayoutCase& layout,
             kClasses, std::max(options.height, options.width), 0);
         training.plan = plan;
         if (mesh.replicas->size() > 1) {
-          training.collective_schedule = step::record_pass_lists(
+          training.collective_schedule = step::record_collective_schedule(
               table, kClasses, state.scalar_type(), state.model().kept_layers(),
               options.freeze, mesh.spatial->size() > 1);
         }

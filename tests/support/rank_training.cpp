@@ -99,11 +99,11 @@ RankTraining::RankTraining(const configs::RunConfig& config,
     return &ahead_;
   };
   if (mesh_.replicas->size() > 1) {
-    pass_lists_ = step::record_pass_lists(
+    collective_schedule_ = step::record_collective_schedule(
         table, loader::kSyntheticClasses, state_->scalar_type(),
         state_->model().kept_layers(), config.freeze,
         mesh_.spatial->size() > 1);
-    training.collective_schedule = pass_lists_;
+    training.collective_schedule = collective_schedule_;
   }
   trainer_ = std::make_unique<step::Trainer>(training, *state_, mesh_);
 }
@@ -172,7 +172,7 @@ validation::ValidatedAverage RankTraining::validate(
                                        dataset,
                                        dataset.class_names(),
                                        gains_,
-                                       pass_lists_,
+                                       collective_schedule_,
                                        *state_,
                                        mesh_,
                                        {}});

@@ -71,7 +71,7 @@ class RankTraining {
   loader::Batch ahead_;  // the next step's, with more boxes
   collectives::Mesh mesh_;
   loss::LossGains gains_;
-  step::CollectiveSchedule pass_lists_;
+  step::CollectiveSchedule collective_schedule_;
   loader::AssignTargets assign_;
   predict::StepShape shape_;
   bool keeps_batch_on_device_ = false;

@@ -161,7 +161,7 @@ CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
 
 CheckpointSaver::~CheckpointSaver() { state_.set_before_change(nullptr); }
 
-// Of ranks with the same part one does, rank 0 among them.
+// One of the ranks with the same part does, rank 0 among them.
 bool CheckpointSaver::sends_its_part() const {
   const plan::MeshCoordinates& here = mesh_.here;
   return here.spatial_rank == 0 &&

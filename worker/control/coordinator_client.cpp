@@ -46,16 +46,7 @@ Assignment to_assignment(const wire::Assignment& message) {
   assignment.action = message.action() == wire::ACTION_RUN
                           ? Action::kRun
                           : Action::kSaveAndExit;
-  assignment.rank = message.rank();
-  assignment.local_rank = message.local_rank();
-  assignment.local_world_size = message.local_world_size();
-  assignment.world_size = message.world_size();
-  assignment.has_one_agent = message.has_one_agent();
-  assignment.plan = wire::from_wire(message.plan());
-  assignment.run_config_yaml = message.run_config_yaml();
-  assignment.run_directory = message.run_directory();
-  assignment.resume_checkpoint = message.resume_checkpoint();
-  assignment.resume_steps = message.resume_steps();
+  static_cast<wire::RankAssignment&>(assignment) = wire::from_wire(message);
   return assignment;
 }
 
@@ -146,15 +137,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   void report_event(const RunEvent& event) override {
     wire::ReportEventRequest request;
     *request.mutable_stamp() = current_stamp();
-    wire::Event* message = request.mutable_event();
-    message->set_event(valid_utf8(event.event));
-    message->set_step(event.step);
-    message->set_rank(event.rank);
-    message->set_reason(valid_utf8(event.reason));
-    message->set_detail_json(valid_utf8(event.detail_json));
-    message->set_warning(event.warning);
+    *request.mutable_event() = wire::to_wire(event);
     std::lock_guard lock(report_mutex_);  // counted in the order of sending
-    message->set_report(++num_reports_);
+    request.mutable_event()->set_report(++num_reports_);
     reports_.add([this, request](grpc::ClientContext& context) {
       wire::ReportEventResponse response;
       return stub_->ReportEvent(&context, request, &response);
@@ -163,16 +148,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   void report_failure(const WorkerFailure& failure) override {
     reports_.flush(milliseconds(1000));
-    wire::ReportFailureRequest request;
+    WorkerFailure shortened = failure;
+    shortened.message = failure.message.substr(0, kMaxFailure);
+    wire::ReportFailureRequest request = wire::to_wire(shortened);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
-    request.set_exit_code(failure.exit_code);
-    request.set_message(
-        valid_utf8(std::string_view(failure.message).substr(0, kMaxFailure)));
-    request.set_committed_steps(failure.committed_steps);
-    request.set_peer_lost(failure.peer_lost);
-    request.set_holds_a_part(failure.holds_a_part);
-    request.set_checkpoint_steps(failure.checkpoint_steps);
     wire::ReportFailureResponse response;
     call("reporting a failure to ", [&](grpc::ClientContext& context) {
       return stub_->ReportFailure(&context, request, &response);
@@ -182,36 +162,20 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   void leave_generation(const LeftGeneration& left) override {
     // Nothing more of this generation is accepted.
     reports_.flush(kCallTimeout);
-    wire::LeaveGenerationRequest request;
+    wire::LeaveGenerationRequest request = wire::to_wire(left);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
-    request.set_committed_steps(left.committed_steps);
-    request.set_checkpoint(left.checkpoint);
-    request.set_result_json(valid_utf8(left.result_json));
-    request.set_failed_rank(left.failed_rank);
-    request.set_asked_bytes(left.asked_bytes);
-    request.set_free_bytes(left.free_bytes);
-    request.set_limit_bytes(left.limit_bytes);
-    request.set_room_bytes(left.room_bytes);
-    request.set_was_asked(left.was_asked);
-    request.set_holds_a_part(left.holds_a_part);
-    request.set_checkpoint_steps(left.checkpoint_steps);
     wire::LeaveGenerationResponse response;
     call("leaving the generation at ", [&](grpc::ClientContext& context) {
       return stub_->LeaveGeneration(&context, request, &response);
     });
   }
 
-  void finish(int exit_code, const std::string& reason,
-              const std::string& result_json, int64_t step) override {
+  void finish(const FinishedRun& finished) override {
     reports_.flush(kCallTimeout);
-    wire::FinishRequest request;
+    wire::FinishRequest request = wire::to_wire(finished);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
-    request.set_exit_code(exit_code);
-    request.set_reason(valid_utf8(reason));
-    request.set_result_json(valid_utf8(result_json));
-    request.set_step(step);
     wire::FinishResponse response;
     call("finishing the run at ", [&](grpc::ClientContext& context) {
       return stub_->Finish(&context, request, &response);

@@ -19,8 +19,9 @@
 #include <string>
 
 #include "parallel/base/key_value_store.h"
-#include "parallel/plan/plan.h"
+#include "proto/event_file.h"
 #include "proto/member_identity.h"
+#include "proto/reports.h"
 #include "proto/run_progress.h"
 
 namespace headroom::control {
@@ -28,62 +29,17 @@ namespace headroom::control {
 enum class Action { kRun, kSaveAndExit, kExit };
 
 // What this worker is to do, in one generation.
-struct Assignment {
+struct Assignment : wire::RankAssignment {
   uint64_t generation = 0;
   Action action = Action::kExit;
-  int rank = 0;
-  int local_rank = 0;
-  int local_world_size = 1;
-  int world_size = 1;
-  bool has_one_agent = false;  // all ranks have the same one
-  plan::Plan plan;
-  std::string run_config_yaml;
-  std::string run_directory;
-  // A checkpoint of the run directory to go on from, and the steps that it has;
-  // "": as the configuration says.
-  std::string resume_checkpoint;
-  int64_t resume_steps = 0;
   std::string reason;
 };
 
-struct RunEvent {
-  std::string event;
-  int64_t step = 0;
-  int rank = -1;
-  std::string reason;
-  std::string detail_json;
-  bool warning = false;
-};
-
-// Why a worker cannot go on, and what it still has.
-struct WorkerFailure {
-  int exit_code = 0;
-  std::string message;
-  bool peer_lost = false;  // the cause is a lost peer, not this worker
-  int64_t committed_steps = 0;
-  // Holds a part of the state, which it cannot save alone.
-  bool holds_a_part = false;
-  // Steps of the newest checkpoint that it knows of; 0: none.
-  int64_t checkpoint_steps = 0;
-};
-
-// This worker has left its generation at a committed step: because it was
-// asked to, and keeps its state; or because a step ran out of memory where
-// nothing leaner was left, and the state is in a checkpoint.
-struct LeftGeneration {
-  bool was_asked = false;
-  int64_t committed_steps = 0;
-  // As in WorkerFailure.
-  bool holds_a_part = false;
-  int64_t checkpoint_steps = 0;
-  // For want of memory:
-  std::string checkpoint;   // its folder
-  std::string result_json;  // of rank 0: summary.json's content
-  int failed_rank = 0;      // the lowest that had nothing leaner left
-  // What this worker was last refused (worker/memory/memory_ladder.h).
-  int64_t asked_bytes = 0, free_bytes = 0, limit_bytes = 0;
-  int64_t room_bytes = 0;  // for tensors, now; 0: not known
-};
+// Without what its writer sets: sequence, time, report and reporter.
+using RunEvent = wire::EventRecord;
+using wire::FinishedRun;
+using wire::LeftGeneration;
+using wire::WorkerFailure;
 
 class CoordinatorClient {
  public:
@@ -114,8 +70,7 @@ class CoordinatorClient {
   virtual void report_failure(const WorkerFailure& failure) = 0;
   // The next assignment says how the run goes on.
   virtual void leave_generation(const LeftGeneration& left) = 0;
-  virtual void finish(int exit_code, const std::string& reason,
-                      const std::string& result_json, int64_t step) = 0;
+  virtual void finish(const FinishedRun& finished) = 0;
 };
 
 }  // namespace headroom::control

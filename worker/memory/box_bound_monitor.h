@@ -36,7 +36,7 @@ class BoxBoundMonitor {
       most_beyond_ = boxes - bound;
       const nlohmann::ordered_json detail = {
           {"samples", part.size()}, {"boxes", boxes}, {"bound", bound}};
-      event = StepEvent{"label_bound",
+      event = StepEvent{EventKind::kLabelBound,
                         "a micro-batch of " + std::to_string(part.size()) +
                             " has " + std::to_string(boxes) +
                             " boxes, and the plan's bytes are for: " +

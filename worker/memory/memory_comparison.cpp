@@ -45,7 +45,7 @@ StepEvent memory_prediction_event(const MemoryComparison& comparison) {
       {"item", item.name},
       {"item_predicted_bytes", item.predicted},
       {"item_measured_bytes", item.measured}};
-  return {"memory_prediction",
+  return {EventKind::kMemoryPrediction,
           "the " + comparison.phase + " needed " +
               format_bytes(comparison.measured) + ", more than the " +
               format_bytes(predicted) + " predicted; most of it for " +

@@ -157,7 +157,7 @@ StepEvent out_of_memory_event(const std::string& phase,
                                    {"change", change}};
   if (shortfall.asked_bytes > 0) detail["asked_bytes"] = shortfall.asked_bytes;
   if (shortfall.limit_bytes > 0) detail["limit_bytes"] = shortfall.limit_bytes;
-  return {"out_of_memory", phase + ": " + failure + "; " + change,
+  return {EventKind::kOutOfMemory, phase + ": " + failure + "; " + change,
           detail.dump()};
 }
 

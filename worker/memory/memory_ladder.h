@@ -27,6 +27,8 @@
 #include <c10/util/Exception.h>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/base/event_kinds.h"
+#include "parallel/base/memory_shortfall.h"
 #include "parallel/devices/compute_device.h"
 
 namespace headroom::memory {
@@ -88,20 +90,13 @@ LadderDecision after_commit(const LadderRungs& rungs, const LadderState& state);
 
 // What is told of a step: one line of events.jsonl.
 struct StepEvent {
-  std::string kind;              // "out_of_memory", "activations", "fault",
-                                 // "label_bound" or "memory_prediction"
+  EventKind kind{};
   std::string reason;            // for people
   std::string detail_json = "";  // further fields, an object; "" for none
 };
 
-// What an allocation that failed was short of.
-struct MemoryShortfall {
-  int64_t asked_bytes = 0;  // 0: the C++ heap refused
-  int64_t free_bytes = 0;   // below the limit; of the machine without one
-  int64_t limit_bytes = 0;  // 0: none
-};
-
-// `refusal` is the allocator's; none where the C++ heap refused.
+// What an allocation that failed was short of, without room_bytes. `refusal` is
+// the allocator's; none where the C++ heap refused.
 MemoryShortfall memory_shortfall(
     const std::optional<activations::CountingAllocator::Refusal>& refusal);
 

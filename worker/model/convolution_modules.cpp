@@ -15,6 +15,7 @@
 #include "worker/model/derived_maps.h"
 #include "worker/model/model_state.h"
 #include "worker/model/replay_log.h"
+#include "worker/model/saved_pointer.h"
 
 namespace headroom::model {
 namespace {
@@ -143,7 +144,7 @@ class SqueezeExciteFunction
     gate.mul_(kSlope).add_(0.5).clamp_(0, 1);
     ctx->save_for_backward({input, weight1, weight2, means, hidden, gate});
     ctx->saved_data["cells"] = cells;
-    ctx->saved_data["halo"] = reinterpret_cast<int64_t>(context->halo);
+    ctx->saved_data["halo"] = save_pointer(context->halo);
     return derived_map({input, over_cells(gate, input)}, *context,
                        [](const std::vector<at::Tensor>& maps) {
                          return maps[0].mul(maps[1]);
@@ -172,9 +173,8 @@ class SqueezeExciteFunction
     if (ctx->needs_input_grad(4)) dbias2 = dz.sum(0);
     if (ctx->needs_input_grad(0)) {
       at::Tensor dmeans = at::mm(dhidden, weight1).to(at::kDouble);
-      sum_over_images(
-          reinterpret_cast<HaloExchange*>(ctx->saved_data["halo"].toInt()),
-          dmeans);
+      sum_over_images(saved_pointer<HaloExchange>(ctx->saved_data["halo"]),
+                      dmeans);
       dmeans.div_(static_cast<double>(ctx->saved_data["cells"].toInt()));
       dx = at::addcmul(over_cells(dmeans, x), grads[0], over_cells(gate, x));
     }

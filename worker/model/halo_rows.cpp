@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/model/replay_log.h"
+#include "worker/model/saved_pointer.h"
 
 namespace headroom::model {
 namespace {
@@ -38,7 +39,7 @@ class WithHaloFunction : public torch::autograd::Function<WithHaloFunction> {
     ctx->saved_data["top"] = reach.top;
     ctx->saved_data["bottom"] = reach.bottom;
     // The step keeps the exchange alive until backward is done.
-    ctx->saved_data["exchange"] = reinterpret_cast<int64_t>(context->halo);
+    ctx->saved_data["exchange"] = save_pointer(context->halo);
     const at::Tensor map = x.contiguous(at::MemoryFormat::ChannelsLast);
     return join_halo(map, fetch_halo(map, reach, beyond_edge, *context), reach);
   }
@@ -46,8 +47,7 @@ class WithHaloFunction : public torch::autograd::Function<WithHaloFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list& grads) {
     const HaloReach reach{ctx->saved_data["top"].toInt(),
                           ctx->saved_data["bottom"].toInt()};
-    auto* exchange =
-        reinterpret_cast<HaloExchange*>(ctx->saved_data["exchange"].toInt());
+    auto* exchange = saved_pointer<HaloExchange>(ctx->saved_data["exchange"]);
     return {give_back_halo(grads[0], reach, *exchange), at::Tensor(),
             at::Tensor(), at::Tensor()};
   }

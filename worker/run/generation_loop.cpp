@@ -62,8 +62,8 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
       footprint.communication =
           before.taken_since().value_or(predict::kGpuCommunicationBytes);
     }
-    ranks = collectives::make_placed_communicator(std::move(ranks),
-                                                  std::move(devices));
+    ranks = collectives::make_device_host_communicator(std::move(ranks),
+                                                       std::move(devices));
   }
   return std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
 }
@@ -74,7 +74,10 @@ void finish(control::CoordinatorClient& client,
             const control::Assignment& assignment, const RunOutcome& end,
             int64_t committed_steps, collectives::Communicator& communicator) {
   if (assignment.rank == 0) {
-    client.finish(end.exit_code, end.reason, end.result_json, committed_steps);
+    client.finish({.exit_code = end.exit_code,
+                   .reason = end.reason,
+                   .result_json = end.result_json,
+                   .step = committed_steps});
   }
   communicator.barrier();
 }
@@ -154,8 +157,10 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
   }
   try {
     const RunOutcome end = training.save_committed();
-    client.finish(end.exit_code, message + "; " + end.reason, end.result_json,
-                  training.committed_steps());
+    client.finish({.exit_code = end.exit_code,
+                   .reason = message + "; " + end.reason,
+                   .result_json = end.result_json,
+                   .step = training.committed_steps()});
     return true;
   } catch (const std::exception& error) {
     log::warn(std::string("the state could not be saved: ") + error.what());
@@ -174,7 +179,7 @@ void leave_generation(control::CoordinatorClient& client,
   kernels::release_freed_memory();
   memory.release_caches();
   if (memory.limit() != activations::MemoryMeter::kNoLimit) {
-    left.room_bytes =
+    left.shortfall.room_bytes =
         std::max<int64_t>(1, memory.limit() - memory.live_bytes());
   }
   client.leave_generation(left);
@@ -205,7 +210,10 @@ int run_generations(control::CoordinatorClient& client,
       if (assignment.action == control::Action::kSaveAndExit) {
         HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
         const RunOutcome end = training->save_committed();
-        client.finish(end.exit_code, end.reason, end.result_json, committed());
+        client.finish({.exit_code = end.exit_code,
+                       .reason = end.reason,
+                       .result_json = end.result_json,
+                       .step = committed()});
         continue;
       }
       if (const auto met = client.rendezvous(assignment.generation)) {
@@ -251,9 +259,11 @@ int run_generations(control::CoordinatorClient& client,
       }
     } catch (const CommunicationError& error) {
       log::debug(error.what());
-      control::WorkerFailure failure{static_cast<int>(ExitCode::kResource),
-                                     error.what(),
-                                     /*peer_lost=*/true, committed()};
+      control::WorkerFailure failure{
+          .exit_code = static_cast<int>(ExitCode::kResource),
+          .message = error.what(),
+          .peer_lost = true,
+          .committed_steps = committed()};
       if (training) {
         training->leave_peers();
         failure.holds_a_part = !training->holds_whole_state();
@@ -271,8 +281,9 @@ int run_generations(control::CoordinatorClient& client,
           saved_alone(client, *training, refusal.message)) {
         continue;
       }
-      client.report_failure({refusal.exit_code, refusal.message,
-                             /*peer_lost=*/false, committed()});
+      client.report_failure({.exit_code = refusal.exit_code,
+                             .message = refusal.message,
+                             .committed_steps = committed()});
       return refusal.exit_code;
     }
   }

@@ -10,6 +10,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 
 namespace headroom::run {
 namespace {
@@ -132,7 +133,7 @@ std::string to_event_json(const EpochRecord& record) {
 }
 
 Results::Results(const fs::path& folder, int64_t first_epoch)
-    : csv_(folder / "results.csv"), tensorboard_(folder, now()) {
+    : csv_(folder / run_files::kResults), tensorboard_(folder, now()) {
   cut_rows(csv_, first_epoch);
 }
 

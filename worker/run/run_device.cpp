@@ -161,7 +161,8 @@ memory::StepEvent device_memory_event(
   if (fullest.needed() > fullest.room) {
     text += "; a step that does not fit is tried again, leaner";
   }
-  return {"device_memory", text, R"({"ranks":)" + to_json(ranks) + "}"};
+  return {EventKind::kDeviceMemory, text,
+          R"({"ranks":)" + to_json(ranks) + "}"};
 }
 
 std::string to_json(const std::vector<DeviceMemoryLine>& ranks) {

@@ -15,6 +15,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint_files.h"
 #include "worker/weights/weights_file.h"
@@ -81,7 +82,7 @@ void RunDirectory::make_sub_folders() const {
 
 void RunDirectory::mark_older_run() const {
   std::error_code error;
-  if (fs::exists(root_ / "run.yaml", error) ||
+  if (fs::exists(root_ / run_files::kRun, error) ||
       !checkpoint::step_folders(checkpoints()).empty()) {
     write_text(kOlderRun,
                "An older run, until the new one has committed a step.\n");
@@ -104,9 +105,10 @@ namespace {
 constexpr const char* kRecord = ".headroom-files";
 
 // What a new run would go on with, or take for its own.
-constexpr std::array kReplaced = {
-    "steps.jsonl",      "results.csv",      "summary.json",     "labels.jpg",
-    "train_batch0.jpg", "train_batch1.jpg", "train_batch2.jpg", "PR_curve.png"};
+constexpr std::array kReplaced = {run_files::kSteps,   run_files::kResults,
+                                  run_files::kSummary, "labels.jpg",
+                                  "train_batch0.jpg",  "train_batch1.jpg",
+                                  "train_batch2.jpg",  "PR_curve.png"};
 
 bool are_weights_of_ours(const fs::path& file) {
   try {

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string>
 
+#include "parallel/base/run_files.h"
+
 namespace headroom::run {
 
 class RunDirectory {
@@ -44,8 +46,10 @@ class RunDirectory {
   void write_text(const std::string& name, const std::string& text) const;
 
   const std::filesystem::path& root() const { return root_; }
-  std::filesystem::path weights() const { return root_ / "weights"; }
-  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+  std::filesystem::path weights() const { return root_ / run_files::kWeights; }
+  std::filesystem::path checkpoints() const {
+    return root_ / run_files::kCheckpoints;
+  }
 
  private:
   void lock();

@@ -103,8 +103,11 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
                              "the loss or the gradient is not finite; lower "
                              "hyp.lr0, or --set skip_non_finite=true";
   if (in_.assignment.rank == 0) {
-    in_.client.report_event(
-        {"non_finite", batch.step, verdict.rank, reason, "", true});
+    in_.client.report_event({.event = EventKind::kNonFinite,
+                             .step = batch.step,
+                             .rank = verdict.rank,
+                             .reason = reason,
+                             .warning = true});
   }
   save();
   return end_run(ExitCode::kResource, reason + "; " + resume_hint());
@@ -117,9 +120,7 @@ RunOutcome RunEnd::leave_for_memory(const step::StepResult& result,
   left.checkpoint = in_.checkpoints.write();
   left.committed_steps = committed();
   left.failed_rank = result.verdict.rank;
-  left.asked_bytes = result.shortfall.asked_bytes;
-  left.free_bytes = result.shortfall.free_bytes;
-  left.limit_bytes = result.shortfall.limit_bytes;
+  left.shortfall = result.shortfall;
   RunOutcome outcome =
       end_generation(ExitCode::kResource,
                      where + "out of memory with the leanest activations");

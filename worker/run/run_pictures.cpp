@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/run_files.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/pictures/batch_pictures.h"
@@ -114,7 +115,7 @@ void RunPictures::note(const validation::ValidationResult& result,
 
 void RunPictures::finish() {
   background_.finish();
-  const fs::path csv = subject_.folder / "results.csv";
+  const fs::path csv = subject_.folder / run_files::kResults;
   if (is_there(csv)) {
     draw_or_say(subject_.say, "results.png", [&] {
       if (const auto picture = pictures::draw_results(csv)) {

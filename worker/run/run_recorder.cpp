@@ -9,6 +9,7 @@
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -114,10 +115,13 @@ RunRecorder::RunRecorder(const Subject& subject,
       records_(subject.assignment.rank == 0),
       retry_("checkpoint",
              [this](const memory::StepEvent& event) {
-               client_.report_event({event.kind,
-                                     subject_.state.counters.committed_steps,
-                                     subject_.assignment.rank, event.reason,
-                                     event.detail_json, true});
+               client_.report_event(
+                   {.event = event.kind,
+                    .step = subject_.state.counters.committed_steps,
+                    .rank = subject_.assignment.rank,
+                    .reason = event.reason,
+                    .detail_json = event.detail_json,
+                    .warning = true});
              }),
       started_(steady_seconds()) {}
 
@@ -156,8 +160,10 @@ void RunRecorder::open_files(const std::string& newest_line) {
   if (subject_.assignment.generation == 1) report_data();
   if (subject_.assignment.generation == 1 && !resumed &&
       !config.anchors_reason.empty()) {
-    client_.report_event(
-        {"autoanchor", 0, -1, config.anchors_reason, "", false});
+    client_.report_event({.event = EventKind::kAutoanchor,
+                          .step = 0,
+                          .rank = -1,
+                          .reason = config.anchors_reason});
   }
   const int64_t first_step = subject_.state.counters.committed_steps;
   if (first_step > 0 || !directory_.holds_older_run()) {
@@ -166,18 +172,19 @@ void RunRecorder::open_files(const std::string& newest_line) {
 }
 
 void RunRecorder::write_definition(bool writes_model) const {
-  directory_.write_text("run.yaml", configs::to_yaml(subject_.config));
+  directory_.write_text(run_files::kRun, configs::to_yaml(subject_.config));
   // Once and for all: the file that it was read from may change.
   if (writes_model) {
     directory_.write_text(layers::kModelRecord,
                           layers::model_table_text(subject_.inputs.table));
   }
-  directory_.write_text("plan.json",
+  directory_.write_text(run_files::kPlan,
                         plan::plan_to_json(subject_.assignment.plan));
 }
 
 void RunRecorder::make_folder_again() const {
-  if (!step_log_ || std::filesystem::exists(directory_.root() / "run.yaml")) {
+  if (!step_log_ ||
+      std::filesystem::exists(directory_.root() / run_files::kRun)) {
     return;
   }
   try {
@@ -185,15 +192,21 @@ void RunRecorder::make_folder_again() const {
     write_definition(true);
   } catch (const Error& error) {  // something else lies there now
     client_.report_event(
-        {"run_directory", subject_.state.counters.committed_steps, 0,
-         std::string(error.what()) + "; training goes on", "", true});
+        {.event = EventKind::kRunDirectory,
+         .step = subject_.state.counters.committed_steps,
+         .rank = 0,
+         .reason = std::string(error.what()) + "; training goes on",
+         .warning = true});
     return;
   }
   client_.report_event(
-      {"run_directory", subject_.state.counters.committed_steps, 0,
-       directory_.root().string() +
+      {.event = EventKind::kRunDirectory,
+       .step = subject_.state.counters.committed_steps,
+       .rank = 0,
+       .reason =
+           directory_.root().string() +
            " was removed meanwhile and is made again, without what it had",
-       "", true});
+       .warning = true});
 }
 
 void RunRecorder::begin_files(int64_t first_step,
@@ -204,17 +217,18 @@ void RunRecorder::begin_files(int64_t first_step,
   if (replaces) directory_.remove_older_run();
   // Those of an earlier generation will do.
   const bool may_wait = subject_.assignment.generation > 1 && !replaces;
-  write_or_say("run.yaml", /*is_end=*/!may_wait, [&] {
+  write_or_say(run_files::kRun, /*is_end=*/!may_wait, [&] {
     write_definition(!goes_on || !layers::recorded_model(directory_.root()));
   });
-  if (data_report_) directory_.write_text("data_report.txt", *data_report_);
+  if (data_report_)
+    directory_.write_text(run_files::kDataReport, *data_report_);
   directory_.record_files();
   directory_.keep_older_run();
-  if (goes_on) summary_ = read_summary(directory_.root() / "summary.json");
+  if (goes_on) summary_ = read_summary(directory_.root() / run_files::kSummary);
   seconds_before_ = summary_.wall_seconds;
-  step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
+  step_log_ = std::make_unique<StepLog>(directory_.root() / run_files::kSteps,
                                         first_step, newest_line);
-  write_or_say("results.csv", /*is_end=*/!may_wait, [&] {
+  write_or_say(run_files::kResults, /*is_end=*/!may_wait, [&] {
     results_ = std::make_unique<Results>(
         directory_.root(), subject_.state.counters.recorded_epochs);
   });
@@ -228,8 +242,11 @@ void RunRecorder::report_data() {
       text += line + "\n";
     }
     for (const std::string& line : report.lines(kFaultsShown)) {
-      client_.report_event({"data", subject_.state.counters.committed_steps, -1,
-                            line, "", report.num_faults() > 0});
+      client_.report_event({.event = EventKind::kData,
+                            .step = subject_.state.counters.committed_steps,
+                            .rank = -1,
+                            .reason = line,
+                            .warning = report.num_faults() > 0});
     }
   }
   for (const std::string& note :
@@ -238,8 +255,10 @@ void RunRecorder::report_data() {
         step::note_on_image_weights(subject_.config, subject_.inputs)}) {
     if (note.empty()) continue;
     text += note + "\n";
-    client_.report_event(
-        {"data", subject_.state.counters.committed_steps, -1, note, "", false});
+    client_.report_event({.event = EventKind::kData,
+                          .step = subject_.state.counters.committed_steps,
+                          .rank = -1,
+                          .reason = note});
   }
   data_report_ = text;
 }
@@ -249,11 +268,13 @@ void RunRecorder::record_step(const StepRecord& record) {
   if (!step_log_) begin_files(record.step, "");
   const step::StepResult& result = record.result;
   if (!result.verdict.ok()) {
-    client_.report_event({"non_finite", record.step, result.verdict.rank,
-                          "step " + std::to_string(record.step) +
-                              " is not finite: its update is skipped "
-                              "(skip_non_finite)",
-                          "", true});
+    client_.report_event({.event = EventKind::kNonFinite,
+                          .step = record.step,
+                          .rank = result.verdict.rank,
+                          .reason = "step " + std::to_string(record.step) +
+                                    " is not finite: its update is skipped "
+                                    "(skip_non_finite)",
+                          .warning = true});
   }
   summary_.peak_bytes.resize(result.measured_peak_bytes.size());
   for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
@@ -263,11 +284,14 @@ void RunRecorder::record_step(const StepRecord& record) {
   const bool is_written =
       step_log_->write(to_json_line(record, subject_.images_in_epoch));
   if (!is_written && !lines_wait_) {
-    client_.report_event({"disk", record.step, 0,
-                          step_log_->path().string() +
-                              " cannot be written (disk full?): its lines wait "
-                              "in memory, training goes on; free some space",
-                          "", true});
+    client_.report_event(
+        {.event = EventKind::kDisk,
+         .step = record.step,
+         .rank = 0,
+         .reason = step_log_->path().string() +
+                   " cannot be written (disk full?): its lines wait "
+                   "in memory, training goes on; free some space",
+         .warning = true});
   }
   lines_wait_ = !is_written;
 }
@@ -280,18 +304,20 @@ void RunRecorder::write_or_say(const std::string& name, bool is_end,
     work();
   } catch (const Error& error) {
     if (is_end || error.exit_code() != ExitCode::kResource) throw;
-    client_.report_event(
-        {"disk", subject_.state.counters.committed_steps, 0,
-         name + " is not written: " + error.what() + "; training goes on", "",
-         true});
+    client_.report_event({.event = EventKind::kDisk,
+                          .step = subject_.state.counters.committed_steps,
+                          .rank = 0,
+                          .reason = name + " is not written: " + error.what() +
+                                    "; training goes on",
+                          .warning = true});
   }
 }
 
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
   if (records_) {
-    write_or_say("run.yaml", is_end, [&] { make_folder_again(); });
-    write_or_say("results.csv", is_end, [&] {
+    write_or_say(run_files::kRun, is_end, [&] { make_folder_again(); });
+    write_or_say(run_files::kResults, is_end, [&] {
       if (!results_) {
         results_ = std::make_unique<Results>(directory_.root(), record.epoch);
       }
@@ -309,17 +335,21 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                  [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
-  client_.report_event({"epoch", record.step, 0,
-                        describe_training(record, subject_.config.epochs),
-                        training_event_json(record, subject_.config.epochs),
-                        false});
+  client_.report_event(
+      {.event = EventKind::kEpoch,
+       .step = record.step,
+       .rank = 0,
+       .reason = describe_training(record, subject_.config.epochs),
+       .detail_json = training_event_json(record, subject_.config.epochs)});
   if (record.validation) {
     if (is_best) summary_.best_metrics_json = to_json(*record.validation);
-    client_.report_event({"validation", record.step, 0,
-                          describe(record, subject_.config.epochs),
-                          to_event_json(record), false});
+    client_.report_event({.event = EventKind::kValidation,
+                          .step = record.step,
+                          .rank = 0,
+                          .reason = describe(record, subject_.config.epochs),
+                          .detail_json = to_event_json(record)});
   }
-  write_or_say("summary.json", is_end, [&] { write_summary(""); });
+  write_or_say(run_files::kSummary, is_end, [&] { write_summary(""); });
 }
 
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
@@ -358,26 +388,33 @@ void RunRecorder::record_checkpoint(
   if (outcome.failure.empty()) {
     ++counts.written;
     counts.bytes += outcome.bytes;
-    client_.report_event(
-        {"checkpoint", outcome.step, 0, "saved " + outcome.folder.string(),
-         R"({"bytes":)" + std::to_string(outcome.bytes) + R"(,"skipped":)" +
-             std::to_string(counts.skipped) + "}",
-         false});
+    client_.report_event({.event = EventKind::kCheckpoint,
+                          .step = outcome.step,
+                          .rank = 0,
+                          .reason = "saved " + outcome.folder.string(),
+                          .detail_json = R"({"bytes":)" +
+                                         std::to_string(outcome.bytes) +
+                                         R"(,"skipped":)" +
+                                         std::to_string(counts.skipped) + "}"});
     return;
   }
   ++counts.failed;
   const int64_t newest =
       checkpoint::newest_checkpoint(directory_.checkpoints());
   client_.report_event(
-      {"checkpoint", outcome.step, 0,
-       "the checkpoint after " + counted(outcome.step, "step") +
-           " is not written: " + outcome.failure + "; training goes on, " +
-           (newest > 0 ? "the newest is that after " + counted(newest, "step")
-                       : "there is none yet"),
-       "", true});
+      {.event = EventKind::kCheckpoint,
+       .step = outcome.step,
+       .rank = 0,
+       .reason = "the checkpoint after " + std::to_string(outcome.step) +
+                 " steps is not written: " + outcome.failure +
+                 "; training goes on, " +
+                 (newest > 0 ? "the newest is that after " +
+                                   std::to_string(newest) + " steps"
+                             : "there is none yet"),
+       .warning = true});
 }
 
-// Of interest where they were written beside training.
+// Told where they were written beside training.
 void RunRecorder::report_checkpoints() const {
   const CheckpointCounts& counts = summary_.checkpoints;
   if (subject_.config.checkpoint_every_steps == 0 &&
@@ -385,12 +422,14 @@ void RunRecorder::report_checkpoints() const {
     return;
   }
   client_.report_event(
-      {"checkpoints", subject_.state.counters.committed_steps, 0,
-       std::to_string(counts.written) + " written (" +
-           format_bytes(counts.bytes) + "), " + std::to_string(counts.skipped) +
-           " skipped while the one before was being written, " +
-           std::to_string(counts.failed) + " failed",
-       "", false});
+      {.event = EventKind::kCheckpoints,
+       .step = subject_.state.counters.committed_steps,
+       .rank = 0,
+       .reason = std::to_string(counts.written) + " written (" +
+                 format_bytes(counts.bytes) + "), " +
+                 std::to_string(counts.skipped) +
+                 " skipped while the one before was being written, " +
+                 std::to_string(counts.failed) + " failed"});
 }
 
 void RunRecorder::record_memory(const memory::PhaseMemory& memory) {
@@ -441,7 +480,7 @@ void RunRecorder::write_summary(const std::string& ended) {
   summary_.generations = subject_.assignment.generation;
   summary_.wall_seconds = seconds_before_ + steady_seconds() - started_;
   summary_.ended = ended;
-  directory_.write_text("summary.json", to_json(summary_) + "\n");
+  directory_.write_text(run_files::kSummary, to_json(summary_) + "\n");
 }
 
 void RunRecorder::take_over(const StepRecord& newest) {
@@ -451,10 +490,10 @@ void RunRecorder::take_over(const StepRecord& newest) {
   if (newest.result.committed && directory_.holds_older_run()) {
     begin_files(newest.step, "");
   } else {
-    summary_ = read_summary(directory_.root() / "summary.json");
+    summary_ = read_summary(directory_.root() / run_files::kSummary);
     seconds_before_ = summary_.wall_seconds;
     if (!newest.result.committed) return;  // nothing was committed here
-    step_log_ = std::make_unique<StepLog>(directory_.root() / "steps.jsonl",
+    step_log_ = std::make_unique<StepLog>(directory_.root() / run_files::kSteps,
                                           newest.step);
   }
   step_log_->write(to_json_line(newest, subject_.images_in_epoch));

@@ -20,8 +20,9 @@ int64_t note_duration(std::vector<double>& durations, double seconds) {
 
 bool is_warning(const memory::StepEvent& event,
                 const configs::RunConfig& config) {
-  return event.kind == "out_of_memory" || event.kind == "memory_prediction" ||
-         (event.kind == "label_bound" && config.memory_limit > 0);
+  return event.kind == EventKind::kOutOfMemory ||
+         event.kind == EventKind::kMemoryPrediction ||
+         (event.kind == EventKind::kLabelBound && config.memory_limit > 0);
 }
 
 }  // namespace
@@ -65,13 +66,21 @@ void RunReports::commit(const StepRecord& newest) {
 void RunReports::say_once(const std::vector<std::string>& faults) {
   for (const std::string& fault : faults) {
     if (!faults_said_.insert(fault).second) continue;
-    in_.client.report_event({"data", committed(), in_.rank, fault, "", true});
+    in_.client.report_event({.event = EventKind::kData,
+                             .step = committed(),
+                             .rank = in_.rank,
+                             .reason = fault,
+                             .warning = true});
   }
 }
 
 void RunReports::report(int64_t step, const memory::StepEvent& event) {
-  in_.client.report_event({event.kind, step, in_.rank, event.reason,
-                           event.detail_json, is_warning(event, in_.config)});
+  in_.client.report_event({.event = event.kind,
+                           .step = step,
+                           .rank = in_.rank,
+                           .reason = event.reason,
+                           .detail_json = event.detail_json,
+                           .warning = is_warning(event, in_.config)});
 }
 
 memory::MemoryRetry RunReports::retry(const std::string& phase) {
@@ -87,7 +96,7 @@ void RunReports::begin_phase(configs::Fault::Phase phase, int64_t step) {
 
 void RunReports::end_phase(int64_t step) {
   if (const auto fault = in_.faults.end()) {
-    report(step, {"fault", step::describe(*fault)});
+    report(step, {EventKind::kFault, step::describe(*fault)});
   }
 }
 
@@ -110,9 +119,12 @@ void RunReports::note_device() {
   in_.recorder.record_device_memory(ranks);
   if (in_.rank != 0) return;
   const memory::StepEvent event = device_memory_event(ranks);
-  in_.client.report_event({event.kind, committed(), fullest_rank(ranks),
-                           event.reason, event.detail_json,
-                           any_lacks_room(ranks)});
+  in_.client.report_event({.event = event.kind,
+                           .step = committed(),
+                           .rank = fullest_rank(ranks),
+                           .reason = event.reason,
+                           .detail_json = event.detail_json,
+                           .warning = any_lacks_room(ranks)});
 }
 
 void RunReports::note_first_step() {

@@ -7,16 +7,22 @@
 #include <thread>
 #include <utility>
 
+#include "configs/data_config.h"
 #include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
+#include "parallel/planner/model_layers.h"
+#include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
+#include "parallel/predict/label_bound.h"
 #include "proto/event_file.h"
+#include "worker/data/labels/dataset.h"
 
 namespace headroom::run {
 namespace {
@@ -37,7 +43,7 @@ fs::path rooted(const fs::path& path) {
 
 void resume(const fs::path& run_yaml, configs::RunConfig& config) {
   const fs::path folder = rooted(run_yaml).parent_path();
-  if (!fs::is_directory(folder / "checkpoints")) {
+  if (!fs::is_directory(folder / run_files::kCheckpoints)) {
     throw refusal(
         folder.string() + " has no checkpoints to go on from",
         "name the run.yaml of a run directory, or leave --resume out");
@@ -63,15 +69,10 @@ void check_run_directory(const StandaloneRequest& request,
   configs::require_inputs_kept(config, request.run_directory);
 }
 
-plan::Plan read_plan(const StandaloneRequest& request,
-                     const configs::RunConfig& config) {
-  const fs::path file = request.plan_json.empty()
-                            ? request.run_yaml.parent_path() / "plan.json"
-                            : request.plan_json;
+plan::Plan read_plan(const fs::path& file, const configs::RunConfig& config) {
   if (!fs::exists(file)) {
     throw refusal("there is no plan " + file.string(),
-                  "write run.yaml and plan.json with headroom plan ... "
-                  "--processes 1 --write DIR, or name one with --plan FILE");
+                  "leave --plan out: then the worker plans for itself");
   }
   plan::Plan plan =
       plan::plan_from_json(yaml::read_config_file(file, kTag), file.string());
@@ -82,12 +83,55 @@ plan::Plan read_plan(const StandaloneRequest& request,
       planner::plan_match_error(config, plan, /*world_size=*/1, num_layers);
   if (!why.empty()) {
     throw refusal(file.string() + " is no plan for this run: " + why,
-                  "write both files again with headroom plan ... --processes 1 "
-                  "--write DIR; several processes need headroom train");
+                  "remove it: then the worker plans for itself; several "
+                  "processes need headroom train");
   }
+  return plan;
+}
+
+// The boxes of the images, which the bytes of a plan depend on. A launcher asks
+// them of a worker; this is one.
+void count_labels(configs::RunConfig& config) {
+  labels::IndexOptions options;
+  options.single_cls = config.single_cls;
+  options.num_threads = config.threads;
+  const labels::BoxCounts counts = labels::count_boxes(
+      configs::load_data_config(config.data), labels::Split::kTrain, options);
+  predict::LabelStatistics statistics = predict::label_statistics(counts.boxes);
+  statistics.outlines = counts.polygons;
+  config.label_counts = predict::to_text(statistics);
+}
+
+// As headroom plan would for one process.
+plan::Plan make_plan(configs::RunConfig& config) {
+  if (config.processes > 1) {
+    throw refusal("run.yaml is for " + std::to_string(config.processes) +
+                      " processes, and there are 1",
+                  "write processes: 1 into it; several processes need headroom "
+                  "train");
+  }
+  if (config.label_counts.empty() && config.memory_limit > 0 &&
+      !config.synthetic_input) {
+    count_labels(config);
+  }
+  return planner::plan_or_throw(config, /*world_size=*/1,
+                                planner::layers_for_plan(config));
+}
+
+plan::Plan plan_of(const StandaloneRequest& request,
+                   configs::RunConfig& config) {
+  const fs::path beside = request.run_yaml.parent_path() / run_files::kPlan;
+  const bool is_given = !request.plan_json.empty() || fs::exists(beside);
+  plan::Plan plan =
+      is_given
+          ? read_plan(request.plan_json.empty() ? beside : request.plan_json,
+                      config)
+          : make_plan(config);
   if (plan.backend == plan::Backend::kMpi) {
-    throw refusal("a process on its own is no MPI job",
-                  "write backend: gloo into " + file.string());
+    throw refusal(
+        "a process on its own is no MPI job",
+        "write backend: gloo into " +
+            (is_given ? run_files::kPlan : request.run_yaml.string()));
   }
   return plan;
 }
@@ -99,8 +143,10 @@ class Control final : public StandaloneControl {
       : assignment_(assignment),
         stop_requested_(std::move(stop_requested)),
         file_(assignment.run_directory) {
-    write({"generation", assignment.resume_steps, -1, assignment.reason,
-           R"({"generation":1,"world_size":1})", false});
+    write({.event = EventKind::kGeneration,
+           .step = assignment.resume_steps,
+           .reason = assignment.reason,
+           .detail_json = R"({"generation":1,"world_size":1})"});
   }
 
   control::Assignment next_assignment() override {
@@ -144,55 +190,54 @@ class Control final : public StandaloneControl {
 
   void report_event(const control::RunEvent& event) override {
     log::write(event.warning ? log::Level::kWarn : log::Level::kInfo,
-               event.event + ": " + event.reason);
+               to_string(event.event) + ": " + event.reason);
     write(event);
   }
 
   void report_failure(const control::WorkerFailure& failure) override {
-    close(failure.exit_code, failure.message, "", failure.committed_steps);
+    close({.exit_code = failure.exit_code,
+           .reason = failure.message,
+           .step = failure.committed_steps});
   }
 
   // A coordinator would look for another plan.
   void leave_generation(const control::LeftGeneration& left) override {
-    close(static_cast<int>(ExitCode::kResource),
-          "out of memory with the leanest activations after step " +
-              std::to_string(left.committed_steps) +
-              "; a worker on its own has one plan: go on with headroom train "
-              "--resume " +
-              assignment_.run_directory + " --processes N",
-          left.result_json, left.committed_steps);
+    close({.exit_code = static_cast<int>(ExitCode::kResource),
+           .reason = "out of memory with the leanest activations after step " +
+                     std::to_string(left.committed_steps) +
+                     "; a worker on its own has one plan: go on with headroom "
+                     "train --resume " +
+                     assignment_.run_directory + " --processes N",
+           .result_json = left.result_json,
+           .step = left.committed_steps});
   }
 
-  void finish(int exit_code, const std::string& reason,
-              const std::string& result_json, int64_t step) override {
-    close(exit_code, reason, result_json, step);
+  void finish(const control::FinishedRun& finished) override {
+    close(finished);
   }
 
   StandaloneEnd end() const override { return end_; }
 
  private:
-  void write(const control::RunEvent& event) {
-    wire::EventRecord record;
-    record.event = event.event;
-    record.step = event.step;
-    record.rank = event.rank;
-    record.reason = event.reason;
-    record.detail_json = event.detail_json;
+  void write(control::RunEvent record) {
     record.time = wire::utc_now();
     std::lock_guard lock(mutex_);
     file_.add({wire::to_json_line(record)});
     file_.write();
   }
 
-  void close(int exit_code, const std::string& reason,
-             const std::string& result_json, int64_t step) {
-    end_ = {exit_code, reason, result_json};
+  void close(const control::FinishedRun& finished) {
+    const int exit_code = finished.exit_code;
+    end_ = {exit_code, finished.reason, finished.result_json};
     const bool as_it_should =
         exit_code == 0 || exit_code == static_cast<int>(ExitCode::kInterrupted);
-    write({wire::kRunOverEvent, step, -1, reason,
-           R"({"exit_code":)" + std::to_string(exit_code) + R"(,"state":")" +
-               (as_it_should ? "finished" : "failed") + R"("})",
-           !as_it_should});
+    write({.event = EventKind::kRunOver,
+           .step = finished.step,
+           .reason = finished.reason,
+           .detail_json = R"({"exit_code":)" + std::to_string(exit_code) +
+                          R"(,"state":")" +
+                          (as_it_should ? "finished" : "failed") + R"("})",
+           .warning = !as_it_should});
   }
 
   const control::Assignment assignment_;
@@ -233,7 +278,7 @@ StandaloneRun read_standalone(const StandaloneRequest& request) {
   assignment.generation = 1;
   assignment.reason = "one worker, no coordinator";
   // Judging has no plan.
-  if (config.command == "train") assignment.plan = read_plan(request, config);
+  if (config.command == "train") assignment.plan = plan_of(request, config);
   assignment.run_config_yaml = configs::to_yaml(config);
   assignment.run_directory =
       request.resume ? config.resume : rooted(request.run_directory).string();

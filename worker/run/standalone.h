@@ -1,8 +1,9 @@
 // A run by one worker process, with no coordinator, agent or network.
 //
 //   run.yaml    what is asked for: every knob of a run (configs/run_config.h)
-//   plan.json   how, for one process; headroom plan --write DIR writes both,
-//               and a run directory holds both
+//   plan.json   how, for one process; without it the worker plans for itself.
+//               headroom plan --write DIR writes both, and a run directory
+//               holds both
 //
 // The run itself is the one that a coordinator would have started: the same
 // TrainingRun, the same files, the same bits. What a coordinator would have
@@ -24,7 +25,8 @@ namespace headroom::run {
 
 struct StandaloneRequest {
   std::filesystem::path run_yaml;
-  std::filesystem::path plan_json;      // "": beside run_yaml
+  // "": the one beside run_yaml; without one, a plan is chosen.
+  std::filesystem::path plan_json;
   std::filesystem::path run_directory;  // of a new run
   // Goes on with the run whose directory holds run_yaml.
   bool resume = false;

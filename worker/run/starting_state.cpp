@@ -21,9 +21,12 @@ void load_weights(const StateRequest& request, model::LayerGraph& model) {
   const weights::LoadReport report =
       weights::load_weights(file, model, {weights::LoadMode::kTransfer, true});
   if (request.assignment.generation > 1) return;
-  request.client.report_event({"weights", 0, 0,
-                               weights::to_string(report, file), "",
-                               report.transferred * 2 < report.total});
+  request.client.report_event(
+      {.event = EventKind::kWeights,
+       .step = 0,
+       .rank = 0,
+       .reason = weights::to_string(report, file),
+       .warning = report.transferred * 2 < report.total});
 }
 
 // Nothing: there is no state to go on from.
@@ -44,11 +47,12 @@ std::optional<StartingPoint> restore_newest(
   if (assignment.generation > 1) {
     if (const auto restored = checkpoint::restore_state(held, state, saved)) {
       if (assignment.rank == 0) {
-        request.client.report_event({"resume", committed, 0,
-                                     "goes on after " +
-                                         std::to_string(committed) +
-                                         " steps, from the workers' memory",
-                                     "", false});
+        request.client.report_event(
+            {.event = EventKind::kResume,
+             .step = committed,
+             .rank = 0,
+             .reason = "goes on after " + std::to_string(committed) +
+                       " steps, from the workers' memory"});
       }
       return StartingPoint{false, saved, restored->newest_line};
     }
@@ -57,13 +61,18 @@ std::optional<StartingPoint> restore_newest(
   const checkpoint::LoadedCheckpoint loaded =
       checkpoint::load_newest_checkpoint(checkpoints, state, &request.mesh);
   for (const std::string& fault : loaded.damaged) {
-    request.client.report_event({"checkpoint", committed, 0,
-                                 fault + "; the one before is used", "", true});
+    request.client.report_event({.event = EventKind::kCheckpoint,
+                                 .step = committed,
+                                 .rank = 0,
+                                 .reason = fault + "; the one before is used",
+                                 .warning = true});
   }
   if (assignment.rank == 0) {
-    request.client.report_event({"resume", committed, 0,
-                                 "resumed from " + loaded.folder.string(), "",
-                                 false});
+    request.client.report_event(
+        {.event = EventKind::kResume,
+         .step = committed,
+         .rank = 0,
+         .reason = "resumed from " + loaded.folder.string()});
   }
   return StartingPoint{true, committed, ""};
 }
@@ -134,11 +143,14 @@ StartingPoint restore(const StateRequest& request,
   if (!continues_run(request.config, assignment)) return fresh;
   if (auto restored = restore_newest(request, held, state)) return *restored;
   if (assignment.rank == 0 && assignment.resume_steps > 0) {
-    request.client.report_event(
-        {"resume", 0, 0,
-         "the state is lost with those who had it, and there is no checkpoint: "
-         "the run begins again",
-         "", true});
+    request.client.report_event({.event = EventKind::kResume,
+                                 .step = 0,
+                                 .rank = 0,
+                                 .reason =
+                                     "the state is lost with those who had it, "
+                                     "and there is no checkpoint: "
+                                     "the run begins again",
+                                 .warning = true});
   }
   return fresh;
 }
@@ -151,8 +163,11 @@ void note_data(const StateRequest& request, int64_t steps_in_epoch,
   const std::string change = step::data_change(
       before, counters.data, counters.committed_steps, steps_in_epoch);
   if (request.assignment.rank != 0 || change.empty()) return;
-  request.client.report_event(
-      {"data", counters.committed_steps, 0, change, "", true});
+  request.client.report_event({.event = EventKind::kData,
+                               .step = counters.committed_steps,
+                               .rank = 0,
+                               .reason = change,
+                               .warning = true});
 }
 
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(

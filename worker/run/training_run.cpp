@@ -104,7 +104,11 @@ struct TrainingRun::Implementation {
   void note_step(const loader::Batch& batch, const step::StepResult& result,
                  double seconds);
   validation::ValidationResult validate_average(EpochRecord& record);
-  void end_trace();
+
+  void tell(EventKind kind, const std::string& reason) {
+    client.report_event(
+        {.event = kind, .step = committed(), .rank = 0, .reason = reason});
+  }
 
   int64_t committed() const { return state->counters.committed_steps; }
   int64_t images_in_epoch() const {
@@ -273,7 +277,10 @@ void TrainingRun::Implementation::prepare(
     RunPictures::Subject subject =
         pictures_of(config, assignment, inputs, state->model(), *mesh);
     subject.say = [this](const std::string& line) {
-      client.report_event({"picture", 0, 0, line, "", true});
+      client.report_event({.event = EventKind::kPicture,
+                           .rank = 0,
+                           .reason = line,
+                           .warning = true});
     };
     pictures = std::make_unique<RunPictures>(std::move(subject));
   }
@@ -324,16 +331,13 @@ void TrainingRun::Implementation::share_host_memory(
   if (!host.copies_state) needed.state_copy = 0;
   if (!host.draws_pictures) needed.pictures = 0;
   if (assignment.rank != 0) return;
-  client.report_event(
-      {"host_memory", committed(), 0, validation::describe(needed), "", false});
+  tell(EventKind::kHostMemory, validation::describe(needed));
   if (device.is_cpu()) return;
   const configs::AugmentPlace place = configs::augment_place(config);
-  client.report_event(
-      {"augment_on", committed(), 0,
+  tell(EventKind::kAugmentOn,
        std::string("samples are rendered ") +
            (place.on_device ? "on the device" : "by the loader's threads") +
-           ": " + place.reason,
-       "", false});
+           ": " + place.reason);
 }
 
 // For a run that is started, not for a later generation of it.
@@ -351,7 +355,7 @@ void TrainingRun::Implementation::require_steps_left() const {
 // Needed where passes exchange with other ranks.
 step::CollectiveSchedule TrainingRun::Implementation::record_exchanges() const {
   if (mesh->replicas->size() == 1) return {};
-  return step::record_pass_lists(
+  return step::record_collective_schedule(
       inputs.table, inputs.num_classes(), state->scalar_type(),
       state->model().kept_layers(), config.freeze, mesh->spatial->size() > 1);
 }
@@ -371,13 +375,17 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
         agent_loss::has_happened(),
         assignment.rank == 0 && is_checkpoint_due(config, checkpoints->age())};
   });
-  if (tracer && tracer->end_step(mesh->world)) end_trace();
+  if (tracer && tracer->end_step(mesh->world)) {
+    if (assignment.rank == 0) tell(EventKind::kMemoryTrace, tracer->summary());
+    tracer.reset();
+  }
   for (const memory::StepEvent& event : result.events) {
     reports->report(batch.step, event);
   }
   if (!result.committed) return ending->refuse_step(result, batch);
   if (result.lowered_scale && assignment.rank == 0) {
-    reports->report(batch.step, {"loss_scale", lowered_scale_text(result)});
+    reports->report(batch.step,
+                    {EventKind::kLossScale, lowered_scale_text(result)});
   }
   reports->note_first_step();
   const auto taken = std::chrono::steady_clock::now() - start;
@@ -407,18 +415,17 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   ++epoch_work.steps;
   epoch_work.images += batch.global_size;
   epoch_work.seconds += seconds;
-  newest = {batch.step,
-            batch.epoch,
-            assignment.generation,
-            result.attempt,
-            seconds,
-            static_cast<double>(batch.global_size) / seconds,
-            batch.global_samples,
-            result};
-  if (config.multi_scale) {
-    newest.image_height = batch.image_height;
-    newest.image_width = batch.image_width;
-  }
+  newest = {
+      .step = batch.step,
+      .epoch = batch.epoch,
+      .generation = assignment.generation,
+      .attempt = result.attempt,
+      .seconds = seconds,
+      .images_per_second = static_cast<double>(batch.global_size) / seconds,
+      .samples = batch.global_samples,
+      .result = result,
+      .image_height = config.multi_scale ? batch.image_height : 0,
+      .image_width = config.multi_scale ? batch.image_width : 0};
   recorder->record_step(newest);
   if (pictures) pictures->begin();
   reports->say_once(batch.faults);
@@ -533,14 +540,6 @@ validation::ValidationResult TrainingRun::Implementation::validate_average(
            host.validation});
   record.validation_memory = reports->note_memory(validated.memory).ranks;
   return validated.result;
-}
-
-void TrainingRun::Implementation::end_trace() {
-  if (assignment.rank == 0) {
-    client.report_event(
-        {"memory_trace", committed(), 0, tracer->summary(), "", false});
-  }
-  tracer.reset();
 }
 
 TrainingRun::TrainingRun(const Inputs& inputs)

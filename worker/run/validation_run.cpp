@@ -8,6 +8,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/collectives/communicator.h"
@@ -83,7 +84,11 @@ void draw_pictures(const control::Assignment& assignment,
   subject.folder = assignment.run_directory;
   subject.validation = options;
   subject.say = [&](const std::string& line) {
-    client.report_event({"picture", 0, 0, line, "", true});
+    client.report_event({.event = EventKind::kPicture,
+                         .step = 0,
+                         .rank = 0,
+                         .reason = line,
+                         .warning = true});
   };
   RunPictures pictures(std::move(subject));
   pictures.note(result, "split " + config.task, /*is_best=*/true);
@@ -96,7 +101,9 @@ void report_data(const step::RunInputs& inputs,
   constexpr int64_t kFaultsShown = 10;
   for (const labels::DataReport& report : inputs.reports) {
     for (const std::string& line : report.lines(kFaultsShown)) {
-      client.report_event({"data", 0, -1, line, "", report.num_faults() > 0});
+      client.report_event({.event = EventKind::kData,
+                           .reason = line,
+                           .warning = report.num_faults() > 0});
     }
   }
 }
@@ -150,7 +157,11 @@ RunOutcome run_validation(const control::Assignment& assignment,
                           step::scalar_type_of(config.precision), config.seed);
   const auto say = [&](const std::string& note) {
     if (assignment.rank != 0) return;
-    client.report_event({"classes", 0, 0, note, "", true});
+    client.report_event({.event = EventKind::kClasses,
+                         .step = 0,
+                         .rank = 0,
+                         .reason = note,
+                         .warning = true});
   };
   load_judged_weights(config, inputs, say, model);
   move_state(model, device);
@@ -202,7 +213,7 @@ RunOutcome run_validation(const control::Assignment& assignment,
       results_json(result, validation::scores_of(result, inputs.class_names))};
   RunDirectory directory(assignment.run_directory);
   directory.create(config.exist_ok, /*needed_bytes=*/1 << 20);
-  directory.write_text("results.json", end.result_json + "\n");
+  directory.write_text(run_files::kJudgement, end.result_json + "\n");
   validation::write_found(config, directory.root(), *inputs.validation,
                           configs::load_data_config(config.data),
                           step::split_of(config), result.found);

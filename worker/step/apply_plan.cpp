@@ -190,8 +190,7 @@ class WithinRoom final : public model::LayerExecutor {
                               const model::StepContext& context) override {
     try {
       return inner_.run(index, layer, inputs, context);
-    } catch (const Error& error) {
-      if (error.tag() != "offload") throw;
+    } catch (const activations::OffloadError& error) {
       C10_THROW_ERROR(OutOfMemoryError, error.what());
     }
   }

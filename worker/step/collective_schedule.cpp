@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/model/layer.h"
+#include "worker/model/saved_pointer.h"
 
 namespace headroom::step {
 namespace {
@@ -25,14 +26,14 @@ struct LayerBegins : torch::autograd::Function<LayerBegins> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
                             spatial::ExchangeRecorder* recorder,
                             int64_t layer) {
-    context->saved_data["recorder"] = reinterpret_cast<int64_t>(recorder);
+    context->saved_data["recorder"] = model::save_pointer(recorder);
     context->saved_data["layer"] = layer;
     return output;
   }
   static variable_list backward(AutogradContext* context,
                                 variable_list& gradients) {
-    reinterpret_cast<spatial::ExchangeRecorder*>(
-        context->saved_data["recorder"].toInt())
+    model::saved_pointer<spatial::ExchangeRecorder>(
+        context->saved_data["recorder"])
         ->set_layer(context->saved_data["layer"].toInt());
     return {std::move(gradients[0]), at::Tensor(), at::Tensor()};
   }
@@ -95,11 +96,10 @@ at::Tensor zero_map(int64_t channels, int64_t side, at::ScalarType type) {
 
 }  // namespace
 
-CollectiveSchedule record_pass_lists(const layers::ModelTable& table,
-                                     int64_t num_classes,
-                                     at::ScalarType scalar_type,
-                                     model::LayerGraph::LayerRange layers,
-                                     int64_t freeze, bool images_are_split) {
+CollectiveSchedule record_collective_schedule(
+    const layers::ModelTable& table, int64_t num_classes,
+    at::ScalarType scalar_type, model::LayerGraph::LayerRange layers,
+    int64_t freeze, bool images_are_split) {
   model::LayerGraph graph(table, num_classes, scalar_type, /*seed=*/0);
   for (const model::NamedTensor& entry : graph.state()) {
     if (entry.is_parameter()) entry.tensor->requires_grad_();

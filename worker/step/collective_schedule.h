@@ -27,11 +27,10 @@ struct CollectiveSchedule {
 
 // Layers [0, freeze) do not learn. With `images_are_split` there are exchanges
 // of halo rows.
-CollectiveSchedule record_pass_lists(const layers::ModelTable& table,
-                                     int64_t num_classes,
-                                     at::ScalarType scalar_type,
-                                     model::LayerGraph::LayerRange layers,
-                                     int64_t freeze, bool images_are_split);
+CollectiveSchedule record_collective_schedule(
+    const layers::ModelTable& table, int64_t num_classes,
+    at::ScalarType scalar_type, model::LayerGraph::LayerRange layers,
+    int64_t freeze, bool images_are_split);
 
 // The order in which a pass's two kinds of collectives come, and how a rank
 // that failed takes part in the rest of them.

@@ -15,6 +15,7 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/pipeline/executor.h"
+#include "worker/model/saved_pointer.h"
 
 namespace headroom::step {
 
@@ -61,12 +62,12 @@ class Replay : public torch::autograd::Function<Replay> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor&,
                             CudaGraphRunner::Graph* graph) {
-    ctx->saved_data["graph"] = reinterpret_cast<int64_t>(graph);
+    ctx->saved_data["graph"] = model::save_pointer(graph);
     return graph->total.detach();
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list&) {
-    reinterpret_cast<CudaGraphRunner::Graph*>(ctx->saved_data["graph"].toInt())
+    model::saved_pointer<CudaGraphRunner::Graph>(ctx->saved_data["graph"])
         ->work->replay();
     return {at::Tensor(), at::Tensor()};
   }

@@ -41,11 +41,12 @@ void stop_here(const configs::Fault& fault) {
 }  // namespace
 
 std::string describe(const FaultReport& report) {
-  if (report.fired) return report.what;
-  if (report.what.starts_with("ballast")) {
-    return report.what + ": there is no room for it";
+  const std::string what = configs::to_string(report.fault);
+  if (report.fired) return what;
+  if (report.fault.kind == configs::Fault::Kind::kBallast) {
+    return what + ": there is no room for it";
   }
-  return report.what + ": not reached, " + std::to_string(report.allocations) +
+  return what + ": not reached, " + std::to_string(report.allocations) +
          " allocations";
 }
 
@@ -115,7 +116,7 @@ std::optional<FaultReport> FaultInjection::end() {
   const std::optional<configs::Fault> fault =
       std::exchange(armed(), std::nullopt);
   if (!fault) return std::nullopt;
-  FaultReport report{configs::to_string(*fault), true, 0};
+  FaultReport report{.fault = *fault, .fired = true};
   if (fault->kind == configs::Fault::Kind::kOutOfMemory) {
     const int64_t left = pending_failure(fault->phase);
     fail_allocation(fault->phase, 0);

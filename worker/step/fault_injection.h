@@ -23,7 +23,7 @@ namespace headroom::step {
 
 // A fault that was armed.
 struct FaultReport {
-  std::string what;  // as --inject names it
+  configs::Fault fault;
   bool fired = false;
   int64_t allocations = 0;  // those of the phase that were counted for it
 };

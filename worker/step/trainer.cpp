@@ -208,7 +208,7 @@ void Trainer::begin_fault(configs::Fault::Phase phase, int64_t step) {
 void Trainer::end_fault(StepResult& result) {
   if (options_.faults == nullptr) return;
   if (const auto report = options_.faults->end()) {
-    result.events.push_back({"fault", describe(*report)});
+    result.events.push_back({EventKind::kFault, describe(*report)});
   }
 }
 
@@ -261,11 +261,22 @@ data_parallel::Outcome Trainer::forward_and_backward(
   if (captured != nullptr) {
     match_capacity_ = match_capacity(micro_batches.front().size());
   }
-  StageStep step({batch, micro_batches, options_.assign, counts, options_.gains,
-                  routes_, mesh_, context_, state_, images_, items_,
-                  result.loss_scale.value_or(1), options_.faults,
-                  options_.teacher, captured,
-                  captured == nullptr ? 0 : match_capacity_});
+  StageStep step({.batch = batch,
+                  .micro_batches = micro_batches,
+                  .assign = options_.assign,
+                  .counts = counts,
+                  .gains = options_.gains,
+                  .routes = routes_,
+                  .mesh = mesh_,
+                  .context = context_,
+                  .state = state_,
+                  .images = images_,
+                  .items = items_,
+                  .loss_scale = result.loss_scale.value_or(1),
+                  .faults = options_.faults,
+                  .teacher = options_.teacher,
+                  .captured = captured,
+                  .match_capacity = captured == nullptr ? 0 : match_capacity_});
   std::string failure;
   memory.take_last_refusal();
   try {
@@ -310,7 +321,7 @@ void Trainer::note_capture(StepResult& result) {
   if (!captured_) return;
   const auto say = [&result](bool& was_said, const std::string& reason) {
     if (!std::exchange(was_said, true)) {
-      result.events.push_back({"cuda_graphs", reason});
+      result.events.push_back({EventKind::kCudaGraphs, reason});
     }
   };
   if (captured_->failure()) {
@@ -391,7 +402,7 @@ void Trainer::note_commit(StepResult& result) {
   ladder_ = decision.state;
   if (decision.move == memory::LadderMove::kStay) return;
   run_layers_by_policy();
-  result.events.push_back({"activations", decision.reason});
+  result.events.push_back({EventKind::kActivations, decision.reason});
 }
 
 }  // namespace headroom::step

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/memory_shortfall.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/vote.h"
 #include "parallel/pipeline/executor.h"
@@ -64,7 +65,7 @@ struct StepResult {
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // the one that counts, from 1
   // This rank's newest attempt that did not fit.
-  memory::MemoryShortfall shortfall;
+  MemoryShortfall shortfall;
   // What happened on this rank, a message each: attempts that did not fit, a
   // rung taken back, injected faults, more memory than predicted.
   std::vector<memory::StepEvent> events;

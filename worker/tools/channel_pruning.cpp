@@ -227,7 +227,7 @@ std::vector<double> scores_of(const ChannelGraph::Unit& unit,
   return scores;
 }
 
-// Of `marked` channels of a unit those that go: what stays is a multiple.
+// How many of a unit's `marked` channels go: what stays is a multiple.
 int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
   const int64_t least =
       std::max<int64_t>(1, (channels + kLeastKept - 1) / kLeastKept);

@@ -7,6 +7,7 @@
 #include "configs/flags.h"
 #include "configs/knobs.h"
 #include "deploy/cli/args/command_line.h"
+#include "parallel/base/check.h"
 #include "proto/version.h"
 
 namespace headroom::cli {
@@ -218,12 +219,34 @@ std::string command_flags_help(const std::string& command) {
   return text + entry("--help, -h", "This text.");
 }
 
-constexpr const char* kExitCodes =
-    "\nExit codes: 0 done; 2 the request is wrong; 3 no plan fits; 4 data;\n"
-    "5 stopped at a committed step for want of a process or a resource, and\n"
-    "130 interrupted: both go on with headroom train --resume.\n";
+std::string exit_codes_help() {
+  std::string text = "\nExit codes\n";
+  for (const ExitCodeSummary& code : exit_code_summaries()) {
+    text += entry(std::to_string(code.exit_code), code.meaning);
+  }
+  return text;
+}
 
 }  // namespace
+
+const std::vector<ExitCodeSummary>& exit_code_summaries() {
+  const auto of = [](ExitCode code, const char* meaning) {
+    return ExitCodeSummary{static_cast<int>(code), meaning};
+  };
+  static const std::vector<ExitCodeSummary> summaries = {
+      of(ExitCode::kDone, "done"),
+      {kInternalError, "a fault of the program itself"},
+      of(ExitCode::kRequest, "the request is wrong"),
+      of(ExitCode::kNoPlan, "no plan fits; the message says what would"),
+      of(ExitCode::kData, "the data"),
+      of(ExitCode::kResource,
+         "stopped at a committed step for want of a process or a resource; "
+         "headroom train --resume goes on"),
+      of(ExitCode::kInterrupted,
+         "interrupted; headroom train --resume goes on"),
+  };
+  return summaries;
+}
 
 std::string general_help() {
   std::string text =
@@ -236,7 +259,7 @@ std::string general_help() {
   }
   return text +
          "\nheadroom COMMAND --help explains a command; headroom --version.\n" +
-         kExitCodes;
+         exit_codes_help();
 }
 
 std::string command_help(const std::string& command) {
@@ -249,7 +272,7 @@ std::string command_help(const std::string& command) {
   }
   if (!summary.lesson.empty()) text += "\n" + summary.lesson + "\n";
   if (summary.takes_run_flags) text += run_flags_help(command);
-  return text + command_flags_help(command) + kExitCodes;
+  return text + command_flags_help(command) + exit_codes_help();
 }
 
 }  // namespace headroom::cli

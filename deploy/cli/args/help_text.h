@@ -21,6 +21,16 @@ const std::vector<CommandSummary>& command_summaries();
 // nullptr when there is no such command.
 const CommandSummary* find_command(const std::string& name);
 
+// For the program's own fault; the others are headroom::ExitCode.
+inline constexpr int kInternalError = 1;
+
+struct ExitCodeSummary {
+  int exit_code = 0;
+  std::string meaning;
+};
+
+const std::vector<ExitCodeSummary>& exit_code_summaries();
+
 std::string general_help();
 // REQUIRES: find_command(command) != nullptr.
 std::string command_help(const std::string& command);

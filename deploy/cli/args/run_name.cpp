@@ -2,6 +2,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/run_files.h"
 
 namespace headroom::cli {
 namespace fs = std::filesystem;
@@ -10,8 +11,8 @@ namespace {
 
 bool is_resumable(const fs::path& directory) {
   std::error_code ignored;
-  return fs::is_regular_file(directory / "run.yaml", ignored) &&
-         fs::is_directory(directory / "checkpoints", ignored);
+  return fs::is_regular_file(directory / run_files::kRun, ignored) &&
+         fs::is_directory(directory / run_files::kCheckpoints, ignored);
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ fs::path run_directory_to_resume(const fs::path& project,
        fs::directory_iterator(project, ignored)) {
     if (!is_resumable(entry.path())) continue;
     const fs::file_time_type time =
-        fs::last_write_time(entry.path() / "checkpoints");
+        fs::last_write_time(entry.path() / run_files::kCheckpoints);
     if (newest.empty() || time > newest_time) {
       newest = entry.path();
       newest_time = time;

@@ -18,6 +18,7 @@
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
@@ -53,8 +54,8 @@ void write_new(const fs::path& path, const std::string& text) {
 
 void write_plan_files(const fs::path& folder, const configs::RunConfig& config,
                       const plan::Plan& plan) {
-  const fs::path run = folder / "run.yaml";
-  const fs::path how = folder / "plan.json";
+  const fs::path run = folder / run_files::kRun;
+  const fs::path how = folder / run_files::kPlan;
   for (const fs::path& file : {run, how}) {
     // They may be those of a run.
     if (fs::exists(file)) {

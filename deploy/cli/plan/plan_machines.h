@@ -23,7 +23,7 @@ namespace headroom::cli {
 struct PlanMachines {
   // The flag that named them, which the messages speak of.
   std::string flag;
-  // Of --cluster; of --gpu a machine with one such card.
+  // From --cluster; from --gpu a machine with one such card.
   std::optional<configs::Instance> instance;
   int64_t nodes = 0;
   std::vector<nvml::Card> cards;  // --device

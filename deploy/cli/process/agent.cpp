@@ -41,7 +41,7 @@ class Agent {
     const coordinator::RegisteredRun run =
         client_->register_node(registration(), options_.registration_timeout);
     const interrupts::Watch watch_interrupts;
-    // Of several agents on a machine under a launcher each has a rank.
+    // Several agents on a machine under a launcher have a rank each.
     log_ = std::make_unique<LineLog>(
         run.run_directory, "workers-" + host_name() + "-" +
                                std::to_string(options_.launcher_rank));

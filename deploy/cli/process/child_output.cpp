@@ -69,10 +69,6 @@ bool is_log_line(std::string_view line) {
   return true;
 }
 
-bool is_refusal(std::string_view line) {
-  return line.starts_with('[') && line.find("] ") != std::string_view::npos;
-}
-
 }  // namespace
 
 LogLine split_log_line(std::string_view line) {
@@ -91,15 +87,13 @@ bool is_shown_at_once(std::string_view line) {
 
 std::string telling_line(const std::string& last_words) {
   std::istringstream lines(last_words);
-  std::string line, refusal, plain, any;
+  std::string line, plain, any;
   while (std::getline(lines, line)) {
     if (line.empty()) continue;
     any = line;
     if (is_log_line(line)) continue;
     plain = line;
-    if (is_refusal(line)) refusal = line;
   }
-  if (!refusal.empty()) return refusal;
   return plain.empty() ? any : plain;
 }
 

@@ -1,8 +1,9 @@
 // Which of a child's lines are shown as they come.
 //
-// Log lines (parallel/base/log.h) from warnings upwards are; "[tag] what:
-// remedy" and whatever a dying process writes are not: they are its last words
-// and come back in the reason for which the run ended, once.
+// Log lines (parallel/base/log.h) from warnings upwards are; whatever else a
+// dying process writes is not: these are its last words and come back in the
+// reason for which the run ended, once. A refusal travels as a value
+// (refusal_channel.h).
 #pragma once
 
 #include <functional>
@@ -52,8 +53,8 @@ LogLine split_log_line(std::string_view line);
 // "12:03:44 warn …" and "12:03:44 error …".
 bool is_shown_at_once(std::string_view line);
 
-// The line of `last_words` that says best why a process ended: the last
-// "[tag] …", else the last one that is no log line, else the last one; "".
+// The line of `last_words` that says best why a process ended: the last one
+// that is no log line, else the last one; "".
 std::string telling_line(const std::string& last_words);
 
 }  // namespace headroom::cli

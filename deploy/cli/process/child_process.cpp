@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "deploy/cli/process/child_output.h"
+#include "deploy/cli/process/refusal_channel.h"
 #include "parallel/base/check.h"
 
 namespace headroom::cli {
@@ -80,6 +81,12 @@ struct ChildProcess::State {
   mutable std::mutex mutex;  // guards last_lines
   std::deque<std::string> last_lines;
   std::unique_ptr<LineReader> reader;
+  int refusal_fd = -1;  // the reading end
+  std::optional<std::string> refusal;
+
+  ~State() {
+    if (refusal_fd >= 0) close(refusal_fd);
+  }
 
   void keep(std::string line) {
     {
@@ -94,6 +101,7 @@ struct ChildProcess::State {
     exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                          : WEXITSTATUS(wait_status);
     reader.reset();  // reads what is left
+    if (refusal_fd >= 0) refusal = read_refusal(refusal_fd);
   }
 };
 
@@ -104,6 +112,13 @@ ChildProcess::ChildProcess(ChildOptions options)
   Environment environment = process_environment();
   for (const auto& [name, value] : state_->options.extra_environment) {
     environment[name] = value;
+  }
+  std::optional<Pipe> refusal;
+  if (state_->options.may_refuse) {
+    refusal.emplace();
+    state_->refusal_fd = refusal->reading;
+    state_->options.passed_fds.push_back(refusal->writing);
+    environment[kRefusalVariable] = std::to_string(refusal->writing);
   }
   std::vector<std::string> assignments;
   for (const auto& [name, value] : environment) {
@@ -128,6 +143,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   const int fork_error = errno;
   close(output.writing);
   close(failure.writing);
+  if (refusal) close(refusal->writing);
   int error = 0;
   if (state_->pid < 0) {
     error = fork_error;
@@ -195,6 +211,10 @@ int ChildProcess::terminate(std::chrono::milliseconds grace) {
   while (!wait(std::chrono::seconds(1))) {
   }
   return *state_->exit_code;
+}
+
+const std::optional<std::string>& ChildProcess::refusal() const {
+  return state_->refusal;
 }
 
 std::string ChildProcess::last_words() const {

@@ -30,6 +30,7 @@ struct ChildOptions {
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // that it may run on; none: as its parent
   int death_signal = SIGKILL;        // sent to it when this process ends
+  bool may_refuse = false;           // it is `headroom` (refusal_channel.h)
   std::function<void(const std::string&)> on_line;
 };
 
@@ -56,6 +57,9 @@ class ChildProcess {
   void send(int signal);
   // SIGTERM, then SIGKILL after `grace`; returns the exit code.
   int terminate(std::chrono::milliseconds grace);
+
+  // Why it ended, where it may_refuse and said so. REQUIRES: exit_code().
+  const std::optional<std::string>& refusal() const;
 
   // The last lines it wrote, with line ends; "" if it wrote none.
   std::string last_words() const;

@@ -30,7 +30,7 @@ void EventFollower::follow() {
   bool is_over = false;
   const auto take = [&](const wire::EventRecord& event) {
     last = event.sequence;
-    is_over = event.event == wire::kRunOverEvent;
+    is_over = event.event == EventKind::kRunOver;
     std::optional<coordinator::RunStatus> status;
     if (is_over) status = client_->status();
     std::lock_guard lock(mutex_);

@@ -13,6 +13,7 @@
 
 #include "deploy/cli/process/child_output.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::cli {
@@ -77,7 +78,7 @@ void LineLog::add(const std::string& process, const std::string& line) {
 bool LineLog::open() {
   std::error_code error;
   if (gave_up_ || !is_begun_run_folder(run_directory_)) return false;
-  const fs::path folder = run_directory_ / "logs";
+  const fs::path folder = run_directory_ / run_files::kLogs;
   fs::create_directory(folder, error);
   const std::string wanted = name_;
   for (int k = 1; k <= kMostProcesses && lock_ < 0; ++k) {
@@ -122,7 +123,7 @@ void LineLog::rotate() {
 }
 
 fs::path LineLog::file(int age) const {
-  return run_directory_ / "logs" /
+  return run_directory_ / run_files::kLogs /
          (name_ + (age == 0 ? "" : "." + std::to_string(age)) + ".jsonl");
 }
 

@@ -41,7 +41,7 @@ int opened(const std::filesystem::path& folder) {
   return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Of a folder that this program made, which says so.
+// The file that says that this program made the folder.
 fs::path marker_of(const fs::path& folder) {
   return folder / ".headroom-rendezvous";
 }

@@ -62,7 +62,7 @@ LedgerReport check_ledger(const LedgerRules& rules, std::istream& steps_jsonl);
 std::string ledger_text(const LedgerReport& report);
 std::string ledger_json(const LedgerReport& report);
 
-// Of a run directory. Throws Error (exit 2) if it is none, or if its run had
+// Reads a run directory. Throws Error (exit 2) if it is none, or if its run had
 // no samples (--synthetic-input, val).
 LedgerReport check_ledger_of(const std::string& run_directory);
 

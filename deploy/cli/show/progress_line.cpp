@@ -63,7 +63,8 @@ std::string memory_text(const coordinator::RunStatus& status) {
   int worst = 0, ranks = 0;
   int64_t bytes = status.progress.measured_peak_bytes;
   for (const coordinator::MemberStatus& member : status.members) {
-    if (member.rank < 0 || member.state == "gone") continue;
+    if (member.rank < 0 || member.state == coordinator::MemberActivity::kGone)
+      continue;
     ++ranks;
     // Rank 0's heartbeat may be of an earlier step than its progress.
     if (member.rank == 0 || member.measured_peak_bytes <= bytes) continue;

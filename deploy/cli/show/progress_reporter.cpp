@@ -65,45 +65,31 @@ ProgressReporter::Output ProgressReporter::update(
   return output;
 }
 
-ProgressReporter::Output ProgressReporter::warning(
-    const wire::EventRecord& event) {
-  Output output;
-  if (event.event == "fault") {
-    faults_.push_back(event);
-    return output;
-  }
-  for (const wire::EventRecord& fault : faults_) {
-    const bool is_the_end =
-        event.event == wire::kRunOverEvent &&
-        event.reason.find(fault.reason) != std::string::npos;
-    if (!is_the_end) output.lines.push_back(event_line(fault));
-  }
-  faults_.clear();
-  // The end itself is told by whoever waits for it.
-  if (event.warning && event.event != wire::kRunOverEvent) {
-    output.lines.push_back(event_line(event));
-  }
-  return output;
-}
-
 ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
                                                  coordinator::TimePoint now) {
   Output output;
-  if (event.event == "weights" && !event.warning) {  // what was transferred
+  if (event.event == EventKind::kWeights &&
+      !event.warning) {  // what was transferred
     output.lines.push_back(event.reason);
     return output;
   }
-  if (event.event == "data" && !event.warning) {  // how much there is of it
+  if (event.event == EventKind::kData &&
+      !event.warning) {  // how much there is of it
     output.lines.push_back("data: " + event.reason);
     return output;
   }
-  if (event.event == "epoch") {
+  if (event.event == EventKind::kEpoch) {
     output.lines.push_back(epoch_line(event, last_, eta_seconds_));
     told_steps_ = event.step;
-  } else if (event.event == "validation") {
+  } else if (event.event == EventKind::kValidation) {
     output.lines.push_back(validation_line(event, last_.progress.num_epochs));
   } else {
-    return warning(event);
+    // The end itself is told by whoever waits for it.
+    const bool is_the_end =
+        event.event == EventKind::kRunOver || event.ends_run;
+    const bool is_told = event.warning || event.event == EventKind::kFault;
+    if (is_told && !is_the_end) output.lines.push_back(event_line(event));
+    return output;
   }
   last_line_ = now;
   return output;

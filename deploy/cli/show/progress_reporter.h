@@ -49,10 +49,7 @@ class ProgressReporter {
   bool is_time_for_a_line(const wire::RunProgress& progress,
                           coordinator::TimePoint now) const;
 
-  Output warning(const wire::EventRecord& event);
-
   bool on_terminal_;
-  std::vector<wire::EventRecord> faults_;  // not said yet
   EtaEstimate eta_;
   coordinator::RunStatus last_;
   std::optional<double> eta_seconds_;

@@ -12,6 +12,7 @@
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/process/run_folder.h"
 #include "parallel/base/check.h"
+#include "parallel/base/event_kinds.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -41,7 +42,7 @@ std::string row(const std::string& name, const Json& result) {
   std::string text = "          " + padded(name, 16);
   text += metric(result, "precision", "P") + metric(result, "recall", "R") +
           metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
-  // Of headroom val: COCO's definition, by size; -1 is no such object.
+  // headroom val has COCO's definition, by size; -1 is no such object.
   if (result.contains("coco") && result["coco"].is_object()) {
     const auto by_size = [&](const char* size, const char* name) {
       return result["coco"].contains(size)
@@ -215,7 +216,7 @@ FolderState read_folder(const std::string& run_directory) {
   state.config =
       configs::parse_run_config(yaml::read_config_file(file, "status"), file);
   state.end = last_record(run_directory + "/events.jsonl");
-  if (state.end.value("event", "") != wire::kRunOverEvent) {
+  if (state.end.value("event", "") != to_string(EventKind::kRunOver)) {
     state.end = Json::object();
   }
   // A resumed run has the end of the one before it.

@@ -60,14 +60,17 @@ Json member_json(const coordinator::MemberStatus& member) {
           {"hostname", member.hostname},
           {"rank", member.rank},
           {"heartbeat_age_seconds", member.heartbeat_age_seconds},
-          {"state", member.state},
+          {"state", to_string(member.state)},
           {"measured_peak_bytes", member.measured_peak_bytes}};
 }
 
 Json event_json(const wire::EventRecord& event) {
-  Json json = {{"sequence", event.sequence}, {"time", event.time},
-               {"event", event.event},       {"step", event.step},
-               {"rank", event.rank},         {"reason", event.reason},
+  Json json = {{"sequence", event.sequence},
+               {"time", event.time},
+               {"event", to_string(event.event)},
+               {"step", event.step},
+               {"rank", event.rank},
+               {"reason", event.reason},
                {"warning", event.warning}};
   Json detail = Json::parse(event.detail_json, nullptr, false);
   if (detail.is_object()) json["detail"] = detail;
@@ -78,7 +81,7 @@ Json event_json(const wire::EventRecord& event) {
 
 std::string status_table(const coordinator::RunStatus& status) {
   std::string text = "run        " + status.run_directory + "\nstate      " +
-                     status.state + ", generation " +
+                     to_string(status.state) + ", generation " +
                      std::to_string(status.generation) +
                      (status.reason.empty() ? "" : ": " + status.reason) + "\n";
   if (status.plan) {
@@ -93,8 +96,8 @@ std::string status_table(const coordinator::RunStatus& status) {
       {"rank", "state", "heartbeat", "peak", "host", "worker"}};
   for (const coordinator::MemberStatus& member : status.members) {
     rows.push_back({member.rank < 0 ? "-" : std::to_string(member.rank),
-                    member.state,
-                    member.state == "expected"
+                    to_string(member.state),
+                    member.state == coordinator::MemberActivity::kExpected
                         ? "-"
                         : seconds_text(member.heartbeat_age_seconds),
                     member.measured_peak_bytes > 0
@@ -104,7 +107,7 @@ std::string status_table(const coordinator::RunStatus& status) {
   }
   text += text_table(rows) + "\n";
   for (const wire::EventRecord& event : status.events) {
-    text += event.time + "  " + padded(event.event, 11) + " " +
+    text += event.time + "  " + padded(to_string(event.event), 11) + " " +
             event_line(event) + "\n";
   }
   return text;
@@ -114,7 +117,7 @@ std::string status_json(const coordinator::RunStatus& status) {
   Json json = {{"version", status.version},
                {"run_digest", status.run_digest},
                {"generation", status.generation},
-               {"state", status.state},
+               {"state", to_string(status.state)},
                {"reason", status.reason},
                {"exit_code", status.exit_code},
                {"run_directory", status.run_directory},

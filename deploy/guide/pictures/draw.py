@@ -5,12 +5,14 @@
 
 BUILD_DIRECTORY holds bin/headroom and bin/headroom-shapes. Without names all
 pictures are drawn, into this file's folder: memory, losses and recovery from
-what the programs say and write, cube, processes and rooms from the design.
+what the programs say and write, rooms from tests/repo/include_rules.cpp, cube
+and processes from the design.
 """
 
 import datetime
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -181,22 +183,70 @@ def processes(_):
     save("processes", 590, 290, "The processes of a run", parts)
 
 
+def include_rules():
+    """Each room's rooms, read from the rules that a test holds the code to."""
+    source = HERE.parents[2].joinpath("tests/repo/include_rules.cpp").read_text()
+    source = re.sub(r"//.*", "", source)
+    groups = {}
+
+    def rooms_of(words):
+        found = set(re.findall(r'"([^"]+)"', words))
+        return found.union(*(groups[name] for name in re.findall(r"\b\w+\b", words)
+                             if name in groups))
+
+    for name, words in re.findall(r"(?:std::vector<std::string>|List) (\w+) =\s*\{([^;]*)\};",
+                                  source):
+        groups[name] = rooms_of(words)
+    begin = source.index("<Rule> all = {") + len("<Rule> all = {")
+    table = source[begin:source.index("return all;", begin)]
+    rules, depth, entry = {}, 0, ""
+    for character in table:
+        depth += (character == "{") - (character == "}")
+        entry += character
+        if depth == 0 and entry.strip().startswith("{"):
+            room, words = re.match(r'\s*\{\s*"([^"]+)",(.*)', entry, re.S).groups()
+            rules[room] = rooms_of(words[:words.rindex("{")])  # the last list is of libraries
+            entry = ""
+        elif depth <= 0:
+            entry = ""
+    return rules
+
+
 def rooms(_):
     """Who may include whom, from the bottom up."""
-    levels = [["deploy/cli", "worker/main"], ["coordinator", "worker/run", "worker/tools"],
-              ["worker/checkpoint", "worker/validation"], ["worker/step", "worker/memory"],
-              ["worker/data", "worker/model", "worker/loss", "parallel/zero, ..."],
-              ["parallel/planner", "parallel/predict", "proto"],
-              ["configs", "parallel/plan", "worker/kernels"], ["parallel/base"]]
-    parts = []
-    for i, level in enumerate(levels):
-        width = 600 / len(level)
-        for j, room in enumerate(level):
-            parts += [box(20 + j * width + 4, 14 + 42 * i, width - 8, 34),
-                      text(20 + (j + 0.5) * width, 36 + 42 * i, room, anchor="middle")]
-    parts.append(text(320, 14 + 42 * len(levels) + 12,
-                      "a room includes from the levels below it", "small soft", "middle"))
-    save("rooms", 640, 42 * len(levels) + 36, "The rooms of the code", parts)
+    rules = include_rules()
+    used = set().union(*rules.values())
+    rules = {room: others for room, others in rules.items() if others or room in used}
+    level = {}
+
+    def level_of(room):
+        if room not in level:
+            level[room] = 1 + max((level_of(one) for one in rules.get(room, ())
+                                   if one != room), default=-1)
+        return level[room]
+
+    for room in rules:
+        level_of(room)
+    kinds = {"configs": "d", "parallel": "a", "proto": "d", "coordinator": "c", "worker": "b",
+             "deploy": "c"}
+    parts, height, most = [], max(level.values()) + 1, 6
+    y = 14
+    for number in range(height - 1, -1, -1):
+        names = sorted(room for room in rules if level[room] == number)
+        for i in range(0, len(names), most):
+            line_of = names[i:i + most]
+            width = 880 / len(line_of) if len(line_of) > 4 else 220
+            for j, room in enumerate(line_of):
+                parts += [box(20 + j * width + 3, y, width - 6, 26),
+                          box(20 + j * width + 3, y, 5, 26, kinds[room.split("/")[0]]),
+                          text(20 + (j + 0.5) * width + 2, y + 17,
+                               room if len(line_of) <= 4 else room.replace("worker/", ""),
+                               "small", "middle")]
+            y += 32
+        y += 6
+    parts.append(text(460, y + 10, "a room includes from the levels below it alone; orange: "
+                      "rooms of worker/", "small soft", "middle"))
+    save("rooms", 920, y + 24, "The rooms of the code", parts)
 
 
 def main():

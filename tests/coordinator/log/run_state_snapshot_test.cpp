@@ -51,7 +51,11 @@ TEST(RunStateSnapshot, OfARunningRun) {
   EXPECT_EQ(next.state.generation().plan.layout.data_parallel_size,
             run.state.generation().plan.layout.data_parallel_size);
   EXPECT_TRUE(next.state.stop_requested());
-  EXPECT_EQ(next.state.finish(next.now, "w0", 130, "stopped", "{}", 3),
+  EXPECT_EQ(next.state.finish(next.now, "w0",
+                              {.exit_code = 130,
+                               .reason = "stopped",
+                               .result_json = "{}",
+                               .step = 3}),
             std::nullopt);
   EXPECT_TRUE(next.state.over());
 }
@@ -72,7 +76,9 @@ TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
 TEST(RunStateSnapshot, OfARunThatIsOver) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(run.now, "w0", 0, "all done", R"({"map": 1})", 12);
+  run.state.finish(
+      run.now, "w0",
+      {.reason = "all done", .result_json = R"({"map": 1})", .step = 12});
   const auto successor = successor_of(run, 1);
   ScriptedRun& next = *successor;
   EXPECT_TRUE(next.state.over());

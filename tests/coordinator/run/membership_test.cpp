@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/coordinator/run/moments.h"
+
 namespace headroom::coordinator {
 namespace {
 
 using std::chrono::milliseconds;
-
-TimePoint at(int ms) { return TimePoint() + milliseconds(ms); }
 
 Node node_of(const std::string& node_id, std::vector<std::string> workers,
              int launcher_rank = 0) {

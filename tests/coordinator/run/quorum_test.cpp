@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/coordinator/run/moments.h"
+
 namespace headroom::coordinator {
 namespace {
 
 using std::chrono::milliseconds;
-
-TimePoint at(int ms) { return TimePoint() + milliseconds(ms); }
 
 Member member(const std::string& worker_id, MemberState state) {
   Member entry;

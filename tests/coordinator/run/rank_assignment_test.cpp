@@ -7,9 +7,9 @@
 namespace headroom::coordinator {
 namespace {
 
-Member member(const std::string& worker_id, const std::string& hostname,
-              int launcher_rank, int local_slot,
-              const std::string& node_id = "") {
+Member joined_member(const std::string& worker_id, const std::string& hostname,
+                     int launcher_rank, int local_slot,
+                     const std::string& node_id = "") {
   Member entry;
   entry.worker_id = worker_id;
   entry.node_id = node_id.empty() ? hostname : node_id;
@@ -31,17 +31,18 @@ RankedMember ranked(const std::string& worker_id, int rank, int local_rank,
 
 TEST(RankAssignment, TheTableOfTheHeader) {
   EXPECT_EQ(
-      assign_ranks({member("b0", "b", 1, 0), member("a2", "a", 2, 0, "a'"),
-                    member("a1", "a", 0, 1), member("a0", "a", 0, 0)}),
+      assign_ranks(
+          {joined_member("b0", "b", 1, 0), joined_member("a2", "a", 2, 0, "a'"),
+           joined_member("a1", "a", 0, 1), joined_member("a0", "a", 0, 0)}),
       (std::vector<RankedMember>{ranked("a0", 0, 0, 3), ranked("a1", 1, 1, 3),
                                  ranked("a2", 2, 2, 3),
                                  ranked("b0", 3, 0, 1)}));
 }
 
 TEST(RankAssignment, TheOrderOfJoiningDoesNotMatter) {
-  std::vector<Member> members = {member("a", "x", 0, 0), member("b", "x", 0, 1),
-                                 member("c", "y", 1, 0),
-                                 member("d", "y", 1, 1)};
+  std::vector<Member> members = {
+      joined_member("a", "x", 0, 0), joined_member("b", "x", 0, 1),
+      joined_member("c", "y", 1, 0), joined_member("d", "y", 1, 1)};
   const std::vector<RankedMember> expected = assign_ranks(members);
   const auto before = [](const Member& a, const Member& b) {
     return a.worker_id < b.worker_id;
@@ -54,25 +55,27 @@ TEST(RankAssignment, TheOrderOfJoiningDoesNotMatter) {
 TEST(RankAssignment, OneAgentPerSlotOnOneMachineGetsDevicesInLauncherOrder) {
   // mpirun -np 3 on one machine: three agents with one worker each.
   EXPECT_EQ(
-      assign_ranks({member("w2", "h", 2, 0, "n2"),
-                    member("w0", "h", 0, 0, "n0"),
-                    member("w1", "h", 1, 0, "n1")}),
+      assign_ranks({joined_member("w2", "h", 2, 0, "n2"),
+                    joined_member("w0", "h", 0, 0, "n0"),
+                    joined_member("w1", "h", 1, 0, "n1")}),
       (std::vector<RankedMember>{ranked("w0", 0, 0, 3), ranked("w1", 1, 1, 3),
                                  ranked("w2", 2, 2, 3)}));
 }
 
 TEST(RankAssignment, MappedByNodeNeighboursStillShareAMachine) {
   // mpirun --map-by node: launcher ranks alternate between the machines.
-  EXPECT_EQ(assign_ranks(
-                {member("w0", "p", 0, 0, "n0"), member("w1", "q", 1, 0, "n1"),
-                 member("w2", "p", 2, 0, "n2"), member("w3", "q", 3, 0, "n3")}),
+  EXPECT_EQ(assign_ranks({joined_member("w0", "p", 0, 0, "n0"),
+                          joined_member("w1", "q", 1, 0, "n1"),
+                          joined_member("w2", "p", 2, 0, "n2"),
+                          joined_member("w3", "q", 3, 0, "n3")}),
             (std::vector<RankedMember>{
                 ranked("w0", 0, 0, 2), ranked("w2", 1, 1, 2),
                 ranked("w1", 2, 0, 2), ranked("w3", 3, 1, 2)}));
 }
 
 TEST(RankAssignment, EqualLauncherRanksAreOrderedByName) {
-  EXPECT_EQ(assign_ranks({member("w1", "b", 0, 0), member("w0", "a", 0, 0)}),
+  EXPECT_EQ(assign_ranks({joined_member("w1", "b", 0, 0),
+                          joined_member("w0", "a", 0, 0)}),
             (std::vector<RankedMember>{ranked("w0", 0, 0, 1),
                                        ranked("w1", 1, 0, 1)}));
 }

@@ -143,7 +143,7 @@ TEST(Recovery, ACrashLoopEndsWithItsLastWords) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   run.complain(0, 4);
   EXPECT_EQ(run.orders(), "w0:save");
-  run.state.finish(run.now, "w0", 5, "", "", 4);
+  run.state.finish(run.now, "w0", {.exit_code = 5, .step = 4});
   EXPECT_EQ(run.state.exit_code(), 5);
   EXPECT_EQ(run.state.reason(),
             "rank 1 (worker w1.4) on h was killed by signal 11 (SIGSEGV), for "
@@ -317,7 +317,8 @@ TEST(Recovery, WhoIsToldToLeaveIsToldOnce) {
     run.state.generation_left(run.now, worker, asked(8));
   }
   EXPECT_EQ(run.orders(), "w0:run w1:run m0:run w0:run w1:run m0:exit");
-  run.state.finish(run.now, "w0", 0, "done", "{}", 9);
+  run.state.finish(run.now, "w0",
+                   {.reason = "done", .result_json = "{}", .step = 9});
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
 }
 

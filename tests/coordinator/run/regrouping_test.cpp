@@ -18,8 +18,8 @@ Leaving leaving(int64_t steps, int64_t asked, int64_t room = 0) {
   one.from = {steps, "/runs/exp/checkpoints/step-" + std::to_string(steps)};
   one.shortage.step = steps;
   one.shortage.rank = 1;
-  one.shortage.asked_bytes = asked;
-  one.shortage.room_bytes = room;
+  one.shortage.memory.asked_bytes = asked;
+  one.shortage.memory.room_bytes = room;
   return one;
 }
 
@@ -64,17 +64,20 @@ TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
   EXPECT_NE(generation.plan, before);
   const std::vector<wire::EventRecord> events = run.state.take_events();
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].event, "generation");
+  EXPECT_EQ(events[0].event, EventKind::kGeneration);
   EXPECT_EQ(events[0].step, 3);
   EXPECT_THAT(events[0].reason,
               HasSubstr("generation 2: step 3, rank 1: out of memory"));
   EXPECT_THAT(events[0].reason, HasSubstr("asked for 4 KiB"));
   EXPECT_THAT(events[0].detail_json,
               HasSubstr(R"("checkpoint":"/runs/exp/checkpoints/step-3")"));
-  EXPECT_EQ(events[1].event, "plan");
+  EXPECT_EQ(events[1].event, EventKind::kPlan);
   EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
   // The next generation ends as any.
-  EXPECT_EQ(run.state.finish(run.now, "w0", 0, "done", "{}", 9), std::nullopt);
+  EXPECT_EQ(
+      run.state.finish(run.now, "w0",
+                       {.reason = "done", .result_json = "{}", .step = 9}),
+      std::nullopt);
   EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
 }
 
@@ -153,8 +156,8 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
         leaving(3, 100 + rank, rank == 0 ? 0 : 1000 - rank);
   }
   const planner::MemoryShortage shortage = shortage_of(regrouping, members);
-  EXPECT_EQ(shortage.asked_bytes, 101);
-  EXPECT_EQ(shortage.room_bytes, 998);
+  EXPECT_EQ(shortage.memory.asked_bytes, 101);
+  EXPECT_EQ(shortage.memory.room_bytes, 998);
 }
 
 TEST(Regrouping, WhoLivesAndHasNotLeftIsWaitedFor) {

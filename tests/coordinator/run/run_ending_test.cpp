@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/coordinator/run/moments.h"
+
 namespace headroom::coordinator {
 namespace {
 
 using std::chrono::milliseconds;
 using Kind = EndingDecision::Kind;
-
-TimePoint at(int ms) { return TimePoint() + milliseconds(ms); }
 
 Survivor survivor(int rank, std::optional<int64_t> committed_steps = {}) {
   Survivor entry;

@@ -33,7 +33,9 @@ TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
   EXPECT_TRUE(run.state.peer_lost()) << "who waits for it is freed";
   run.complain(0, 12);
   EXPECT_EQ(run.orders(), "w0:save");
-  EXPECT_EQ(run.state.finish(run.now, "w0", 5, "saved", "", 12), std::nullopt);
+  EXPECT_EQ(run.state.finish(run.now, "w0",
+                             {.exit_code = 5, .reason = "saved", .step = 12}),
+            std::nullopt);
   EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
   EXPECT_EQ(run.state.exit_code(), 5);
   EXPECT_EQ(run.state.reason(),
@@ -111,7 +113,7 @@ TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
   EXPECT_EQ(run.orders(), "");
   run.complain(2, 8);
   EXPECT_EQ(run.orders(), "w2:save");
-  run.state.finish(run.now, "w2", 5, "", "", 8);
+  run.state.finish(run.now, "w2", {.exit_code = 5, .step = 8});
   EXPECT_EQ(run.orders(), "w0:exit w2:exit");
   EXPECT_EQ(run.state.reason(),
             "rank 1 (worker w1) on h was killed by signal 11 (SIGSEGV); the "
@@ -127,7 +129,7 @@ TEST(Loss, AVictimThatLeavesAfterItsComplaintIsNotBlamed) {
   run.state.worker_exited(run.now, "w1", 137, "");
   run.complain(2, 7);
   EXPECT_EQ(run.orders(), "w2:save");
-  run.state.finish(run.now, "w2", 5, "", "", 7);
+  run.state.finish(run.now, "w2", {.exit_code = 5, .step = 7});
   EXPECT_EQ(run.state.reason().substr(0, 18), "rank 1 (worker w1)");
 }
 
@@ -145,7 +147,7 @@ TEST(Loss, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
   run.state.worker_exited(run.now, "w1", 137, "");
   EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
   EXPECT_FALSE(run.state.worker_heartbeat(run.now, "w1", std::nullopt));
-  run.state.finish(run.now, "w0", 5, "", "", 3);
+  run.state.finish(run.now, "w0", {.exit_code = 5, .step = 3});
   EXPECT_EQ(run.state.reason(),
             "rank 1 (worker w1) on h was silent for 2000 ms; the state after "
             "3 steps is saved, continue with: headroom train --resume "
@@ -216,7 +218,8 @@ TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
 TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
   FailStopRun run(2);
   run.start();
-  run.state.finish(run.now, "w0", 0, "done", "{}", 4);
+  run.state.finish(run.now, "w0",
+                   {.reason = "done", .result_json = "{}", .step = 4});
   ASSERT_EQ(run.state.phase(), RunPhase::kFinished);
   run.state.worker_disconnected(run.now, "w1");
   EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
@@ -259,7 +262,7 @@ TEST(Loss, ASaverThatDiesIsReplaced) {
   EXPECT_EQ(run.orders(), "w0:save");
   run.state.worker_exited(run.now, "w0", 137, "");
   EXPECT_EQ(run.orders(), "w1:save");
-  run.state.finish(run.now, "w1", 5, "", "", 6);
+  run.state.finish(run.now, "w1", {.exit_code = 5, .step = 6});
   EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
   EXPECT_EQ(run.state.reason().substr(0, 18), "rank 2 (worker w2)");
 }
@@ -290,7 +293,7 @@ TEST(Loss, EverybodyComplainsAndNobodyIsLost) {
   run.complain(0, 9);
   run.complain(1, 10);
   EXPECT_EQ(run.orders(), "w1:save");
-  run.state.finish(run.now, "w1", 5, "", "", 10);
+  run.state.finish(run.now, "w1", {.exit_code = 5, .step = 10});
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   run.pass(2000);
   EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
@@ -344,7 +347,7 @@ TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   run.complain(1, 3);
   EXPECT_EQ(run.orders(), "w1:save");
-  run.state.finish(run.now, "w1", 5, "", "", 3);
+  run.state.finish(run.now, "w1", {.exit_code = 5, .step = 3});
   EXPECT_EQ(run.state.exit_code(), 5);
   EXPECT_EQ(run.state.reason(),
             "rank 0 (worker w0) on h stopped: [memory] out of memory; the "
@@ -388,7 +391,8 @@ TEST(Failure, RankZeroMayFinishThoughAPeerLeftEarly) {
   run.start();
   run.state.worker_exited(run.now, "w1", 0, "");
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  run.state.finish(run.now, "w0", 0, "done", "{}", 20);
+  run.state.finish(run.now, "w0",
+                   {.reason = "done", .result_json = "{}", .step = 20});
   EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
   EXPECT_EQ(run.state.exit_code(), 0);
 }

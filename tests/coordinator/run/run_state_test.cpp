@@ -47,7 +47,7 @@ TEST(RunState, TheGenerationsEventListsItsMembers) {
   EXPECT_EQ(events[1].detail_json,
             R"({"generation":1,"world_size":1,"workers":)"
             R"([{"rank":0,"worker_id":"w0","hostname":"h"}]})");
-  EXPECT_EQ(events[2].event, "plan");
+  EXPECT_EQ(events[2].event, EventKind::kPlan);
   EXPECT_EQ(events[2].detail_json.substr(0, 18), R"({"plan":{"layout":)");
 }
 
@@ -85,7 +85,8 @@ TEST(RunState, WaitingForWorkersHasAnEnd) {
 TEST(RunState, FinishSendsEverybodyHome) {
   ScriptedRun run(2);
   run.start();
-  EXPECT_EQ(run.state.finish(run.now, "w0", 0, "", "{\"map50\":0.8}", 100),
+  EXPECT_EQ(run.state.finish(run.now, "w0",
+                             {.result_json = "{\"map50\":0.8}", .step = 100}),
             std::nullopt);
   EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
   EXPECT_EQ(run.state.exit_code(), 0);
@@ -96,14 +97,14 @@ TEST(RunState, FinishSendsEverybodyHome) {
   EXPECT_EQ(status.progress.step, 100);
   const std::vector<wire::EventRecord> events = run.state.take_events();
   ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(events[0].event, wire::kRunOverEvent);
+  EXPECT_EQ(events[0].event, EventKind::kRunOver);
   EXPECT_EQ(events[0].detail_json, R"({"exit_code":0,"state":"finished"})");
 }
 
 TEST(RunState, OnlyRankZeroFinishes) {
   ScriptedRun run(2);
   run.start();
-  EXPECT_EQ(run.state.finish(run.now, "w1", 0, "", "", 100),
+  EXPECT_EQ(run.state.finish(run.now, "w1", {.step = 100}),
             "only rank 0 ends a run, or the worker that was told to save; "
             "worker w1 is rank 1");
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
@@ -115,7 +116,8 @@ TEST(RunState, TheExitCodeOfAFinishDecidesItsState) {
         std::pair(5, RunPhase::kFailed), std::pair(4, RunPhase::kFailed)}) {
     ScriptedRun run(1);
     run.start();
-    run.state.finish(run.now, "w0", code, "why", "", 3);
+    run.state.finish(run.now, "w0",
+                     {.exit_code = code, .reason = "why", .step = 3});
     EXPECT_EQ(run.state.phase(), phase) << code;
     EXPECT_EQ(run.state.exit_code(), code);
     EXPECT_EQ(run.state.reason(), "why");
@@ -125,10 +127,12 @@ TEST(RunState, TheExitCodeOfAFinishDecidesItsState) {
 TEST(RunState, TheEndIsFinal) {
   ScriptedRun run(2);
   run.start();
-  run.state.finish(run.now, "w0", 0, "done", "{}", 100);
+  run.state.finish(run.now, "w0",
+                   {.reason = "done", .result_json = "{}", .step = 100});
   run.orders();
   run.events();
-  run.state.finish(run.now, "w0", 5, "again", "", 1);
+  run.state.finish(run.now, "w0",
+                   {.exit_code = 5, .reason = "again", .step = 1});
   run.state.drain(run.now, "late");
   run.state.stop(run.now, "late");
   run.complain(1, 3);
@@ -164,7 +168,9 @@ TEST(RunState, ADrainWhileRunningIsARequest) {
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.orders(), "");
   EXPECT_EQ(run.events(), "drain");
-  run.state.finish(run.now, "w0", 130, "interrupted after 7 steps", "", 7);
+  run.state.finish(
+      run.now, "w0",
+      {.exit_code = 130, .reason = "interrupted after 7 steps", .step = 7});
   EXPECT_EQ(run.state.exit_code(), 130);
 }
 
@@ -224,17 +230,17 @@ TEST(RunState, TheStatusShowsEveryMember) {
   run.join(0);
   run.now += std::chrono::milliseconds(1500);
   RunStatus status = run.state.status(run.now);
-  EXPECT_EQ(status.state, "waiting");
+  EXPECT_EQ(status.state, RunPhase::kWaiting);
   EXPECT_FALSE(status.plan);
   ASSERT_EQ(status.members.size(), 2u);
-  EXPECT_EQ(status.members[0].state, "joined");
+  EXPECT_EQ(status.members[0].state, MemberActivity::kJoined);
   EXPECT_EQ(status.members[0].rank, -1);
   EXPECT_DOUBLE_EQ(status.members[0].heartbeat_age_seconds, 1.5);
-  EXPECT_EQ(status.members[1].state, "expected");
+  EXPECT_EQ(status.members[1].state, MemberActivity::kExpected);
   run.join(1);
   status = run.state.status(run.now);
-  EXPECT_EQ(status.state, "running");
-  EXPECT_EQ(status.members[1].state, "running");
+  EXPECT_EQ(status.state, RunPhase::kRunning);
+  EXPECT_EQ(status.members[1].state, MemberActivity::kRunning);
   EXPECT_EQ(status.members[1].rank, 1);
   EXPECT_TRUE(status.plan);
   EXPECT_EQ(status.run_directory, "/runs/exp");
@@ -244,7 +250,7 @@ TEST(EverybodyTold, NeedsTheEndTheWorkersTheAgentsAndTheFollowers) {
   ScriptedRun run(2);
   run.start();
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
-  run.state.finish(run.now, "w0", 0, "", "", 1);
+  run.state.finish(run.now, "w0", {.step = 1});
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
   run.state.worker_disconnected(run.now, "w0");
   run.state.worker_exited(run.now, "w1", 0, "");
@@ -257,7 +263,7 @@ TEST(EverybodyTold, NeedsTheEndTheWorkersTheAgentsAndTheFollowers) {
 TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(run.now, "w0", 0, "", "", 1);
+  run.state.finish(run.now, "w0", {.step = 1});
   run.state.worker_disconnected(run.now, "w0");
   run.pass(2000, {0}, false);
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
@@ -268,7 +274,7 @@ TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
 TEST(EverybodyTold, AfterTheFarewellNobodyIsWaitedFor) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(run.now, "w0", 0, "", "", 1);
+  run.state.finish(run.now, "w0", {.step = 1});
   run.now += std::chrono::milliseconds(4999);
   EXPECT_FALSE(run.state.everybody_told(run.now, false));
   run.now += std::chrono::milliseconds(1);

@@ -95,7 +95,7 @@ class ScriptedRun {
   std::string events() {
     std::string text;
     for (const wire::EventRecord& event : state.take_events()) {
-      text += (text.empty() ? "" : " ") + event.event;
+      text += (text.empty() ? "" : " ") + to_string(event.event);
     }
     return text;
   }

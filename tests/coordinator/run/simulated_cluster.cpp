@@ -289,7 +289,8 @@ void SimulatedCluster::step(uint64_t number) {
   if (next >= kSteps) {
     send(first.node, [this, id = first.id, next] {
       if (worker(id).alive) {
-        state_->finish(time(), id, 0, "done", "{}", next);
+        state_->finish(time(), id,
+                       {.reason = "done", .result_json = "{}", .step = next});
       }
     });
     return;
@@ -394,7 +395,7 @@ void SimulatedCluster::deliver() {
            " twice");
     }
     if (one.alive && one.in_generation) {
-      fail(order.worker_id + " has not let go of generation " +
+      fail(order.worker_id + " has not left generation " +
            std::to_string(one.generation));
     }
     at(random(1, 40), [this, id = one.id, number] {

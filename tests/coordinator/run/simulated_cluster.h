@@ -47,7 +47,7 @@ class SimulatedCluster {
     std::string id;
     int node = 0, slot = 0;
     bool alive = true, stopped = false, joined = false, left_for_good = false;
-    uint64_t generation = 0;  // that it trains in, or let go of
+    uint64_t generation = 0;  // that it trains in, or has left
     bool in_generation = false;
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations

@@ -23,7 +23,7 @@ void expect_a_run(LocalRun& run) {
   EXPECT_EQ(w0->next_assignment().action, control::Action::kRun);
   w0->rendezvous(1)->set("k", "v");
   EXPECT_EQ(w0->rendezvous(1)->get("k", std::chrono::seconds(1)), "v");
-  w0->finish(0, "", "{}", 1);
+  w0->finish({.exit_code = 0, .result_json = "{}", .step = 1});
   EXPECT_EQ(w0->next_assignment().action, control::Action::kExit);
 }
 
@@ -186,7 +186,7 @@ TEST(HostileNetwork, ManyWaitingLookupsHoldNoThread) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(found, 0);
-  EXPECT_EQ(run.agent->status().state, "running");
+  EXPECT_EQ(run.agent->status().state, RunPhase::kRunning);
   keys->set("late", "v");
   for (std::thread& thread : waiting) thread.join();
   EXPECT_EQ(found, 64);

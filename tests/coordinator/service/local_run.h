@@ -55,7 +55,7 @@ class LocalRun {
     return {"n", worker_id, agent->secret_of(worker_id)};
   }
 
-  std::string state() const { return server->status().state; }
+  std::string state() const { return to_string(server->status().state); }
 
   std::unique_ptr<Server> server;
   std::unique_ptr<ControlClient> agent;

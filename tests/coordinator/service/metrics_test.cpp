@@ -17,19 +17,19 @@ using ::testing::Not;
 
 RunStatus running() {
   RunStatus status;
-  status.state = "running";
+  status.state = RunPhase::kRunning;
   status.generation = 3;
   status.progress.step = 14;
   status.progress.images_per_second = 58.5;
   status.progress.box = 0.125;
   MemberStatus first;
   first.rank = 0;
-  first.state = "running";
+  first.state = MemberActivity::kRunning;
   first.heartbeat_age_seconds = 0.25;
   first.measured_peak_bytes = 1024;
   MemberStatus gone;
   gone.rank = 1;
-  gone.state = "gone";
+  gone.state = MemberActivity::kGone;
   status.members = {first, gone};
   return status;
 }

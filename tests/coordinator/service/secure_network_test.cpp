@@ -94,9 +94,10 @@ class SecureNetwork : public ::testing::Test {
     worker_->commit(step_, 0.5, progress);
     EXPECT_TRUE(
         eventually([&] { return server_->status().progress.step == step_; }));
-    EXPECT_EQ(server_->status().state, "running");
+    EXPECT_EQ(server_->status().state, RunPhase::kRunning);
     EXPECT_EQ(server_->status().generation, 1u);
-    worker_->finish(0, "done", "{}", step_);
+    worker_->finish(
+        {.exit_code = 0, .reason = "done", .result_json = "{}", .step = step_});
     EXPECT_EQ(worker_->next_assignment().action, control::Action::kExit);
   }
 

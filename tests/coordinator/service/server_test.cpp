@@ -85,7 +85,7 @@ TEST(Server, AReportThatIsRepeatedIsOneEvent) {
   wire::ReportEventRequest request;
   request.mutable_stamp()->set_generation(1);
   request.mutable_stamp()->set_run_digest(run.registered.run_digest);
-  request.mutable_event()->set_event("note");
+  request.mutable_event()->set_event("data");
   wire::ReportEventResponse response;
   for (const int64_t report : {1, 1, 2, 1, 2}) {
     request.mutable_event()->set_report(report);
@@ -93,7 +93,7 @@ TEST(Server, AReportThatIsRepeatedIsOneEvent) {
   }
   int64_t notes = 0;
   for (const wire::EventRecord& event : run.server->status().events) {
-    notes += event.event == "note";
+    notes += event.event == EventKind::kData;
   }
   EXPECT_EQ(notes, 2);
 }
@@ -174,15 +174,14 @@ TEST(Server, WordsOfMembersAreShortAndCommandNoTerminal) {
   const auto w0 = run.worker(0);
   w0->next_assignment();
   control::RunEvent event;
-  event.event = "validation" + std::string(1000, 'x');
+  event.event = EventKind::kValidation;
   event.reason = "\x1b[2J" + std::string(100'000, 'y');
   w0->report_event(event);
   ASSERT_TRUE(eventually([&] {
     const auto events = run.server->status().events;
-    return !events.empty() && events.back().event.starts_with("validation");
+    return !events.empty() && events.back().event == EventKind::kValidation;
   }));
   const wire::EventRecord kept = run.server->status().events.back();
-  EXPECT_EQ(kept.event.size(), 64u);
   EXPECT_EQ(kept.reason.size(), 4000u);
   EXPECT_THAT(kept.reason, StartsWith("\\x1b[2Jyyy"));
 }
@@ -326,7 +325,8 @@ TEST(Server, ADrainReachesTheWorkersWithTheirHeartbeats) {
   EXPECT_TRUE(eventually([&] { return w0->stop_requested(); }));
   EXPECT_TRUE(
       eventually([&] { return run.agent->node_orders().stop_requested; }));
-  w0->finish(130, "interrupted after 3 steps", "", 3);
+  w0->finish(
+      {.exit_code = 130, .reason = "interrupted after 3 steps", .step = 3});
   EXPECT_EQ(w0->next_assignment().action, control::Action::kExit);
   EXPECT_EQ(run.server->status().exit_code, 130);
 }
@@ -337,7 +337,7 @@ TEST(Server, AFinishedRunIsOverOnceEverybodyKnows) {
   auto w1 = run.worker(1);
   w0->next_assignment();
   w1->next_assignment();
-  w0->finish(0, "", "{\"map50\":0.8}", 100);
+  w0->finish({.exit_code = 0, .result_json = "{\"map50\":0.8}", .step = 100});
   EXPECT_EQ(w0->next_assignment().action, control::Action::kExit);
   EXPECT_EQ(w1->next_assignment().action, control::Action::kExit);
   EXPECT_FALSE(run.server->wait_until_over(milliseconds(300)));
@@ -371,23 +371,22 @@ TEST(Server, FollowersGetEveryEventOnceInOrderUpToTheEnd) {
   std::thread follower([&] {
     client->stream_events(0, [&](const wire::EventRecord& event) {
       EXPECT_EQ(event.sequence, static_cast<int64_t>(seen.size()) + 1);
-      seen.push_back(event.event);
-      if (event.event != wire::kRunOverEvent) return true;
+      seen.push_back(to_string(event.event));
+      if (event.event != EventKind::kRunOver) return true;
       result = client->status().result_json;
       return false;
     });
   });
   w0->next_assignment();
   control::RunEvent event;
-  event.event = "checkpoint";
+  event.event = EventKind::kCheckpoint;
   event.step = 4;
   event.reason = "bytes \xff are no text";
   w0->report_event(event);
-  w0->finish(0, "", "{}", 4);
+  w0->finish({.exit_code = 0, .result_json = "{}", .step = 4});
   follower.join();
-  EXPECT_EQ(seen,
-            (std::vector<std::string>{"join", "generation", "plan",
-                                      "checkpoint", wire::kRunOverEvent}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"join", "generation", "plan",
+                                            "checkpoint", "run_over"}));
   EXPECT_EQ(result, "{}");
 }
 
@@ -402,7 +401,7 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
     EXPECT_TRUE(eventually([&] { return run.state() == "running"; }));
     EXPECT_FALSE(std::filesystem::exists(directory));
     std::filesystem::create_directories(directory / "weights");
-    w0->finish(0, "", "{}", 4);
+    w0->finish({.exit_code = 0, .result_json = "{}", .step = 4});
   }
   std::ifstream file(directory / "events.jsonl");
   std::vector<std::string> events;
@@ -413,7 +412,7 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
     events.push_back(object["event"]);
   }
   EXPECT_EQ(events, (std::vector<std::string>{"join", "generation", "plan",
-                                              wire::kRunOverEvent}));
+                                              "run_over"}));
   std::filesystem::remove_all(folder);
 }
 

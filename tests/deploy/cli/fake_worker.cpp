@@ -55,18 +55,30 @@ void train(CoordinatorClient& client, const Assignment& assignment) {
     if (assignment.rank != 0) continue;
     client.commit(step - 1, 0.5, progress_after(step));
     if (step % 4 == 0) {
-      client.report_event({"epoch", step, 0,
-                           "trained epoch " + std::to_string(step / 4), "",
-                           false});
+      client.report_event(
+          {.event = EventKind::kEpoch,
+           .step = step,
+           .rank = 0,
+           .reason = "trained epoch " + std::to_string(step / 4)});
     }
   }
   if (assignment.rank != 0) return;
-  client.report_event({"data", 12, -1, "2 images were skipped", "", true});
-  client.report_event({"validation", 12, 0, "validated",
-                       R"({"epoch": 2, "precision": 0.5, "recall": 0.25,)"
-                       R"( "map50": 0.75, "map": 0.125})",
-                       false});
-  client.finish(0, "all 12 steps done", R"({"map50": 0.75, "map": 0.125})", 12);
+  client.report_event({.event = EventKind::kData,
+                       .step = 12,
+                       .rank = -1,
+                       .reason = "2 images were skipped",
+                       .warning = true});
+  client.report_event({.event = EventKind::kValidation,
+                       .step = 12,
+                       .rank = 0,
+                       .reason = "validated",
+                       .detail_json =
+                           R"({"epoch": 2, "precision": 0.5, "recall": 0.25,)"
+                           R"( "map50": 0.75, "map": 0.125})"});
+  client.finish({.exit_code = 0,
+                 .reason = "all 12 steps done",
+                 .result_json = R"({"map50": 0.75, "map": 0.125})",
+                 .step = 12});
 }
 
 void train_until_stopped(CoordinatorClient& client,

@@ -16,7 +16,8 @@ void on_two_ranks(
     const std::function<void(int, Communicator&, c10::Device)>& body) {
   test_compute_device();
   run_ranks(2, [&](int rank, Communicator& world) {
-    const auto placed = make_placed_communicator(world.split(0, rank), nullptr);
+    const auto placed =
+        make_device_host_communicator(world.split(0, rank), nullptr);
     body(rank, *placed, test_compute_device(rank).device());
   });
 }

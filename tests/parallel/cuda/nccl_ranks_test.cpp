@@ -330,7 +330,7 @@ TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
       std::make_shared<std::vector<std::unique_ptr<collectives::Communicator>>>(
           collectives::make_local_communicators(2));
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
-    const Ranks placed = collectives::make_placed_communicator(
+    const Ranks placed = collectives::make_device_host_communicator(
         std::move((*host)[static_cast<size_t>(rank)]), std::move(ranks));
     const FaultsOf faults("call=AllReduce,rank=0,kind=hang");
     const at::Tensor sum = ones_on(device);

@@ -47,8 +47,8 @@ MemoryShortage some_shortage() {
   MemoryShortage shortage;
   shortage.step = 3;
   shortage.rank = 1;
-  shortage.asked_bytes = kMiB;
-  shortage.free_bytes = kMiB;
+  shortage.memory.asked_bytes = kMiB;
+  shortage.memory.free_bytes = kMiB;
   return shortage;
 }
 
@@ -129,12 +129,12 @@ TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
   const plan::Plan failed = plan_of(config, 4);
   const int64_t needed = leanest_bytes(config, failed, layers());
   MemoryShortage shortage = some_shortage();
-  shortage.room_bytes = needed * 7 / 10;
+  shortage.memory.room_bytes = needed * 7 / 10;
   const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
-  EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.room_bytes);
+  EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.memory.room_bytes);
   // More room than it needed is no reason to try as much again.
-  shortage.room_bytes = 10 * needed;
+  shortage.memory.room_bytes = 10 * needed;
   const Replan other = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(other.plan);
   EXPECT_LT(fullest_rank_bytes(*other.plan), needed);
@@ -145,7 +145,7 @@ TEST(Replan, WhatWasLackingCounts) {
   const plan::Plan failed = plan_of(config, 4);
   const int64_t needed = leanest_bytes(config, failed, layers());
   MemoryShortage shortage = some_shortage();
-  shortage.asked_bytes = shortage.free_bytes + needed * 3 / 10;
+  shortage.memory.asked_bytes = shortage.memory.free_bytes + needed * 3 / 10;
   const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_LE(fullest_rank_bytes(*next.plan), needed * 7 / 10 + 1);
@@ -205,7 +205,7 @@ TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 1);
   MemoryShortage shortage = some_shortage();
-  shortage.room_bytes = 7 * kMiB;
+  shortage.memory.room_bytes = 7 * kMiB;
   const Replan next = plan_after_shortage(config, failed, shortage, layers());
   EXPECT_FALSE(next.plan);
   EXPECT_THAT(next.reason, HasSubstr("at its leanest where 7 MiB may be had"));
@@ -220,12 +220,12 @@ TEST(Replan, TheShortageInWords) {
   shortage.rank = 1;
   EXPECT_EQ(describe(shortage),
             "step 3, rank 1: out of memory with the leanest activations");
-  shortage.asked_bytes = 2 * kMiB;
-  shortage.free_bytes = kMiB;
+  shortage.memory.asked_bytes = 2 * kMiB;
+  shortage.memory.free_bytes = kMiB;
   EXPECT_EQ(describe(shortage),
             "step 3, rank 1: out of memory with the leanest activations: asked "
             "for 2 MiB, 1 MiB of the machine's memory free");
-  shortage.limit_bytes = 100 * kMiB;
+  shortage.memory.limit_bytes = 100 * kMiB;
   EXPECT_EQ(describe(shortage),
             "step 3, rank 1: out of memory with the leanest activations: asked "
             "for 2 MiB, 1 MiB of the 100 MiB of --memory-limit free");

@@ -64,7 +64,7 @@ std::unique_ptr<collectives::Communicator> make_test_communicator(
   TestDeviceMemory::of(device.index).take_outside(kBuffers);
   collectives::GlooOptions gloo;
   gloo.timeout = options.timeout;
-  return collectives::make_placed_communicator(
+  return collectives::make_device_host_communicator(
       collectives::make_gloo_communicator({&store, [](KeyValueStore*) {}},
                                           prefix, rank, size, gloo),
       nullptr);

@@ -28,7 +28,7 @@ TEST(BoxBoundMonitor, SaysOnceThatTheBoundIsExceeded) {
   EXPECT_FALSE(watch.look_at(batch_of({5, 3, 4, 4})));
   const auto event = watch.look_at(batch_of({5, 3, 6, 4}));
   ASSERT_TRUE(event);
-  EXPECT_EQ(event->kind, "label_bound");
+  EXPECT_EQ(event->kind, EventKind::kLabelBound);
   EXPECT_EQ(event->reason,
             "a micro-batch of 2 has 10 boxes, and the plan's bytes are for: at "
             "most 8 boxes in 2 images, from the labels of 3 images; what does "

@@ -33,7 +33,7 @@ loader::Batch batch_of(const loader::AllocateImages& allocate, int64_t samples,
   return batch;
 }
 
-class ImageFeedTest : public ::testing::Test {
+class DevicePrefetcherTest : public ::testing::Test {
  protected:
   void expect_input(DevicePrefetcher& feed, const loader::Batch& batch,
                     const std::vector<plan::SampleRange>& parts, size_t part) {
@@ -59,7 +59,7 @@ class ImageFeedTest : public ::testing::Test {
   const int64_t before_ = TestStreams::instance().delayed();
 };
 
-TEST_F(ImageFeedTest, WhatFollowsIsSentAheadOnce) {
+TEST_F(DevicePrefetcherTest, WhatFollowsIsSentAheadOnce) {
   const loader::Batch first = batch_of(allocate_, 4, 10),
                       second = batch_of(allocate_, 4, 20);
   const loader::Batch* following = nullptr;
@@ -76,7 +76,7 @@ TEST_F(ImageFeedTest, WhatFollowsIsSentAheadOnce) {
   EXPECT_EQ(num_copies(), 4);
 }
 
-TEST_F(ImageFeedTest, AStepIsTriedAgainWithSmallerMicroBatches) {
+TEST_F(DevicePrefetcherTest, AStepIsTriedAgainWithSmallerMicroBatches) {
   const loader::Batch batch = batch_of(allocate_, 4, 10),
                       next = batch_of(allocate_, 4, 20);
   DevicePrefetcher feed(device_, [&] { return &next; });
@@ -90,7 +90,7 @@ TEST_F(ImageFeedTest, AStepIsTriedAgainWithSmallerMicroBatches) {
   expect_input(feed, next, 0);
 }
 
-TEST_F(ImageFeedTest, OnlyWhoNeedsALargerPlaceMakesIt) {
+TEST_F(DevicePrefetcherTest, OnlyWhoNeedsALargerPlaceMakesIt) {
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
   const loader::Batch small = batch_of(allocate_, 4, 10),
@@ -107,7 +107,7 @@ TEST_F(ImageFeedTest, OnlyWhoNeedsALargerPlaceMakesIt) {
   EXPECT_EQ(memory.live_bytes(), before);
 }
 
-TEST_F(ImageFeedTest, ImagesStayUntilTheyAreCopied) {
+TEST_F(DevicePrefetcherTest, ImagesStayUntilTheyAreCopied) {
   DevicePrefetcher feed(device_, {});
   std::optional<loader::Batch> batch = batch_of(allocate_, 4, 10);
   const void* const memory = batch->images.const_data_ptr();
@@ -117,7 +117,7 @@ TEST_F(ImageFeedTest, ImagesStayUntilTheyAreCopied) {
   EXPECT_NE(other.images.const_data_ptr(), memory);
 }
 
-TEST_F(ImageFeedTest, ImagesThatAreThereAlreadyAndTheCpuTakeNoCopy) {
+TEST_F(DevicePrefetcherTest, ImagesThatAreThereAlreadyAndTheCpuTakeNoCopy) {
   loader::Batch batch = batch_of({}, 4, 10);
   const at::Tensor expected =
       network_input(batch.images.narrow(0, 2, 2), at::kFloat);
@@ -133,7 +133,7 @@ TEST_F(ImageFeedTest, ImagesThatAreThereAlreadyAndTheCpuTakeNoCopy) {
   EXPECT_EQ(num_copies(), 0);
 }
 
-TEST_F(ImageFeedTest, BuffersAreUsedAgain) {
+TEST_F(DevicePrefetcherTest, BuffersAreUsedAgain) {
   std::shared_ptr<void> last;
   {
     devices::PageLockedBuffers buffers(*device_.api());

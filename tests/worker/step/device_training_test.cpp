@@ -90,7 +90,7 @@ struct Curve {
 struct Rank {
   Rank(const configs::RunConfig& config, const plan::Plan& plan,
        collectives::Communicator& world, bool on_device)
-      : placed(collectives::make_placed_communicator(
+      : placed(collectives::make_device_host_communicator(
             world.split(0, world.rank()), nullptr)),
         training(
             config, plan, *placed, /*more_boxes_per_image=*/7,
@@ -364,7 +364,7 @@ TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
     EXPECT_EQ(result.loss, expected.loss);
     EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
     ASSERT_FALSE(result.events.empty());
-    EXPECT_EQ(result.events.front().kind, "out_of_memory");
+    EXPECT_EQ(result.events.front().kind, EventKind::kOutOfMemory);
     EXPECT_GT(result.shortfall.asked_bytes, 0);
   }
 }
@@ -433,7 +433,7 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
       EXPECT_EQ(result.loss, plain.loss[step]) << step;
       EXPECT_EQ(result.gradient_norm, plain.gradient_norm[step]) << step;
       for (const memory::StepEvent& event : result.events) {
-        if (event.kind == "cuda_graphs") said.push_back(event.reason);
+        if (event.kind == EventKind::kCudaGraphs) said.push_back(event.reason);
       }
       EXPECT_EQ(TestGraph::captures_underway(0), 0);
       memory.release_caches();

@@ -107,7 +107,7 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         options.faults = &injection;
         options.assign = loading.assign;
         if (mesh.replicas->size() > 1) {
-          options.collective_schedule = record_pass_lists(
+          options.collective_schedule = record_collective_schedule(
               table, kClasses, at::kDouble, state.model().kept_layers(),
               /*freeze=*/0, mesh.spatial->size() > 1);
         }
@@ -136,7 +136,7 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
   return run;
 }
 
-int64_t count(const Trained& run, const std::string& kind) {
+int64_t count(const Trained& run, EventKind kind) {
   return std::ranges::count_if(run.events, [&](const memory::StepEvent& event) {
     return event.kind == kind;
   });
@@ -179,8 +179,8 @@ TEST_P(OutOfMemory, AnywhereInAStepCostsNothingButTime) {
   }
   const Trained disturbed = train(layout, faults);
   expect_same(calm, disturbed);
-  EXPECT_EQ(count(disturbed, "fault"), kPoints);
-  EXPECT_EQ(count(disturbed, "out_of_memory"), kPoints);
+  EXPECT_EQ(count(disturbed, EventKind::kFault), kPoints);
+  EXPECT_EQ(count(disturbed, EventKind::kOutOfMemory), kPoints);
   for (const StepNumbers& step : disturbed.steps) EXPECT_EQ(step.attempts, 2);
 }
 
@@ -236,7 +236,8 @@ TEST(OutOfMemoryLadder, EveryRungGivesTheSameResult) {
     EXPECT_EQ(run.steps[1].attempts, 1);
     std::vector<std::string> reasons;
     for (const memory::StepEvent& event : run.events) {
-      if (event.kind == "out_of_memory") reasons.push_back(event.reason);
+      if (event.kind == EventKind::kOutOfMemory)
+        reasons.push_back(event.reason);
     }
     ASSERT_EQ(reasons.size(), rung + 1);
     EXPECT_NE(reasons.back().find(rungs[rung]), std::string::npos)
@@ -268,7 +269,7 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
     Case zero{"zero", "data=2", zero_stage};
     zero.backend = RankBackend::kGloo;
     const Trained run = train(zero, faults);
-    ASSERT_EQ(count(run, "fault"), 4) << "stage " << zero_stage;
+    ASSERT_EQ(count(run, EventKind::kFault), 4) << "stage " << zero_stage;
     for (const memory::StepEvent& event : run.events) {
       EXPECT_NE(event.reason.find("not reached, 0 allocations"),
                 std::string::npos)
@@ -292,8 +293,8 @@ TEST(OutOfMemoryBallast, TakesALeanerPolicyAndChangesNoLoss) {
       one.limit - peak + (peak - calm.steps[1].live_bytes[0]) * 2 / 5;
   const Trained run = train(one, {ballast});
   ASSERT_EQ(run.steps.size(), 5u);
-  EXPECT_EQ(count(run, "fault"), 1);
-  EXPECT_GE(count(run, "out_of_memory"), 2);
+  EXPECT_EQ(count(run, EventKind::kFault), 1);
+  EXPECT_GE(count(run, EventKind::kOutOfMemory), 2);
   for (size_t step = 0; step < 5; ++step) {
     EXPECT_EQ(run.steps[step].loss, calm.steps[step].loss);
     EXPECT_EQ(run.steps[step].gradient_norm, calm.steps[step].gradient_norm);

@@ -83,9 +83,9 @@ class SharedNetwork {
         mesh_(world, plan_.layout),
         table_(layers::load_model_table("yolov5n")),
         state_(table_, options_of(of)),
-        lists_(record_pass_lists(table_, 1, at::kFloat,
-                                 state_.model().kept_layers(), /*freeze=*/0,
-                                 mesh_.spatial->size() > 1)),
+        lists_(record_collective_schedule(
+            table_, 1, at::kFloat, state_.model().kept_layers(), /*freeze=*/0,
+            mesh_.spatial->size() > 1)),
         context_(plan_, kImages, state_.model().max_stride(), mesh_, &lists_,
                  at::kFloat, state_.average_layer_executor()),
         network(state_.average_model(),

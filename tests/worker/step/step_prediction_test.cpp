@@ -130,7 +130,7 @@ TEST(StepPrediction, WarnsOnceOfAnItem) {
       train([](predict::MemoryRequest& request) { request.num_moments = 0; });
   for (const double ratio : seen.ratios) EXPECT_LT(ratio, 1);
   ASSERT_EQ(seen.events.size(), 1u);
-  EXPECT_EQ(seen.events[0].kind, "memory_prediction");
+  EXPECT_EQ(seen.events[0].kind, EventKind::kMemoryPrediction);
   EXPECT_NE(seen.events[0].reason.find("for moments"), std::string::npos)
       << seen.events[0].reason;
 }

@@ -46,7 +46,7 @@ struct RankState {
     options.gains = loss::scale_gains(config.hyp, 3, kClasses, 96, 0);
   }
   void record_exchanges(bool images_are_split = false) {
-    options.collective_schedule = record_pass_lists(
+    options.collective_schedule = record_collective_schedule(
         layers::load_model_table("yolov5n"), kClasses, at::kDouble,
         state.model().kept_layers(), /*freeze=*/0, images_are_split);
   }
@@ -210,8 +210,8 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
     EXPECT_EQ(result.loss, expected.loss);
     EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
     ASSERT_EQ(result.events.size(), 2u);
-    EXPECT_EQ(result.events[0].kind, "out_of_memory");
-    EXPECT_EQ(result.events[1].kind, "fault");
+    EXPECT_EQ(result.events[0].kind, EventKind::kOutOfMemory);
+    EXPECT_EQ(result.events[1].kind, EventKind::kFault);
     EXPECT_EQ(result.events[1].reason, configs::to_string(fault));
   }
 }

@@ -25,8 +25,8 @@ namespace {
 
 // Ordinary encoders write 2, and 4 for each component.
 constexpr int64_t kOrdinaryScans = 20;
-// Of all scans together, where there are more: each costs a pass over all
-// pixels, though it may have hardly a byte.
+// Most pixels of all scans together, where there are more: each costs a pass
+// over all pixels, though it may have hardly a byte.
 constexpr int64_t kScannedPixels = 200'000'000;
 
 struct Reader {

@@ -102,7 +102,7 @@ std::optional<ImageBoxes> count_boxes(const SplitImage& image,
                                       const codecs::ImageLimits& limits);
 
 struct BoxCounts {
-  // Of each image; images whose labels cannot be read are left out.
+  // One number an image; images whose labels cannot be read are left out.
   std::vector<int64_t> boxes;
   int64_t polygons = 0;  // of all these boxes
 };

@@ -24,9 +24,8 @@ TEST(ChildOutput, ALogLineHasALevelAndAMessage) {
   EXPECT_EQ(split_log_line("terminate called").message, "terminate called");
 }
 
-TEST(ChildOutput, ARefusalTellsMostThenWhatIsNoLogLine) {
-  EXPECT_EQ(telling_line("12:00:00 info a\n[data] b: c\nlast\n"),
-            "[data] b: c");
+TEST(ChildOutput, WhatIsNoLogLineTellsMost) {
+  EXPECT_EQ(telling_line("12:00:00 info a\n[data] b: c\nlast\n"), "last");
   EXPECT_EQ(telling_line("12:00:00 info a\nterminate called\n12:00:01 info\n"),
             "terminate called");
   EXPECT_EQ(telling_line("12:00:00 info a\n12:00:01 info b\n\n"),

@@ -39,6 +39,21 @@ TEST(ChildProcess, ItsExitCodeAndLastWords) {
   EXPECT_EQ(child.last_words(), "out\nerr\n");
 }
 
+TEST(ChildProcess, ARefusalIsAValueBesideItsOutput) {
+  ChildOptions options = shell(
+      "echo '[x] said'; "
+      "printf '{\"refusal\":\"[data] none: add some\"}' "
+      ">/proc/self/fd/$HEADROOM_REFUSAL_FD; exit 4");
+  ChildProcess without(options);
+  EXPECT_NE(without.wait(seconds(20)), std::nullopt);
+  EXPECT_EQ(without.refusal(), std::nullopt) << "words are no refusal";
+  options.may_refuse = true;
+  ChildProcess child(options);
+  EXPECT_EQ(child.wait(seconds(20)), 4);
+  EXPECT_EQ(child.refusal(), "[data] none: add some");
+  EXPECT_EQ(child.last_words(), "[x] said\n");
+}
+
 TEST(ChildProcess, ASignalIsAnExitCodeToo) {
   ChildProcess child(shell("kill -9 $$"));
   EXPECT_EQ(child.wait(seconds(20)), 128 + SIGKILL);

@@ -46,20 +46,22 @@ TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
   status.plan.emplace().predicted_phase_bytes = {
       {.training = 1'395'864'371}, {.training = int64_t{1792} << 20}, {}};
   const auto memory = [&](int64_t second, int64_t third,
-                          const std::string& state_of_third) {
+                          coordinator::MemberActivity state_of_third) {
     const int64_t bytes[] = {1'288'490'189, second, third};
     status.members.resize(3);
     for (int rank = 0; rank < 3; ++rank) {
       status.members[rank].rank = rank;
-      status.members[rank].state = rank < 2 ? "running" : state_of_third;
+      status.members[rank].state =
+          rank < 2 ? coordinator::MemberActivity::kRunning : state_of_third;
       status.members[rank].measured_peak_bytes = bytes[rank];
     }
     const std::string line = progress_line(status, std::nullopt, 0);
     return line.substr(line.find("img/s") + 7);
   };
-  EXPECT_EQ(memory(int64_t{1536} << 20, 5, "running"),
-            "rank 1: 1.5 GiB of 2 GiB (predicted 1.75 GiB)");
-  EXPECT_EQ(memory(7, int64_t{3} << 29, "gone"),
+  EXPECT_EQ(
+      memory(int64_t{1536} << 20, 5, coordinator::MemberActivity::kRunning),
+      "rank 1: 1.5 GiB of 2 GiB (predicted 1.75 GiB)");
+  EXPECT_EQ(memory(7, int64_t{3} << 29, coordinator::MemberActivity::kGone),
             "rank 0: 1.2 GiB of 2 GiB (predicted 1.3 GiB)");
 }
 
@@ -97,7 +99,7 @@ TEST(ProgressLine, CutAtAWordToTheWidth) {
 
 wire::EventRecord validation_event() {
   wire::EventRecord event;
-  event.event = "validation";
+  event.event = EventKind::kValidation;
   event.step = 39;
   event.rank = 0;
   event.reason = "epoch 3 validated";
@@ -108,7 +110,7 @@ wire::EventRecord validation_event() {
 
 TEST(EpochLine, LossesCountsAndSeconds) {
   wire::EventRecord event;
-  event.event = "epoch";
+  event.event = EventKind::kEpoch;
   event.reason = "epoch 3 trained";
   event.detail_json = R"({"epoch": 2, "num_epochs": 60, "box": 0.0812,)"
                       R"( "obj": 0.0331, "cls": 0.0208, "steps": 13,)"

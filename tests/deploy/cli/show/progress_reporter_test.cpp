@@ -32,7 +32,7 @@ coordinator::RunStatus after(int64_t step) {
 
 wire::EventRecord validation(int64_t epoch) {
   wire::EventRecord event;
-  event.event = "validation";
+  event.event = EventKind::kValidation;
   event.step = (epoch + 1) * 4;
   event.reason = "validated epoch " + std::to_string(epoch);
   return event;
@@ -40,7 +40,7 @@ wire::EventRecord validation(int64_t epoch) {
 
 wire::EventRecord trained(int64_t epoch) {
   wire::EventRecord event;
-  event.event = "epoch";
+  event.event = EventKind::kEpoch;
   event.step = (epoch + 1) * 4;
   event.detail_json = R"({"epoch": )" + std::to_string(epoch) +
                       R"(, "num_epochs": 10, "box": 0.1, "obj": 0.02,)"
@@ -160,7 +160,7 @@ TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
 
 TEST(ProgressReporter, WhatWasTransferredIsSaid) {
   wire::EventRecord event;
-  event.event = "weights";
+  event.event = EventKind::kWeights;
   event.reason = "Transferred 342/349 items from yolov5s.pt";
   EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
               ElementsAre(event.reason));
@@ -171,7 +171,7 @@ TEST(ProgressReporter, WhatWasTransferredIsSaid) {
 
 TEST(ProgressReporter, HowMuchDataThereIsIsSaid) {
   wire::EventRecord event;
-  event.event = "data";
+  event.event = EventKind::kData;
   event.reason = "train: 160 images (0 without boxes), 382 boxes";
   EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
               ElementsAre("data: " + event.reason));
@@ -181,7 +181,7 @@ TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
   ProgressReporter reporter(false);
   reporter.update(after(4), 0, at(0));
   wire::EventRecord event;
-  event.event = "checkpoint";
+  event.event = EventKind::kCheckpoint;
   event.reason = "saved";
   EXPECT_THAT(reporter.event(event, at(1)).lines, IsEmpty());
   event.warning = true;
@@ -189,31 +189,18 @@ TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
               ElementsAre("warning: saved"));
 }
 
-wire::EventRecord named(const std::string& event, const std::string& reason) {
-  wire::EventRecord record;
-  record.event = event;
-  record.reason = reason;
-  record.warning = true;
-  return record;
-}
-
 TEST(ProgressReporter, AFaultThatEndsTheRunIsLeftToItsLastLine) {
   ProgressReporter reporter(false);
-  EXPECT_THAT(reporter.event(named("fault", "[data] bad"), at(0)).lines,
-              IsEmpty());
-  EXPECT_THAT(
-      reporter.event(named(wire::kRunOverEvent, "[data] bad"), at(0)).lines,
-      IsEmpty());
-}
-
-TEST(ProgressReporter, AFaultThatTheRunSurvivesOrEndsOtherwiseIsTold) {
-  ProgressReporter reporter(false);
-  reporter.event(named("fault", "first"), at(0));
-  EXPECT_THAT(reporter.event(named("generation", "again"), at(0)).lines,
-              ElementsAre("warning: first", "warning: again"));
-  reporter.event(named("fault", "second"), at(0));
-  EXPECT_THAT(reporter.event(named(wire::kRunOverEvent, "third"), at(0)).lines,
-              ElementsAre("warning: second"));
+  wire::EventRecord fault = {
+      .event = EventKind::kFault, .reason = "[data] bad", .warning = true};
+  EXPECT_THAT(reporter.event(fault, at(0)).lines,
+              ElementsAre("warning: [data] bad"))
+      << "the run goes on";
+  fault.ends_run = true;
+  EXPECT_THAT(reporter.event(fault, at(0)).lines, IsEmpty());
+  const wire::EventRecord end = {
+      .event = EventKind::kRunOver, .reason = "[data] bad", .warning = true};
+  EXPECT_THAT(reporter.event(end, at(0)).lines, IsEmpty());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ coordinator::RunStatus running() {
   coordinator::RunStatus status;
   status.version = "0.1.0";
   status.generation = 1;
-  status.state = "running";
+  status.state = coordinator::RunPhase::kRunning;
   status.reason = "2 of 2 workers joined";
   status.run_directory = "/runs/exp";
   status.progress = {.step = 14,
@@ -36,17 +36,17 @@ coordinator::RunStatus running() {
   first.hostname = "a";
   first.rank = 0;
   first.heartbeat_age_seconds = 0.12;
-  first.state = "running";
+  first.state = coordinator::MemberActivity::kRunning;
   first.measured_peak_bytes = 512 << 20;
   coordinator::MemberStatus second = first;
   second.worker_id = "a-1-1";
   second.rank = -1;
-  second.state = "expected";
+  second.state = coordinator::MemberActivity::kExpected;
   second.measured_peak_bytes = 0;
   status.members = {first, second};
   wire::EventRecord event;
   event.sequence = 1;
-  event.event = "generation";
+  event.event = EventKind::kGeneration;
   event.reason = "2 of 2 workers joined";
   event.time = "2026-11-21T08:23:00.123Z";
   event.detail_json = R"({"world_size": 2})";

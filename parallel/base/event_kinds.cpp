@@ -1,0 +1,71 @@
+#include "parallel/base/event_kinds.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace headroom {
+namespace {
+
+using K = EventKind;
+
+constexpr auto kDescriptions = std::to_array<EventDescription>({
+    {K::kPlan, "plan", "a plan, with its reason"},
+    {K::kGeneration, "generation", "who takes part from now on"},
+    {K::kRescale, "rescale", "the run goes on with more or fewer processes"},
+    {K::kDrain, "drain", "the run, or a node, ends at the next step"},
+    {K::kJoin, "join", "a worker joined"},
+    {K::kAgentJoins, "agent_joins", "an agent joined"},
+    {K::kAgentSilent, "agent_silent", "an agent is no longer heard"},
+    {K::kRestart, "restart", "a worker gets a successor"},
+    {K::kCoordinatorRestart, "coordinator_restart",
+     "a coordinator went on from the log"},
+    {K::kCoordinatorPause, "coordinator_pause", "the coordinator stood still"},
+    {K::kCoordinatorLog, "coordinator_log",
+     "the coordinator's log cannot be written, or can again"},
+    {K::kLossOfProcess, "loss_of_process", "a worker was lost"},
+    {K::kFault, "fault", "a fault was injected, or ends the run"},
+    {K::kOutOfMemory, "out_of_memory", "an attempt ran out of memory"},
+    {K::kActivations, "activations", "a leaner policy is taken or left"},
+    {K::kMemoryPrediction, "memory_prediction",
+     "more bytes than were predicted"},
+    {K::kLabelBound, "label_bound", "more boxes than were planned for"},
+    {K::kHostMemory, "host_memory", "memory of the loader and of files"},
+    {K::kDeviceMemory, "device_memory", "memory of the cards"},
+    {K::kMemoryTrace, "memory_trace", "where a trace was written"},
+    {K::kCudaGraphs, "cuda_graphs",
+     "a micro-batch was captured, or could not be"},
+    {K::kNonFinite, "non_finite", "a loss or gradient was not finite"},
+    {K::kLossScale, "loss_scale", "float16's scale was lowered"},
+    {K::kData, "data", "what was found in the data set"},
+    {K::kClasses, "classes", "classes of weights and data set differ"},
+    {K::kAutoanchor, "autoanchor", "which anchors were taken"},
+    {K::kWeights, "weights", "what starting weights gave"},
+    {K::kAugmentOn, "augment_on", "where samples are rendered"},
+    {K::kEpoch, "epoch", "an epoch's losses and rate"},
+    {K::kValidation, "validation", "weights were judged"},
+    {K::kPicture, "picture", "a picture could not be drawn"},
+    {K::kCheckpoint, "checkpoint", "state was saved, or could not be"},
+    {K::kCheckpoints, "checkpoints", "how often state is saved"},
+    {K::kDisk, "disk", "a file cannot be written, or can again"},
+    {K::kRunDirectory, "run_directory", "the folder was made again"},
+    {K::kResume, "resume", "where a run goes on"},
+    {K::kRunOver, "run_over", "the end: its exit code and reason"},
+});
+
+}  // namespace
+
+std::span<const EventDescription> event_descriptions() { return kDescriptions; }
+
+std::string to_string(EventKind kind) {
+  return kDescriptions.at(static_cast<size_t>(kind)).name;
+}
+
+std::optional<EventKind> parse_event_kind(std::string_view name) {
+  const auto found =
+      std::ranges::find(kDescriptions, name, &EventDescription::name);
+  if (found == kDescriptions.end()) return std::nullopt;
+  return found->kind;
+}
+
+}  // namespace headroom
