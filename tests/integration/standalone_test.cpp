@@ -96,7 +96,7 @@ TEST(Standalone, IsTheSupervisedRunBitForBit) {
 TEST(Standalone, WithoutAPlanFile_PlansAsHeadroomPlanDoes) {
   const fs::path folder = fresh_folder();
   const std::vector<std::string> flags = {
-      "--max-steps", "3", "--processes", "1", "--memory-limit", "900MiB"};
+      "--epochs", "1", "--processes", "1", "--memory-limit", "900MiB"};
   const ProgramResult supervised =
       run_program(train_shapes("8", flags), folder);
   ASSERT_EQ(supervised.exit_code, 0) << supervised.err;

@@ -56,19 +56,19 @@ void train(CoordinatorClient& client, const Assignment& assignment) {
     client.commit(step - 1, 0.5, progress_after(step));
     if (step % 4 == 0) {
       client.report_event(
-          {.event = EventKind::kEpoch,
+          {.event = headroom::EventKind::kEpoch,
            .step = step,
            .rank = 0,
            .reason = "trained epoch " + std::to_string(step / 4)});
     }
   }
   if (assignment.rank != 0) return;
-  client.report_event({.event = EventKind::kData,
+  client.report_event({.event = headroom::EventKind::kData,
                        .step = 12,
                        .rank = -1,
                        .reason = "2 images were skipped",
                        .warning = true});
-  client.report_event({.event = EventKind::kValidation,
+  client.report_event({.event = headroom::EventKind::kValidation,
                        .step = 12,
                        .rank = 0,
                        .reason = "validated",
@@ -93,7 +93,10 @@ void train_until_stopped(CoordinatorClient& client,
     pause();
   }
   if (assignment.rank != 0) return;
-  client.finish(130, "interrupted after step 3; go on with --resume", "{}", 3);
+  client.finish({.exit_code = 130,
+                 .reason = "interrupted after step 3; go on with --resume",
+                 .result_json = "{}",
+                 .step = 3});
 }
 
 int behave(CoordinatorClient& client, const std::string& behaviour) {
@@ -107,7 +110,10 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
       return 0;
     }
     if (assignment.action == headroom::control::Action::kSaveAndExit) {
-      client.finish(5, "stopped after step 2; go on with --resume", "{}", 2);
+      client.finish({.exit_code = 5,
+                     .reason = "stopped after step 2; go on with --resume",
+                     .result_json = "{}",
+                     .step = 2});
       continue;
     }
     std::fprintf(stderr, "12:00:00 warning rank %d of %d, threads %s\n",
