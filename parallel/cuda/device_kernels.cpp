@@ -164,7 +164,7 @@ class CudaKernels final : public devices::DeviceKernels {
     // read it: the allocator waits for the stream before it gives memory out
     // again.
     HEADROOM_CHECK(host.is_contiguous() && host.is_cpu(),
-                   shape_text(host) + " of the host is not in one piece");
+                   "a tensor of the host that is not in one piece");
     at::HostAllocator* const pages = at::getHostAllocator(at::kCUDA);
     const c10::Storage storage(c10::Storage::use_byte_size_t(), host.nbytes(),
                                pages->allocate(host.nbytes()), pages,
