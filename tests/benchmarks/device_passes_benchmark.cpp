@@ -19,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -32,6 +33,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/devices/device_kernels.h"
 #include "tests/parallel/cuda/packed_samples.h"
+#include "worker/kernels/map_kernels.h"
 #include "worker/run/run_device.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_inputs.h"
@@ -152,29 +154,34 @@ class Passes {
         at::zeros({shape.channels}, coefficients).to(device_.device());
     const at::Tensor statistics =
         at::ones({1, 2, shape.channels}, at::kDouble).to(device_.device());
-    const at::Tensor sums =
-        at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
     const at::Tensor means =
         at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
-    const std::vector<int64_t> begins = {0, batch};
+    // What follows from the sums is written by the passes themselves.
+    const kernels::GradientSumsResult gradients = {at::empty_like(weight),
+                                                   at::empty_like(bias),
+                                                   {},
+                                                   at::empty_like(means)};
+    const std::array groups = {kernels::MapGroup{
+        .end = batch, .values = static_cast<double>(batch * side * side)}};
     const layers::ActivationFunction silu;
     const double bytes = static_cast<double>(y.nbytes());
     const std::string text =
         std::to_string(batch) + " x " + std::to_string(shape.channels) + " x " +
         std::to_string(side) + "^2" + (shape.is_part ? ", part of a map" : "");
     const double copy = rate(2 * bytes, [&] { out.copy_(y); });
-    say("channel_sums", text, bytes, copy,
-        [&] { kernels_.channel_sums(y, begins, sums); });
+    say("batch_statistics", text, bytes, copy, [&] {
+      kernels_.batch_statistics(y, groups, /*epsilon=*/1e-3, {statistics, {}});
+    });
     say("normalise_and_activate", text, 2 * bytes, copy, [&] {
-      kernels_.normalise_and_activate(y, begins, statistics, weight, bias, silu,
+      kernels_.normalise_and_activate(y, groups, statistics, weight, bias, silu,
                                       out);
     });
     say("activation_gradient_sums", text, 2 * bytes, copy, [&] {
-      kernels_.activation_gradient_sums(y, dout, begins, statistics, weight,
-                                        bias, silu, sums);
+      kernels_.activation_gradient_sums(y, dout, groups, statistics, weight,
+                                        bias, silu, gradients);
     });
     say("norm_gradient", text, 3 * bytes, copy, [&] {
-      kernels_.norm_gradient(y, dout, begins, statistics, weight, bias, silu,
+      kernels_.norm_gradient(y, dout, groups, statistics, weight, bias, silu,
                              means, out);
     });
   }
