@@ -24,7 +24,7 @@ std::string unusual_value(const Knob& knob) {
   if (type == "true or false") {
     return default_text(knob) == "true" ? "false" : "true";
   }
-  if (type == "fp32, bf16, fp16 or fp64") return "fp64";
+  if (type == "auto, fp32, bf16, fp16 or fp64") return "fp64";
   if (type == "a number") return "0.12345678901234568";
   if (knob.key == "layout") return "data=2,spatial=3";
   if (type == "text") return "\x01 # 'a': \"b\\c\" \xC3\xA9 ~ [1]\n2";
