@@ -77,7 +77,8 @@ const std::vector<Rule>& rules() {
        {"torch", "system"}},
       // The plugin: everything of CUDA, and nothing that needs it.
       {"parallel/cuda/kernels",
-       {"parallel/base", "parallel/devices", "worker/kernels"},
+       {"configs/layers", "parallel/base", "parallel/devices",
+        "worker/kernels"},
        {"torch", "cuda"}},
       {"parallel/cuda",
        rooms({exchange,
@@ -97,7 +98,9 @@ const std::vector<Rule>& rules() {
         "parallel/planner", "proto"},
        {"grpc", "xxhash", "system"}},
       // What a detector is made of.
-      {"worker/kernels", {"configs/layers"}, {}},
+      // Tensors stand in what devices offer; nvcc, which reads the rest, finds no
+      // header of LibTorch.
+      {"worker/kernels", {"configs/layers"}, {"torch"}},
       {"worker/kernels/cpu",
        {"configs/layers", "parallel/base", "worker/kernels"},
        {"torch", "system", "vector"}},
