@@ -171,7 +171,7 @@ TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
     set_bytes(arranged(order));
     EXPECT_THAT(refusal(), HasSubstr("has a broken chain: " + words));
     EXPECT_THAT(refusal(), HasSubstr("restore it from a copy, or move it "
-                                     "file and resume the run"));
+                                     "away and resume the run"));
   }
   set_bytes(arranged({0, 1, 2, 3}));
   EXPECT_THAT(records(), ElementsAre("one", "two", "three", "four"));
