@@ -278,7 +278,7 @@ at::Tensor EmulatedKernels::upload(const at::Tensor& host,
 
 void EmulatedKernels::loss(const kernels::LossCall& call) {
   count_launch("loss", 2);
-  do_or_remember(call.total.device(),
+  do_or_remember(call.targets.device(),
                  [arguments = cuda::loss_arguments(call_of_views(call))] {
                    check(headroom_loss(&arguments, /*stream=*/nullptr));
                  });
