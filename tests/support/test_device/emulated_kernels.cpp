@@ -287,7 +287,7 @@ void EmulatedKernels::loss(const kernels::LossCall& call) {
 void EmulatedKernels::loss_gradient(const kernels::LossCall& call) {
   count_launch("loss", 2);
   do_or_remember(
-      call.total.device(),
+      call.targets.device(),
       [arguments = cuda::loss_arguments(call_of_views(call))] {
         check(headroom_loss_gradient(&arguments, /*stream=*/nullptr));
       });
