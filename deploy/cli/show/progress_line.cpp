@@ -67,7 +67,9 @@ std::string memory_text(const coordinator::RunStatus& status) {
       continue;
     ++ranks;
     // Rank 0's heartbeat may be of an earlier step than its progress.
-    if (member.rank == 0 || member.measured_peak_bytes <= bytes) continue;
+    const bool is_known =
+        member.rank == 0 && status.progress.measured_peak_bytes > 0;
+    if (is_known || member.measured_peak_bytes <= bytes) continue;
     worst = member.rank;
     bytes = member.measured_peak_bytes;
   }

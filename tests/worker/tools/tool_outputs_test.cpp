@@ -23,8 +23,9 @@ using ::testing::HasSubstr;
 
 class ToolOutputs : public testing::Test {
  protected:
-  // The line of a request that is refused with exit 2.
-  static std::string refusal(std::vector<std::string> words) {
+  // The line of a request that is refused with that exit code.
+  static std::string refusal(std::vector<std::string> words,
+                             ExitCode code = ExitCode::kRequest) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -32,7 +33,7 @@ class ToolOutputs : public testing::Test {
       find_tool_command(words[0])->run(static_cast<int>(words.size()),
                                        arguments.data());
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kRequest) << error.what();
+      EXPECT_EQ(error.exit_code(), code) << error.what();
       return error.what();
     }
     return "accepted";
@@ -74,7 +75,8 @@ TEST_F(ToolOutputs, AFolderOfImagesUnderOtherNamesSaysWhy) {
   EXPECT_THAT(
       refusal({"detect", "--weights=" + weights.string(),
                "--source=" + (folder_.path() / "in").string(),
-               "--output=" + (folder_.path() / "out").string()}),
+               "--output=" + (folder_.path() / "out").string()},
+              ExitCode::kData),
       AllOf(HasSubstr("holds no image and no video that can be decoded: 1 file "
                       "left out, first "),
             HasSubstr("a.picture: unsupported format (a PNG image, but its "
