@@ -93,9 +93,10 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
   training.following = [this]() -> const loader::Batch* {
     const loader::Batch* const next = source_->made_ahead();
-    if (next == nullptr || !adds_boxes(next->step)) return next;
+    const int64_t more = next == nullptr ? 0 : more_boxes_at(next->step);
+    if (more == 0) return next;
     ahead_ = *next;
-    add_boxes(ahead_);
+    add_boxes(ahead_, 0, more);
     return &ahead_;
   };
   if (mesh_.replicas->size() > 1) {
@@ -109,15 +110,14 @@ RankTraining::RankTraining(const configs::RunConfig& config,
 }
 
 // On a grid over the image.
-void RankTraining::add_boxes(loader::Batch& batch) const {
+void RankTraining::add_boxes(loader::Batch& batch, int64_t first,
+                             int64_t end) const {
   constexpr int64_t kColumns = 23;
-  const int64_t more = more_boxes_per_image_ +
-                       (batch.step == crowded_.first ? crowded_.second : 0);
   std::vector<loss::LabelRow> labels;
   for (int64_t image = 0; image < batch.images.size(0); ++image) {
     for (const loss::LabelRow& row : batch.labels)
       if (row.image == image) labels.push_back(row);
-    for (int64_t box = 0; box < more; ++box) {
+    for (int64_t box = first; box < end; ++box) {
       loss::LabelRow row;
       row.image = image;
       row.class_index = box % loader::kSyntheticClasses;
@@ -137,7 +137,7 @@ const loader::Batch& RankTraining::next_batch() {
   loader::Batch next = source_->next();
   if (!batch_) {
     batch_ = std::move(next);
-    if (more_boxes_per_image_ > 0) add_boxes(*batch_);
+    if (more_boxes_per_image_ > 0) add_boxes(*batch_, 0, more_boxes_per_image_);
   } else {
     batch_->step = next.step;
     batch_->epoch = next.epoch;
@@ -153,7 +153,7 @@ step::StepResult RankTraining::step() {
   loader::Batch crowded;
   if (next->step == crowded_.first) {
     crowded = *next;
-    add_boxes(crowded);
+    add_boxes(crowded, more_boxes_per_image_, more_boxes_at(next->step));
     next = &crowded;
   }
   const loader::Batch& batch = *next;

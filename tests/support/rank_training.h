@@ -36,12 +36,8 @@ class RankTraining {
 
   // From the next step on, the images lie on the device: none are sent there.
   void keep_batch_on_device() { keeps_batch_on_device_ = true; }
-  // That step has so many boxes per image more. REQUIRES: it is not the next,
-  // and no other step has more.
-  void add_boxes_at(int64_t step, int64_t boxes) {
-    HEADROOM_CHECK(more_boxes_per_image_ == 0, "every step has more boxes");
-    crowded_ = {step, boxes};
-  }
+  // That step has so many boxes per image more. REQUIRES: it is not the next.
+  void add_boxes_at(int64_t step, int64_t boxes) { crowded_ = {step, boxes}; }
   // Throws Error if the step does not commit.
   step::StepResult step();
 
@@ -57,10 +53,12 @@ class RankTraining {
   const predict::StepShape& shape() const { return shape_; }
 
  private:
-  bool adds_boxes(int64_t step) const {
-    return more_boxes_per_image_ > 0 || step == crowded_.first;
+  // Those numbered from `first` on, of an image's additional ones.
+  void add_boxes(loader::Batch& batch, int64_t first, int64_t end) const;
+  int64_t more_boxes_at(int64_t step) const {
+    return more_boxes_per_image_ +
+           (step == crowded_.first ? crowded_.second : 0);
   }
-  void add_boxes(loader::Batch& batch) const;
   // Synthetic input's batches differ in their step alone: labels and matches,
   // which loader threads make in a run, are made once.
   const loader::Batch& next_batch();

@@ -27,8 +27,10 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   const plan::SampleRange& part = samples_of(micro_batch);
   model::StepContext context =
       parts_.context.training(part, parts_.state.batch_norm_sums());
-  // Sharded gradients lie elsewhere until a layer's turn comes.
-  context.adds_gradients = parts_.state.gradients().sharded() == nullptr;
+  // Sharded gradients lie elsewhere until a layer's turn comes, and others are
+  // reduced as soon as autograd has added them.
+  context.adds_gradients = parts_.mesh.replicas->size() == 1 &&
+                           parts_.state.gradients().sharded() == nullptr;
   at::Tensor images;
   if (parts_.routes.reads_images) {
     images = parts_.images.input(parts_.batch, parts_.micro_batches,
