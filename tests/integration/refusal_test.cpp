@@ -365,7 +365,7 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
 INSTANTIATE_TEST_SUITE_P(
     Examples, RefusedPlan,
     ::testing::Values(
-        "--gpu-memory 4GiB --cfg yolov5x --img 1280 --batch 32",
+        "--gpu-memory 3GiB --cfg yolov5x --img 1280 --batch 32",
         "--memory-limit 400MiB --cfg yolov5m",
         "--memory-limit=20MiB --cfg yolov5n --img 64 --batch-size 4",
         "--cfg yolov5m --memory-limit 4GiB --activations keep "
