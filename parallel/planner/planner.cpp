@@ -394,9 +394,9 @@ std::optional<std::string> smaller_groups_warning(
   const int world_size = plan.layout.world_size();
   return "batch-norm groups of " +
          plan::group_sizes_text(batch, plan.batch_norm_rule()) +
-         " images instead of " +
+         " instead of " +
          plan::group_sizes_text(batch, batch_norm_rule(config)) +
-         ", which fit no plan of " + counted(world_size, "process") +
+         " images, which fit no plan of " + counted(world_size, "process") +
          " within " + format_bytes(config.memory_limit) +
          ". Statistics of fewer images are noisier: the weights become others, "
          "often less accurate ones. To keep the usual groups, " +

@@ -6,6 +6,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
+#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/phase_memory.h"
@@ -95,6 +96,8 @@ RankTraining::RankTraining(const configs::RunConfig& config,
     const loader::Batch* const next = source_->made_ahead();
     const int64_t more = next == nullptr ? 0 : more_boxes_at(next->step);
     if (more == 0) return next;
+    // As where loader threads make it.
+    const activations::CountingAllocator::HostMemory not_counted;
     ahead_ = *next;
     add_boxes(ahead_, 0, more);
     return &ahead_;

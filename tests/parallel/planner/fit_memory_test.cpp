@@ -113,7 +113,7 @@ TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaidWithWhatKeepsTheUsual) {
   const auto warning =
       smaller_groups_warning(config, *decision.plan, layers, {});
   ASSERT_TRUE(warning);
-  EXPECT_THAT(*warning, HasSubstr("images instead of 16, which fit no plan of "
+  EXPECT_THAT(*warning, HasSubstr("instead of 16 images, which fit no plan of "
                                   "1 process within 512 MiB"));
   EXPECT_THAT(*warning, HasSubstr("To keep the usual groups, use --processes"));
   const configs::RunConfig usual = request(64, 2 * kGiB);
