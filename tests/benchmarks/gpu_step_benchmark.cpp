@@ -128,6 +128,7 @@ class Benchmark {
     context.setBenchmarkCuDNN(request.cudnn_benchmark);
     context.setAllowTF32CuDNN(request.config.tf32);
     context.setAllowTF32CuBLAS(request.config.tf32);
+    training_.keep_batch();
     if (!request.from_host) training_.keep_batch_on_device();
     for (int step = 0; step < request.warm_up; ++step) training_.step();
     // What cuDNN tries in the first steps is not what a step takes.

@@ -99,7 +99,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
     // As where loader threads make it.
     const activations::CountingAllocator::HostMemory not_counted;
     ahead_ = *next;
-    add_boxes(ahead_, 0, more);
+    add_boxes(ahead_, more);
     return &ahead_;
   };
   if (mesh_.replicas->size() > 1) {
@@ -113,14 +113,13 @@ RankTraining::RankTraining(const configs::RunConfig& config,
 }
 
 // On a grid over the image.
-void RankTraining::add_boxes(loader::Batch& batch, int64_t first,
-                             int64_t end) const {
+void RankTraining::add_boxes(loader::Batch& batch, int64_t more) const {
   constexpr int64_t kColumns = 23;
   std::vector<loss::LabelRow> labels;
   for (int64_t image = 0; image < batch.images.size(0); ++image) {
     for (const loss::LabelRow& row : batch.labels)
       if (row.image == image) labels.push_back(row);
-    for (int64_t box = first; box < end; ++box) {
+    for (int64_t box = 0; box < more; ++box) {
       loss::LabelRow row;
       row.image = image;
       row.class_index = box % loader::kSyntheticClasses;
@@ -140,7 +139,8 @@ const loader::Batch& RankTraining::next_batch() {
   loader::Batch next = source_->next();
   if (!batch_) {
     batch_ = std::move(next);
-    if (more_boxes_per_image_ > 0) add_boxes(*batch_, 0, more_boxes_per_image_);
+    const int64_t more = more_boxes_at(batch_->step);
+    if (more > 0) add_boxes(*batch_, more);
   } else {
     batch_->step = next.step;
     batch_->epoch = next.epoch;
@@ -152,17 +152,11 @@ const loader::Batch& RankTraining::next_batch() {
 }
 
 step::StepResult RankTraining::step() {
-  const loader::Batch* next = &next_batch();
-  loader::Batch crowded;
-  if (next->step == crowded_.first) {
-    crowded = *next;
-    add_boxes(crowded, more_boxes_per_image_, more_boxes_at(next->step));
-    next = &crowded;
-  }
-  const loader::Batch& batch = *next;
+  const loader::Batch& batch = next_batch();
   shape_ = step::step_shape(batch, mesh_, state_->model());
   step::StepResult result = trainer_->train_step(batch, {});
   HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
+  if (!keeps_batch_) batch_.reset();
   return result;
 }
 

@@ -34,9 +34,13 @@ class RankTraining {
                int64_t more_boxes_per_image = 0,
                const devices::ComputeDevice& device = {});
 
-  // From the next step on, the images lie on the device: none are sent there.
-  void keep_batch_on_device() { keeps_batch_on_device_ = true; }
-  // That step has so many boxes per image more. REQUIRES: it is not the next.
+  // From the next step on, all have its batch: labels and matches, which loader
+  // threads make in a run, are made once.
+  void keep_batch() { keeps_batch_ = true; }
+  // The same, and its images lie on the device: none are sent there.
+  void keep_batch_on_device() { keeps_batch_ = keeps_batch_on_device_ = true; }
+  // That step has so many boxes per image more. REQUIRES: it is not the next,
+  // and has a batch of its own.
   void add_boxes_at(int64_t step, int64_t boxes) { crowded_ = {step, boxes}; }
   // Throws Error if the step does not commit.
   step::StepResult step();
@@ -53,14 +57,12 @@ class RankTraining {
   const predict::StepShape& shape() const { return shape_; }
 
  private:
-  // Those numbered from `first` on, of an image's additional ones.
-  void add_boxes(loader::Batch& batch, int64_t first, int64_t end) const;
+  // To each image.
+  void add_boxes(loader::Batch& batch, int64_t more) const;
   int64_t more_boxes_at(int64_t step) const {
     return more_boxes_per_image_ +
            (step == crowded_.first ? crowded_.second : 0);
   }
-  // Synthetic input's batches differ in their step alone: labels and matches,
-  // which loader threads make in a run, are made once.
   const loader::Batch& next_batch();
 
   const configs::RunConfig config_;
@@ -72,6 +74,7 @@ class RankTraining {
   step::CollectiveSchedule collective_schedule_;
   loader::AssignTargets assign_;
   predict::StepShape shape_;
+  bool keeps_batch_ = false;
   bool keeps_batch_on_device_ = false;
   std::optional<loader::Batch> batch_;
   std::unique_ptr<step::Teacher> teacher_;  // of fresh weights
