@@ -100,7 +100,9 @@ HostRows all_rows(const at::Tensor& decoded) {
 
 // The products are the host's own, so no candidate is lost and none is new.
 HostRows rows_above(const at::Tensor& decoded, float threshold) {
-  const at::Tensor values = decoded.to(at::kFloat).contiguous();
+  const at::Tensor values = decoded.to(at::kFloat);
+  // A copy of all in one piece would take as much memory again.
+  if (!values.is_contiguous()) return all_rows(values);
   const int64_t num_fields = values.size(2);
   const at::Tensor objectness = values.select(2, kObjectness);
   const at::Tensor places =
