@@ -21,8 +21,12 @@ pid_t agent = 0;
 
 // Launchers may send the same signal for reasons of their own.
 void take(int, siginfo_t* about, void*) {
-  const bool is_asked = about->si_code == SI_USER && about->si_pid == agent;
-  if (getppid() == agent && !is_asked) return;
+  // The system's signal names the agent, too, but comes when it is the parent
+  // no more.
+  const bool is_there = getppid() == agent;
+  const bool is_asked =
+      is_there && about->si_code == SI_USER && about->si_pid == agent;
+  if (is_there && !is_asked) return;
   is_lost = true;
   if ((is_asked ? savers : reprieves) == 0) _exit(128 + SIGKILL);
   alarm(kSecondsToSave);  // of which the default action ends the process
