@@ -177,7 +177,7 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
     const bool gathers =
         std::find(flags.begin(), flags.end(), "3") != flags.end();
     return gathers ? "call=AllGather,rank=1,nth=120"
-                   : "call=AllReduce,rank=1,nth=24";
+                   : "call=AllReduce,rank=1,nth=260";
   }
 
   std::vector<std::string> words() const {
