@@ -187,7 +187,7 @@ const std::set<std::string> kDefinesSteps = {
     "sync_batch_norm",   "optimizer",     "anchors",   "teacher",
     "random_crop",       "image_weights", "single_cls"};
 
-// Of the cards here that the run names.
+// Looks at the cards here that the run names.
 std::vector<int> capabilities_here(const configs::RunConfig& config) {
   std::vector<int> capabilities;
   const std::vector<int> named = parse_device_list(config.device);

@@ -127,7 +127,7 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   return run.end.exit_code;
 }
 
-// With fewer, processes fail one after the other, each in words of its own.
+// With fewer, processes fail one after the other, each with another message.
 void require_descriptors() {
   constexpr rlim_t kLeast = 32;
   rlimit limit{};

@@ -252,7 +252,7 @@ class Benchmark {
     return 3 * 2 * multiply_adds * pixels;
   }
 
-  // Of the newest step, and its predicted bytes.
+  // The newest step's, and its predicted bytes.
   std::pair<predict::MemoryRequest, int64_t> memory_request() const {
     predict::MemoryRequest request =
         predict::memory_request(request_.config, plan_, layers_);

@@ -55,7 +55,7 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream = nullptr;
 };
 
-// Of the thread that runs.
+// They belong to the thread that runs.
 inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace headroom::host_cuda {
