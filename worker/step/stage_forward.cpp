@@ -17,6 +17,24 @@
 namespace headroom::step {
 namespace {
 
+// Parts [n, anchors, rows, W, fields] of a head, above one another, in the
+// memory order of a whole one: [n, rows, W, anchors, fields].
+at::Tensor joined_rows(const std::vector<at::Tensor>& parts) {
+  const at::Tensor& first = parts.front();
+  int64_t rows = 0;
+  for (const at::Tensor& part : parts) rows += part.size(2);
+  const at::Tensor whole = at::empty({first.size(0), rows, first.size(3),
+                                      first.size(1), first.size(4)},
+                                     first.options())
+                               .permute({0, 3, 1, 2, 4});
+  int64_t begin = 0;
+  for (const at::Tensor& part : parts) {
+    whole.narrow(2, begin, part.size(2)).copy_(part);
+    begin += part.size(2);
+  }
+  return whole;
+}
+
 plan::Plan replica_plan(int world_size) {
   plan::Plan plan;
   plan.layout.data_parallel_size = world_size;
@@ -230,7 +248,6 @@ std::vector<at::Tensor> StageForward::run_layers(const at::Tensor& pixels) {
   return evaluation.take_heads();
 }
 
-// A head is [n, anchors, rows, W, fields], dense with rows outermost but n.
 // What the messages need is there before the first of them.
 std::vector<at::Tensor> StageForward::gather_rows(
     const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
@@ -261,7 +278,7 @@ std::vector<at::Tensor> StageForward::gather_rows(
   return retry_.run([&] {
     std::vector<at::Tensor> whole;
     for (const std::vector<at::Tensor>& level : parts) {
-      whole.push_back(at::cat(level, 2));
+      whole.push_back(joined_rows(level));
     }
     return whole;
   });
