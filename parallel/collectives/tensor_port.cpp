@@ -1,5 +1,6 @@
 #include "parallel/collectives/tensor_port.h"
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -186,6 +187,8 @@ TensorPort::TensorPort(const std::function<void()>& listen) {
     throw Error("gloo", "its port cannot be kept from strangers",
                 "allow this process to read /proc/self/fd");
   }
+  // Programs that this one starts would keep it open.
+  fcntl(socket_, F_SETFD, FD_CLOEXEC);
   KnownSockets::instance().add_listener(socket_, {});
   change(0);
 }

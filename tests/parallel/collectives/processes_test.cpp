@@ -11,13 +11,16 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "parallel/collectives/backend.h"
 #include "tests/support/folder_store.h"
 
 extern char** environ;
@@ -182,6 +185,25 @@ TEST(TensorPort, StrangersCostNothing) {
     EXPECT_EQ(status, 0);
   }
   for (const int stranger : strangers) close(stranger);
+  fs::remove_all(folder);
+}
+
+TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
+  const std::string folder = new_folder();
+  const auto store = std::make_shared<FolderStore>(folder);
+  const auto connect = [&](int rank) {
+    return make_gloo_communicator(store, "parent", rank, 2, {});
+  };
+  auto connecting = std::async(std::launch::async, connect, 1);
+  const auto first = connect(0), second = connecting.get();
+  ASSERT_NE(listening_port(getpid()), 0);
+
+  // It opens a port of its own once its peers have started, of whom none comes.
+  const pid_t started = start_rank("gloo", 0, 2, folder, "check");
+  store->get("started 0", seconds(60));
+  EXPECT_EQ(listening_port(started), 0);
+  kill(started, SIGKILL);
+  waitpid(started, nullptr, 0);
   fs::remove_all(folder);
 }
 
