@@ -236,14 +236,16 @@ const std::map<RemedyKind, std::string>& kind_names() {
   return names;
 }
 
-TEST(Remedies, OfRandomRefusalsFitAndNoCheaperOneOfTheirKindDoes) {
-  constexpr int kRefusals = 300;
+// Of so many refusals.
+class RandomRefusals : public testing::TestWithParam<int> {};
+
+TEST_P(RandomRefusals, RemediesFitAndNoCheaperOneOfTheirKindDoes) {
   Random random(19);
   std::map<RemedyKind, int> counts;
   std::map<RemedyKind, int> refuted;
   int refusals = 0;
   int tried = 0;
-  while (refusals < kRefusals) {
+  while (refusals < GetParam()) {
     const Request request = random_request(random);
     ++tried;
     const PlanDecision refused = decide(request.config, request.world_size);
@@ -282,6 +284,9 @@ TEST(Remedies, OfRandomRefusalsFitAndNoCheaperOneOfTheirKindDoes) {
   }
   std::printf("\n");
 }
+
+INSTANTIATE_TEST_SUITE_P(Quick, RandomRefusals, testing::Values(50));
+INSTANTIATE_TEST_SUITE_P(Slow, RandomRefusals, testing::Values(300));
 
 // The remedies of a request without data, as flags.
 std::vector<std::string> flags_for(const Request& request) {
