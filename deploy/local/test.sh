@@ -52,7 +52,8 @@ if [[ -d $repository/.git ]]; then build_a_room_alone; fi
 cd "$repository"
 say "running the tests"
 status=0
-ctest --test-dir build -j "$(nproc)" --no-tests=error --output-on-failure \
+# Twice as many as cores: the integration tests count as two, and wait a lot.
+ctest --test-dir build -j "$((2 * $(nproc)))" --no-tests=error --output-on-failure \
   "${selection[@]}" | tee build/ctest.log || status=$?
 test_log=build/Testing/Temporary/LastTest.log
 grep -hE '^parity file used: ' "$test_log" | sort -u || true
