@@ -364,14 +364,9 @@ INSTANTIATE_TEST_SUITE_P(Slow, NcclRun, ::testing::ValuesIn(all_cells()),
                          name_of_cell);
 
 INSTANTIATE_TEST_SUITE_P(Quick, NcclRun,
-                         ::testing::Values(Cell{data_2(0), Disturbance::kLate},
-                                           Cell{data_2(0),
-                                                Disturbance::kAborted},
-                                           Cell{data_2(1), Disturbance::kKill},
+                         ::testing::Values(Cell{data_2(1), Disturbance::kKill},
                                            Cell{data_2(2), Disturbance::kStop},
                                            Cell{data_2(3), Disturbance::kNone},
-                                           Cell{kPipeline, Disturbance::kKill},
-                                           Cell{kSpatial, Disturbance::kNone},
                                            Cell{kGraphs, Disturbance::kNone}),
                          name_of_cell);
 
