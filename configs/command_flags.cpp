@@ -74,6 +74,9 @@ std::vector<CommandFlag> flags_of_processes() {
            "Also draw what each pipeline stage does when: forward (F) and "
            "backward (B) of each micro-batch.",
            {.value_name = "schedule"}),
+      flag({"--details"}, {"plan"},
+           "Also print the tables: memory of each stage and phase, layers, "
+           "samples, other layouts."),
       flag({"--cluster"}, {"plan"},
            "Plan for machines that are not here: so many nodes of an instance "
            "that can be rented, for example p4d.24xlarge:2. One process per "

@@ -1,6 +1,9 @@
 #include "deploy/cli/remedy_scope.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "configs/knobs.h"
@@ -29,36 +32,33 @@ bool is_use_of(const std::string& word, const configs::FlagUse& use) {
   return flag != nullptr && flag == configs::find_flag(use.spelling);
 }
 
-std::vector<std::string> words_of(const configs::FlagUse& use) {
-  std::vector<std::string> words = {use.spelling};
+void add(std::vector<std::string>& words, const configs::FlagUse& use) {
+  words.push_back(use.spelling);
   words.insert(words.end(), use.values.begin(), use.values.end());
-  return words;
 }
 
-// Puts a flag in its own place, or at the end. `use` without a spelling's
-// values takes it out.
-void change(std::vector<std::string>& words, const configs::FlagUse& use,
-            bool takes_out) {
+// The place behind the flag at `at` and its values.
+size_t behind_flag(const std::vector<std::string>& words, size_t at) {
+  const bool has_values = words[at].find('=') == std::string::npos;
+  ++at;
+  while (has_values && at < words.size() && !words[at].starts_with("--")) ++at;
+  return at;
+}
+
+// Puts a flag in its own place, or at the end.
+void put(std::vector<std::string>& words, const configs::FlagUse& use) {
   std::vector<std::string> changed;
   bool is_there = false;
-  const auto put = [&] {
-    if (is_there || takes_out) return;
-    for (const std::string& word : words_of(use)) changed.push_back(word);
-    is_there = true;
-  };
-  for (size_t i = 0; i < words.size(); ++i) {
+  for (size_t i = 0; i < words.size();) {
     if (!words[i].starts_with("--") || !is_use_of(words[i], use)) {
-      changed.push_back(words[i]);
+      changed.push_back(words[i++]);
       continue;
     }
-    put();
-    const bool has_values = words[i].find('=') == std::string::npos;
-    while (has_values && !takes_out && i + 1 < words.size() &&
-           !words[i + 1].starts_with("--")) {
-      ++i;
-    }
+    if (!is_there) add(changed, use);
+    is_there = true;
+    i = behind_flag(words, i);
   }
-  put();
+  if (!is_there) add(changed, use);
   words = std::move(changed);
 }
 
@@ -82,16 +82,32 @@ std::string command_with(const CommandLine& line,
   std::vector<std::string> words = line.words;
   if (!remedy.config.resume.empty()) {
     for (const configs::FlagUse& use : flags_of_plan(remedy.config)) {
-      change(words, use, /*takes_out=*/false);
+      put(words, use);
     }
   }
-  for (const configs::FlagUse& use : remedy.flags) {
-    change(words, use, /*takes_out=*/false);
-  }
-  if (remedy.drops_sync_bn) change(words, {"--sync-bn", {}}, true);
+  for (const configs::FlagUse& use : remedy.flags) put(words, use);
+  if (remedy.drops_sync_bn) remove_flag(words, "--sync-bn");
+  CommandLine changed = line;
+  changed.words = std::move(words);
+  return command_text(changed);
+}
+
+std::string command_text(const CommandLine& line) {
   std::string text = "headroom " + line.command;
-  for (const std::string& word : words) text += " " + quoted(word);
+  for (const std::string& word : line.words) text += " " + quoted(word);
   return text;
+}
+
+void remove_flag(std::vector<std::string>& words, const std::string& spelling) {
+  for (size_t i = 0; i < words.size();) {
+    if (!words[i].starts_with("--") || !is_use_of(words[i], {spelling, {}})) {
+      ++i;
+      continue;
+    }
+    words.erase(
+        words.begin() + static_cast<std::ptrdiff_t>(i),
+        words.begin() + static_cast<std::ptrdiff_t>(behind_flag(words, i)));
+  }
 }
 
 planner::RemedyScope remedy_scope(const CommandLine& line,

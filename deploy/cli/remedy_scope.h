@@ -1,8 +1,9 @@
 // What a remedy may change of a run that was asked for on a command line, and
-// the whole command with that change.
+// the whole command with that change, or with another.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
@@ -14,6 +15,12 @@ namespace headroom::cli {
 // place of those that it changes.
 std::string command_with(const CommandLine& line,
                          const planner::Remedy& remedy);
+
+// "headroom train --data …" as a shell reads it back.
+std::string command_text(const CommandLine& line);
+
+// Takes a flag and its values out of `words`.
+void remove_flag(std::vector<std::string>& words, const std::string& spelling);
 
 // For a run that is started here, by `num_agents` agents. `shared_cores` of
 // this host are divided among its processes; 0: --threads is given. Under a

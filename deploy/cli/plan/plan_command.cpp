@@ -9,6 +9,7 @@
 
 #include "configs/run_config.h"
 #include "deploy/cli/commands.h"
+#include "deploy/cli/plan/plan_answer.h"
 #include "deploy/cli/plan/plan_machines.h"
 #include "deploy/cli/plan/plan_report.h"
 #include "deploy/cli/plan/plan_segments.h"
@@ -98,8 +99,6 @@ int plan_command(const CommandLine& given) {
   const std::optional<PlanMachines> machines = machines_of(given, nvml::Nvml());
   const CommandLine line = machines ? with_machines(given, *machines) : given;
   const bool is_json = line.has("--json");
-  // Before a refusal too: it speaks of a limit that follows from them.
-  if (machines && !is_json) say(machines_text(*machines));
   const std::string sweep = line.value_of("--sweep", "");
   const std::string folder = line.value_of("--write", "");
   if (!sweep.empty() && !folder.empty()) {
@@ -113,7 +112,11 @@ int plan_command(const CommandLine& given) {
                        /*must_fit=*/false, capability_of(machines));
   const int world_size = request.expected_workers();
   if (machines) check_layout(*machines, request.config);
+  const auto say_machines = [&] {
+    if (machines && !is_json) say(machines_text(*machines));
+  };
   if (!sweep.empty()) {
+    say_machines();
     say_notes(line, request);
     const auto cells = sweep_plans(request.config, world_size,
                                    parse_sweep(sweep, request.config));
@@ -125,8 +128,14 @@ int plan_command(const CommandLine& given) {
     return command_with(given, remedy);
   };
   if (machines) bound_remedies(request.remedies, *machines, request.config);
-  PlanReport report = make_plan_report(request.config, world_size,
-                                       line.has("--show"), request.remedies);
+  PlanReport report;
+  try {
+    report = make_plan_report(request.config, world_size, line.has("--show"),
+                              request.remedies);
+  } catch (const Error&) {
+    say_machines();  // the refusal speaks of a limit that follows from them
+    throw;
+  }
   if (machines) {
     report.segments = segments_of(
         request.config, report.layers, report.plan, machines->gpu_memory_bytes,
@@ -136,8 +145,25 @@ int plan_command(const CommandLine& given) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);
   }
   if (!folder.empty()) write_plan_files(folder, request.config, report.plan);
+  if (is_json) {
+    say_notes(line, request);
+    say(plan_report_json(report) + "\n");
+    return 0;
+  }
+  const bool knows_data =
+      !request.config.data.empty() || request.config.synthetic_input;
+  say(plan_answer_text(report, machines,
+                       train_command(given, machines, knows_data)));
+  if (line.has("--details")) {
+    say_machines();
+    say("\n" + plan_report_text(report));
+  } else {
+    say(report.schedule.empty() ? "" : "\n" + schedule_text(report));
+    say("more         --details: memory of each stage and phase, layers, "
+        "samples, other layouts\n");
+  }
+  std::fflush(stdout);  // the answer comes before the notes
   say_notes(line, request);
-  say(is_json ? plan_report_json(report) + "\n" : plan_report_text(report));
   return 0;
 }
 

@@ -400,6 +400,10 @@ std::string assumptions_text(const configs::RunConfig& config) {
          std::to_string(labels.assumed_boxes_per_image) + " boxes per image\n";
 }
 
+std::string schedule_text(const PlanReport& report) {
+  return "Schedule, one column per time slot\n" + report.schedule;
+}
+
 std::string plan_report_text(const PlanReport& report) {
   const configs::RunConfig& config = report.config;
   const plan::Plan& plan = report.plan;
@@ -438,9 +442,7 @@ std::string plan_report_text(const PlanReport& report) {
                                  : " batch-norm groups of ") +
       plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule()) +
       "\n" + samples_table(report);
-  if (!report.schedule.empty()) {
-    text += "\nSchedule, one column per time slot\n" + report.schedule;
-  }
+  if (!report.schedule.empty()) text += "\n" + schedule_text(report);
   if (!report.others.empty()) {
     text += "\nOther layouts of " + std::to_string(world_size) +
             " processes\n" + others_table(report);

@@ -52,6 +52,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
 std::string assumptions_text(const configs::RunConfig& config);
 
 std::string plan_report_text(const PlanReport& report);
+std::string schedule_text(const PlanReport& report);
 std::string plan_report_json(const PlanReport& report);
 
 }  // namespace headroom::cli

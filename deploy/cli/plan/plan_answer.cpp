@@ -1,0 +1,146 @@
+#include "deploy/cli/plan/plan_answer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "configs/command_flags.h"
+#include "deploy/cli/remedy_scope.h"
+#include "deploy/cli/show/terminal.h"
+#include "parallel/base/units.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr int64_t kBarWidth = 40;
+
+// "--gpu-memory" and its like, which train does not know.
+std::vector<std::string> spellings_of_plan_alone() {
+  std::vector<std::string> spellings;
+  for (const configs::CommandFlag& flag : configs::command_flags()) {
+    if (!configs::belongs_to(flag, "plan") ||
+        configs::belongs_to(flag, "train")) {
+      continue;
+    }
+    spellings.insert(spellings.end(), flag.spellings.begin(),
+                     flag.spellings.end());
+  }
+  return spellings;
+}
+
+size_t fullest_stage(const PlanReport& report) {
+  const auto fullest = std::max_element(
+      report.memory.begin(), report.memory.end(),
+      [](const predict::MemoryEstimate& a, const predict::MemoryEstimate& b) {
+        return a.total() < b.total();
+      });
+  return static_cast<size_t>(fullest - report.memory.begin());
+}
+
+std::string verdict(const PlanReport& report, int64_t needed,
+                    const std::optional<PlanMachines>& machines) {
+  const int64_t limit = report.config.memory_limit;
+  const std::string who =
+      report.plan.layout.world_size() == 1
+          ? "the process"
+          : "the fullest of " +
+                std::to_string(report.plan.layout.world_size()) + " processes";
+  if (limit == 0) {
+    return "needs " + format_bytes(needed) + " in " + who +
+           "; no --memory-limit, --gpu-memory, --gpu or --cluster says what "
+           "there is";
+  }
+  std::string text = "fits: " + format_bytes(needed) + " of " +
+                     format_bytes(limit) + " in " + who;
+  if (machines) {
+    text += ", of a GPU of " + format_bytes(machines->gpu_memory_bytes) +
+            " less what is not for tensors";
+  }
+  return text;
+}
+
+// A bar a kind of memory, and one for what is left of the limit.
+std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
+  const int64_t rest = memory.targets + memory.workspace;
+  const int64_t state = memory.total() - memory.images - memory.activations -
+                        memory.transient - memory.communication - rest;
+  std::vector<std::pair<std::string, int64_t>> parts = {
+      {"weights, gradients, optimizer", state},
+      {"images", memory.images},
+      {"kept for the backward pass", memory.activations},
+      {"scratch", memory.transient},
+      {"messages", memory.communication},
+      {"other", rest}};
+  if (limit > 0) parts.emplace_back("free", limit - memory.total());
+  const int64_t whole = std::max(limit, memory.total());
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes <= 0) continue;
+    const int64_t length =
+        (bytes * kBarWidth + whole - 1) / std::max<int64_t>(whole, 1);
+    lines.push_back(
+        {name, format_bytes(bytes),
+         std::string(static_cast<size_t>(length), name == "free" ? '.' : '#')});
+  }
+  return text_table(lines);
+}
+
+// Words of the plan's reason that newcomers do not know.
+std::string glossary(const std::string& reason) {
+  const std::vector<std::pair<std::string, std::string>> words = {
+      {"micro-batch", "micro-batch: images that go through at once"},
+      {"batch-norm group", "batch-norm group: images normalised together"},
+      {"lean", "lean: convolutions' outputs are kept, the rest is derived"},
+      {"recompute", "recompute: forward runs again in the backward pass"},
+      {"offload", "offload: what backward needs lies in host memory"}};
+  std::string text;
+  for (const auto& [word, meaning] : words) {
+    if (reason.find(word) == std::string::npos) continue;
+    text += (text.empty() ? "" : "; ") + meaning;
+  }
+  return text.empty() ? "" : "where        " + text + "\n";
+}
+
+}  // namespace
+
+std::string train_command(const CommandLine& plan,
+                          const std::optional<PlanMachines>& machines,
+                          bool knows_data) {
+  CommandLine train = plan;
+  train.command = "train";
+  for (const std::string& spelling : spellings_of_plan_alone()) {
+    remove_flag(train.words, spelling);
+  }
+  if (!knows_data) {
+    train.words.insert(train.words.begin(), {"--data", "DATA.YAML"});
+  }
+  const bool is_many = machines && machines->instance;
+  if (!is_many) return command_text(train);
+  remove_flag(train.words, "--processes");
+  train.words.insert(
+      train.words.end(),
+      {"--processes", std::to_string(machines->num_gpus() / machines->nodes)});
+  return (machines->nodes == 1
+              ? ""
+              : "mpirun -np " + std::to_string(machines->nodes) +
+                    " --map-by node ") +
+         command_text(train);
+}
+
+std::string plan_answer_text(const PlanReport& report,
+                             const std::optional<PlanMachines>& machines,
+                             const std::string& command) {
+  const predict::MemoryEstimate& memory = report.memory[fullest_stage(report)];
+  std::string text = verdict(report, memory.total(), machines) + "\n" +
+                     "train it     " + command + "\n\n" +
+                     chart(memory, report.config.memory_limit) + "\n" +
+                     "plan         " + report.plan.reason + "\n" +
+                     glossary(report.plan.reason);
+  if (report.groups_warning) {
+    text += "warning: " + *report.groups_warning + "\n";
+  }
+  return text;
+}
+
+}  // namespace headroom::cli

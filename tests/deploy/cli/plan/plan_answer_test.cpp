@@ -1,0 +1,130 @@
+#include "deploy/cli/plan/plan_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "configs/cluster_catalogue.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/layout.h"
+
+namespace headroom::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// What trains the plan that was asked for with `flags`.
+std::string trains(const std::string& flags, bool knows_data = true,
+                   const std::optional<PlanMachines>& machines = {}) {
+  return train_command(parse_command_line(words_of("plan " + flags)), machines,
+                       knows_data);
+}
+
+PlanMachines rented(int64_t nodes) {
+  PlanMachines machines;
+  machines.flag = "--cluster";
+  machines.instance = configs::Instance{};
+  machines.instance->gpus = 8;
+  machines.nodes = nodes;
+  machines.gpu_memory_bytes = int64_t{40} << 30;
+  return machines;
+}
+
+TEST(TrainCommand, LeavesOutWhatOnlyPlanKnows) {
+  EXPECT_EQ(trains("--gpu-memory 8GiB --data d.yaml --batch -1 --details"),
+            "headroom train --data d.yaml --batch -1");
+  EXPECT_EQ(
+      trains("--gpu-memory=8GiB --data d.yaml --show schedule --img 640 320"),
+      "headroom train --data d.yaml --img 640 320");
+  EXPECT_EQ(trains("--write ask --synthetic-input --micro-batch 4"),
+            "headroom train --synthetic-input --micro-batch 4");
+}
+
+TEST(TrainCommand, SaysWhatIsStillToBeNamed) {
+  EXPECT_EQ(trains("--cfg yolov5s", /*knows_data=*/false),
+            "headroom train --data DATA.YAML --cfg yolov5s");
+}
+
+TEST(TrainCommand, StartsAProcessOnEveryCard) {
+  EXPECT_EQ(trains("--gpu x:8 --data d.yaml", true, rented(1)),
+            "headroom train --data d.yaml --processes 8");
+  EXPECT_EQ(trains("--cluster x:2 --data d.yaml", true, rented(2)),
+            "mpirun -np 2 --map-by node headroom train --data d.yaml "
+            "--processes 8");
+}
+
+TEST(TrainCommand, IsOneThatTrainTakes) {
+  for (const char* flags :
+       {"--gpu-memory 8GiB --cfg yolov5s --img 640", "--show schedule --zero 1",
+        "--json --weights w.pt --memory-limit=2GiB",
+        "--device 0,1 --details"}) {
+    std::vector<std::string> words = words_of(trains(flags));
+    words.erase(words.begin());
+    EXPECT_NO_THROW(parse_command_line(words)) << flags;
+  }
+}
+
+configs::RunConfig config_of(int64_t limit) {
+  configs::RunConfig config;
+  config.cfg = "yolov5n";
+  config.precision = configs::Precision::kFp32;
+  config.memory_limit = limit;
+  return config;
+}
+
+TEST(PlanAnswer, BeginsWithTheVerdictAndTheCommand) {
+  const PlanReport report =
+      make_plan_report(config_of(int64_t{4} << 30), 1, false);
+  const std::string text = plan_answer_text(report, {}, "headroom train");
+  EXPECT_THAT(text, StartsWith("fits: 1.85 GiB of 4 GiB in the process\n"
+                               "train it     headroom train\n\n"));
+  EXPECT_THAT(text,
+              ContainsRegex("kept for the backward pass +1.55 GiB +#{16}\n"));
+  EXPECT_THAT(text, ContainsRegex("free +2.15 GiB +\\.{22}\n"));
+  EXPECT_THAT(text, HasSubstr("\nplan         chosen: "));
+}
+
+TEST(PlanAnswer, SpeaksOfTheFullestProcess) {
+  configs::RunConfig config = config_of(int64_t{2} << 30);
+  config.layout = plan::parse_layout("pipeline=2");
+  config.batch_norm_group_size = 4;
+  EXPECT_THAT(
+      plan_answer_text(make_plan_report(config, 2, false), rented(1), ""),
+      AllOf(StartsWith("fits: "),
+            HasSubstr(" of 2 GiB in the fullest of 2 processes, of a "
+                      "GPU of 40 GiB less what is not for tensors\n")));
+}
+
+TEST(PlanAnswer, WithoutALimitSaysHowToNameOne) {
+  EXPECT_THAT(
+      plan_answer_text(make_plan_report(config_of(0), 1, false), {}, ""),
+      AllOf(StartsWith("needs 1.85 GiB in the process; no --memory-limit"),
+            Not(HasSubstr("free "))));
+}
+
+// Half a sentence each, of those words alone that stand there.
+TEST(PlanAnswer, ExplainsItsWords) {
+  const std::string plain =
+      plan_answer_text(make_plan_report(config_of(0), 1, false), {}, "");
+  EXPECT_THAT(plain,
+              AllOf(HasSubstr("micro-batch: images that go through at once"),
+                    Not(HasSubstr("offload:"))));
+  const std::string tight = plan_answer_text(
+      make_plan_report(config_of(int64_t{150} << 20), 1, false), {}, "");
+  EXPECT_THAT(tight, HasSubstr("offload: what backward needs"));
+}
+
+}  // namespace
+}  // namespace headroom::cli
