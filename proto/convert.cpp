@@ -212,7 +212,7 @@ void fields(auto& archive, Either<RunProgress> auto& progress) {
   archive("images_per_second", progress.images_per_second);
   archive("measured_peak_bytes", progress.measured_peak_bytes);
   archive("predicted_peak_bytes", progress.predicted_peak_bytes);
-  archive("phase", progress.phase);
+  archive("phase", progress.phase, kLastWorkerPhase);
   archive("image_height", progress.image_height);
   archive("image_width", progress.image_width);
   archive("quiet_ms", progress.quiet_ms);
@@ -374,6 +374,7 @@ void fields(auto& archive, Either<FinishedRun> auto& finished) {
   archive("reason", finished.reason);
   archive("result_json", finished.result_json);
   archive("step", finished.step);
+  archive("says_how_to_go_on", finished.says_how_to_go_on);
 }
 
 wire::FinishRequest to_wire(const FinishedRun& finished) {

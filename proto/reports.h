@@ -99,6 +99,7 @@ struct FinishedRun {
   std::string reason = {};
   std::string result_json = {};  // summary.json's content
   int64_t step = 0;
+  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
 };
 
 }  // namespace headroom::wire

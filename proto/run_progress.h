@@ -3,9 +3,30 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace headroom::wire {
+
+// What a worker does at the moment; kUnknown until it has said so. The numbers
+// travel: a new one goes to the end, before kLastWorkerPhase is moved.
+enum class WorkerPhase { kUnknown, kTrain, kValidate, kCheckpoint, kPictures };
+inline constexpr WorkerPhase kLastWorkerPhase = WorkerPhase::kPictures;
+
+// "train", "validate", ...; "" for kUnknown.
+constexpr const char* to_string(WorkerPhase phase) {
+  switch (phase) {
+    case WorkerPhase::kUnknown:
+      return "";
+    case WorkerPhase::kTrain:
+      return "train";
+    case WorkerPhase::kValidate:
+      return "validate";
+    case WorkerPhase::kCheckpoint:
+      return "checkpoint";
+    case WorkerPhase::kPictures:
+      return "pictures";
+  }
+  return "";
+}
 
 struct RunProgress {
   int64_t step = 0, num_steps = 0;  // committed so far, of the whole run
@@ -16,7 +37,7 @@ struct RunProgress {
   int64_t measured_peak_bytes = 0;
   int64_t predicted_peak_bytes = 0;  // 0: not known
   int64_t image_height = 0, image_width = 0;
-  std::string phase;           // "start", "train", "validate", "checkpoint"
+  WorkerPhase phase = WorkerPhase::kUnknown;
   int64_t quiet_ms = 0;        // as in coordinator.proto
   int64_t median_step_ms = 0;  // likewise
 };

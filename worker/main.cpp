@@ -18,6 +18,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 #include "parallel/base/standard_output.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
@@ -192,6 +193,7 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
+  headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that cannot grow is an error
   const std::string_view first = argc > 1 ? argv[1] : "";

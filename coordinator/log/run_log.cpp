@@ -51,7 +51,7 @@ std::unique_ptr<RunLog> RunLog::open(const std::filesystem::path& file) {
   for (const std::string& bytes : records) {
     wire::LogRecord record;
     if (!record.ParseFromString(bytes)) {
-      throw Error("log", file.string() + " holds a record that is no message",
+      throw Error(kLogTag, file.string() + " holds a record that is no message",
                   "start the build that wrote it, or move it away");
     }
     take(log->found_, std::move(record), keys);

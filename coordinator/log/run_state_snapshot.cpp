@@ -110,6 +110,7 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("phase", state.phase_, RunPhase::kFailed);
   log("reason", state.reason_);
   log("exit_code", state.exit_code_);
+  log("says_how_to_go_on", state.says_how_to_go_on_);
   log("stop_requested", state.stop_requested_);
   log("result_json", state.result_json_);
   log("generation", state.cycle_.generation_);

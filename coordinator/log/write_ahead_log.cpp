@@ -126,7 +126,7 @@ constexpr const char* kRemedy =
 
 Error refusal(const fs::path& file, const std::string& what,
               const std::string& remedy) {
-  return Error("log", file.string() + " " + what, remedy);
+  return Error(kLogTag, file.string() + " " + what, remedy);
 }
 
 std::string all_of(const fs::path& file, int descriptor) {
@@ -357,9 +357,9 @@ void WriteAheadLog::clear() noexcept {
 }
 
 void WriteAheadLog::fail(const std::string& doing) const {
-  throw Error("log", doing + " " + file_.string() + ": " + std::strerror(errno),
-              "free some space there, or name a log elsewhere",
-              ExitCode::kResource);
+  throw Error(
+      kLogTag, doing + " " + file_.string() + ": " + std::strerror(errno),
+      "free some space there, or name a log elsewhere", ExitCode::kResource);
 }
 
 }  // namespace headroom::coordinator

@@ -185,7 +185,8 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
   if (stop_requested) {
     return {.kind = Kind::kEnd,
             .reason = "interrupted between two generations" + saved,
-            .exit_code = ExitCode::kInterrupted};
+            .exit_code = ExitCode::kInterrupted,
+            .says_how_to_go_on = true};
   }
   const planner::MemoryShortage shortage =
       shortage_of(regrouping_, generation_.members);
@@ -196,7 +197,8 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
         .kind = Kind::kEnd,
         .reason = planner::describe(shortage) + "; " + next.reason + saved +
                   (next.resume_flags.empty() ? "" : " " + next.resume_flags),
-        .exit_code = ExitCode::kResource};
+        .exit_code = ExitCode::kResource,
+        .says_how_to_go_on = true};
   }
   // What fewer workers need says nothing of what all of them do.
   if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {

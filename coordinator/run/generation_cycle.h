@@ -38,9 +38,10 @@ struct CycleDecision {
   std::optional<plan::Plan> plan = {};
   ResumePoint begin = {};
   ExitCode exit_code = ExitCode::kDone;
+  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
 };
 
-// For a member to come to the rendezvous, its first act in a generation.
+// The time for a member to come to the rendezvous, its first act.
 inline constexpr std::chrono::milliseconds kArrival = std::chrono::seconds(15);
 
 class GenerationCycle {
@@ -50,7 +51,7 @@ class GenerationCycle {
     const configs::RunConfig& config;
     const Membership& membership;
     const RunEnding& ending;
-    // For a member that lives to leave its generation.
+    // The time for a living member to leave its generation.
     std::chrono::milliseconds leave_timeout;
     RegroupingOptions regrouping;
     // The model's, where the plan needs them.

@@ -159,8 +159,8 @@ std::string one_line(const std::string& last_words) {
   return valid_utf8(text);
 }
 
-std::string describe_ending(const RunEnding& ending,
-                            const std::string& run_directory) {
+EndReason describe_ending(const RunEnding& ending,
+                          const std::string& run_directory) {
   std::string text;
   if (ending.loss) {
     const Loss& loss = *ending.loss;
@@ -181,23 +181,28 @@ std::string describe_ending(const RunEnding& ending,
   const std::string resume =
       "headroom train --resume " + shell_word(run_directory);
   if (ending.saved_step) {
-    return text + "; the state after " + counted(*ending.saved_step, "step") +
-           " is saved, continue with: " + resume;
+    return {text + "; the state after " + counted(*ending.saved_step, "step") +
+                " is saved, continue with: " + resume,
+            true};
   }
   if (newest > 0) {
     const std::optional<int64_t> saved = checkpoint_steps(ending);
     if (saved == newest) {
-      return text + "; the state after " + counted(newest, "step") +
-             " is saved, continue with: " + resume;
+      return {text + "; the state after " + counted(newest, "step") +
+                  " is saved, continue with: " + resume,
+              true};
     }
     text += "; the state after " + counted(newest, "step") + " is not saved";
-    if (saved == 0) return text + " and nor is any before, start the run again";
-    return text + ", continue from the " +
-           (saved ? "checkpoint after " + counted(*saved, "step")
-                  : "last checkpoint") +
-           " with: " + resume;
+    if (saved == 0) {
+      return {text + " and nor is any before, start the run again"};
+    }
+    return {text + ", continue from the " +
+                (saved ? "checkpoint after " + counted(*saved, "step")
+                       : "last checkpoint") +
+                " with: " + resume,
+            true};
   }
-  return text + "; no step had been committed, start the run again";
+  return {text + "; no step had been committed, start the run again"};
 }
 
 }  // namespace headroom::coordinator

@@ -24,9 +24,9 @@ struct EndingOptions {
   // For survivors to say how far they are: longer than their own time limit of
   // an operation, since one may sit in a collective with the lost peer.
   std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
-  // For the agent to say how the lost worker died.
+  // The time for the agent to say how the lost worker died.
   std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
-  // For one survivor to save.
+  // The time for one survivor to save.
   std::chrono::milliseconds save_timeout = std::chrono::seconds(120);
 };
 
@@ -83,6 +83,12 @@ struct EndingDecision {
   std::string reason;     // what is waited for, or why this worker
 };
 
+// Why a run is over, in one line.
+struct EndReason {
+  std::string text;
+  bool says_how_to_go_on = false;  // `text` has the command that resumes it
+};
+
 // Which survivors have left, and whether anybody can say how the lost worker
 // ended.
 void note_who_is_gone(RunEnding& ending, const Membership& membership);
@@ -102,10 +108,10 @@ ExitCode exit_code_of(const RunEnding& ending);
 // How the worker was lost, as a verb phrase.
 std::string describe_loss(const Loss& loss);
 
-// The final reason in one line: who was lost, how, its last words, what is
-// saved, and the command that goes on.
-std::string describe_ending(const RunEnding& ending,
-                            const std::string& run_directory);
+// The final reason: who was lost, how, its last words, what is saved, and the
+// command that goes on.
+EndReason describe_ending(const RunEnding& ending,
+                          const std::string& run_directory);
 
 // "was killed by signal 9 (Killed)" or "ended with exit code 1".
 std::string describe_exit(int exit_code);

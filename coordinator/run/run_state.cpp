@@ -177,7 +177,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   if (!peer_lost && ends_every_worker(exit_code) && could_be_the_cause) {
     emit(EventKind::kFault, cycle_.rank_of(worker_id), message, true);
     events_.back().ends_run = true;
-    end(now, RunPhase::kFailed, exit_code, message);
+    end(now, exit_code, {message});
     return;
   }
   if (peer_lost && cycle_.rank_of(worker_id) >= 0) {
@@ -247,21 +247,18 @@ std::optional<std::string> RunState::finish(TimePoint now,
   }
   progress_.step = std::max(progress_.step, finished.step);
   result_json_ = finished.result_json;
-  const bool as_it_should =
-      finished.exit_code == static_cast<int>(ExitCode::kDone) ||
-      finished.exit_code == static_cast<int>(ExitCode::kInterrupted);
-  end(now, as_it_should ? RunPhase::kFinished : RunPhase::kFailed,
-      finished.exit_code,
-      finished.reason.empty()
-          ? "finished after " + counted(finished.step, "step")
-          : finished.reason);
+  end(now, finished.exit_code,
+      {finished.reason.empty()
+           ? "finished after " + counted(finished.step, "step")
+           : finished.reason,
+       finished.says_how_to_go_on});
   return std::nullopt;
 }
 
 void RunState::drain(TimePoint now, const std::string& reason) {
   if (phase_ == RunPhase::kWaiting) {
-    end(now, RunPhase::kFinished, static_cast<int>(ExitCode::kInterrupted),
-        "interrupted before the run began: " + reason);
+    end(now, static_cast<int>(ExitCode::kInterrupted),
+        {"interrupted before the run began: " + reason});
   } else if ((phase_ == RunPhase::kRunning ||
               phase_ == RunPhase::kRegrouping) &&
              !stop_requested_) {
@@ -287,8 +284,8 @@ void RunState::drain_node(TimePoint now, const std::string& node_id,
 
 void RunState::stop(TimePoint now, const std::string& reason) {
   if (over()) return;
-  end(now, RunPhase::kFinished, static_cast<int>(ExitCode::kInterrupted),
-      "the coordinator was stopped: " + reason);
+  end(now, static_cast<int>(ExitCode::kInterrupted),
+      {"the coordinator was stopped: " + reason});
 }
 
 bool RunState::everybody_told(TimePoint now, bool followers_left) const {
@@ -310,6 +307,7 @@ RunStatus RunState::status(TimePoint now) const {
   status.state = phase_;
   status.reason = reason_;
   status.exit_code = exit_code_;
+  status.says_how_to_go_on = says_how_to_go_on_;
   status.ended_by_signal =
       ending_.loss && ending_.loss->exit_code.value_or(0) > 128;
   status.run_directory = options_.run_directory;
@@ -391,8 +389,7 @@ void RunState::advance_waiting(TimePoint now) {
     form_first_generation(now, static_cast<int>(decision.members.size()),
                           decision.reason);
   } else if (decision.timed_out) {
-    end(now, RunPhase::kFailed, static_cast<int>(ExitCode::kResource),
-        decision.reason);
+    end(now, static_cast<int>(ExitCode::kResource), {decision.reason});
   }
 }
 
@@ -404,8 +401,8 @@ void RunState::form_first_generation(TimePoint now, int workers,
     const planner::PlanDecision planned =
         planner::choose_plan(config_, workers, options_.layers);
     if (!planned.plan) {
-      end(now, RunPhase::kFailed, static_cast<int>(planned.exit_code),
-          planned.reason + ": " + planned.remedy);
+      end(now, static_cast<int>(planned.exit_code),
+          {planned.reason + ": " + planned.remedy});
       return;
     }
     plan = planned.plan;
@@ -490,10 +487,8 @@ void RunState::advance_regrouping(TimePoint now) {
       begin_stopping(now);
       break;
     case CycleDecision::Kind::kEnd:
-      end(now,
-          next.exit_code == ExitCode::kInterrupted ? RunPhase::kFinished
-                                                   : RunPhase::kFailed,
-          static_cast<int>(next.exit_code), next.reason);
+      end(now, static_cast<int>(next.exit_code),
+          {next.reason, next.says_how_to_go_on});
       break;
   }
 }
@@ -562,17 +557,20 @@ void RunState::advance_stopping(TimePoint now) {
           {Order::Kind::kSaveAndExit, decision.worker_id, decision.reason});
       break;
     case EndingDecision::Kind::kOver:
-      end(now, RunPhase::kFailed, static_cast<int>(exit_code_of(ending_)),
+      end(now, static_cast<int>(exit_code_of(ending_)),
           describe_ending(ending_, options_.run_directory));
       break;
   }
 }
 
-void RunState::end(TimePoint now, RunPhase phase, int exit_code,
-                   const std::string& reason) {
-  phase_ = phase;
+void RunState::end(TimePoint now, int exit_code, const EndReason& reason) {
+  const bool is_as_asked =
+      exit_code == static_cast<int>(ExitCode::kDone) ||
+      exit_code == static_cast<int>(ExitCode::kInterrupted);
+  phase_ = is_as_asked ? RunPhase::kFinished : RunPhase::kFailed;
   exit_code_ = exit_code;
-  reason_ = valid_utf8(reason);
+  reason_ = valid_utf8(reason.text);
+  says_how_to_go_on_ = reason.says_how_to_go_on;
   over_since_ = now;
   for (const Member& member : membership_.members()) {
     if (member.state != MemberState::kJoined) continue;
@@ -581,8 +579,8 @@ void RunState::end(TimePoint now, RunPhase phase, int exit_code,
   }
   nlohmann::ordered_json detail;
   detail["exit_code"] = exit_code;
-  detail["state"] = to_string(phase);
-  emit(EventKind::kRunOver, -1, reason_, phase == RunPhase::kFailed,
+  detail["state"] = to_string(phase_);
+  emit(EventKind::kRunOver, -1, reason_, phase_ == RunPhase::kFailed,
        detail.dump());
 }
 

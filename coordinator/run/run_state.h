@@ -56,7 +56,7 @@ struct RunOptions {
   std::optional<plan::Plan> plan = {};
 };
 
-// For how long a coordinator stays to tell everybody that the run is over.
+// A coordinator stays so long to tell everybody that the run is over.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
 
 // For workers and agents to find the way back to a coordinator that was away,
@@ -186,8 +186,7 @@ class RunState {
   bool can_regroup() const;
   void begin_regrouping(TimePoint now);
   void begin_stopping(TimePoint now);
-  void end(TimePoint now, RunPhase phase, int exit_code,
-           const std::string& reason);
+  void end(TimePoint now, int exit_code, const EndReason& reason);
   void emit(EventKind event, int rank, const std::string& reason,
             bool warning = false, const std::string& detail_json = "");
   // `explained`: `how` says why it happened.
@@ -200,7 +199,8 @@ class RunState {
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;
   int exit_code_ = 0;
-  RunEnding ending_;  // from kStopping on
+  bool says_how_to_go_on_ = false;  // reason_ does
+  RunEnding ending_;                // from kStopping on
   GenerationCycle cycle_;
   std::optional<TimePoint> waiting_since_;  // the first registration
   TimePoint last_tick_;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coordinator/log/run_log.h"
+#include "coordinator/log/write_ahead_log.h"
 #include "coordinator/service/connections.h"
 #include "coordinator/service/front_door.h"
 #include "coordinator/service/listen_address.h"
@@ -90,7 +91,7 @@ bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
   if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
     throw Error(
-        "log",
+        kLogTag,
         options.log + " is of another run, of " + snapshot.run_directory(),
         "start the coordinator with that run's flags, or name another "
         "log");
@@ -249,7 +250,7 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
   std::unique_ptr<RunLog> log;
   if (!options.log.empty()) log = RunLog::open(options.log);
   if (options.is_successor && !(log && log->found())) {
-    throw Error("log",
+    throw Error(kLogTag,
                 options.log +
                     " holds nothing of the run that a coordinator served here "
                     "before",

@@ -35,7 +35,7 @@ int agent_command(const CommandLine& line) {
   const RunExit end = run_agent(options);
   const bool tell = end.decided_here || !line.has("--supervised");
   if (tell && !end.reason.empty()) {
-    tell_parent(end.reason);
+    tell_parent({end.reason});
     terminal.print(end.reason);
   }
   return end.exit_code;

@@ -20,6 +20,7 @@
 #include "deploy/cli/process/refusal_channel.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 #include "parallel/base/standard_output.h"
 #include "parallel/base/utf8.h"
 #include "proto/version.h"
@@ -103,13 +104,16 @@ int main(int argc, char** argv) {
   open_standard_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   headroom::cli::open_refusal_channel();
+  headroom::log::follow_parent();
   headroom::interrupts::install();
   headroom::cli::RunExit end;
+  std::string tag;
   try {
     return with_output_written(parse_and_run(words));
   } catch (const headroom::Error& error) {
     end = {static_cast<int>(error.exit_code()),
            headroom::cli::as_typed(error.what(), words)};
+    tag = error.tag();
   } catch (const std::bad_alloc&) {
     end = out_of_resources("out of memory");
   } catch (const std::system_error& error) {
@@ -119,7 +123,7 @@ int main(int argc, char** argv) {
            std::string("[headroom] internal error: ") + error.what()};
   }
   std::fflush(stdout);  // in one log it stands above the refusal
-  headroom::cli::tell_parent(end.reason);
+  headroom::cli::tell_parent({end.reason, tag});
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::cli::result_json(end, "", "").c_str());

@@ -12,11 +12,11 @@
 #include <optional>
 #include <thread>
 
+#include "coordinator/log/write_ahead_log.h"
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/service/control_client.h"
 #include "coordinator/service/listen_address.h"
-#include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
 #include "deploy/cli/process/line_log.h"
@@ -76,9 +76,9 @@ RunExit end_of_child(ChildProcess& child) {
   const int exit_code = *child.exit_code();
   if (child.refusal()) {
     return {exit_code == 0 ? static_cast<int>(ExitCode::kResource) : exit_code,
-            *child.refusal()};
+            child.refusal()->text};
   }
-  const std::string words = telling_line(child.last_words());
+  const std::string words = child.telling_line();
   return {static_cast<int>(ExitCode::kResource),
           "[launch] the " + child.name() + " " +
               coordinator::describe_exit(exit_code) +
@@ -158,10 +158,10 @@ class Supervisor {
     }
     // Once it listens, what the coordinator logs comes as events too.
     const bool is_coordinator = name == "coordinator";
-    child.on_line = [this, is_coordinator](const std::string& line) {
+    child.on_line = [this, is_coordinator](const ChildLine& line) {
       if (is_coordinator) log_.add("coordinator", line);
       if (is_coordinator && is_listening_) return;
-      if (is_shown_at_once(line)) terminal_.print(line);
+      if (line.is_shown_at_once()) terminal_.print(line.text);
     };
     return child;
   }
@@ -324,13 +324,22 @@ class Supervisor {
       coordinator_restarts_.has_failed = end.has_value();
       if (end) {  // once more, unless it has nothing to go on from
         address_ = address;
-        coordinator_restarts_.is_over = end->reason.starts_with("[log] ");
+        const auto& refusal = coordinator_->refusal();
+        coordinator_restarts_.is_over =
+            refusal && refusal->tag == coordinator::kLogTag;
         if (!coordinator_restarts_.is_over) terminal_.print(end->reason);
       }
     }
     if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
       start_agent();
     }
+  }
+
+  // The run's end as its coordinator told it.
+  RunExit told_end() const {
+    return {.exit_code = status_.exit_code,
+            .reason = status_.reason,
+            .says_how_to_go_on = status_.says_how_to_go_on};
   }
 
   // The run's end as told by a child that ended before its time.
@@ -343,7 +352,7 @@ class Supervisor {
     if (first == nullptr) return std::nullopt;
     if (!child_ended_) child_ended_ = now;
     if (now - *child_ended_ < kPatience) return std::nullopt;
-    if (status_.over()) return RunExit{status_.exit_code, status_.reason};
+    if (status_.over()) return told_end();
     RunExit end = end_of_child(*first);
     // What a successor refuses is no fault of the request.
     if (has_been_served()) {
@@ -401,7 +410,7 @@ class Supervisor {
               follower_->final_status()) {
         status_ = *last;
         show_news(now);
-        return {status_.exit_code, status_.reason};
+        return told_end();
       }
       if (auto end = answer_interrupts()) return *end;
       restart_children(now);

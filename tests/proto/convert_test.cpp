@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <set>
+#include <string>
 
 #include "parallel/base/check.h"
 
@@ -184,6 +186,20 @@ TEST(Convert, WhatAWorkerHasLeftWith_ComesBackAsItWas) {
   EXPECT_EQ(back.shortfall.free_bytes, left.shortfall.free_bytes);
   EXPECT_EQ(back.shortfall.limit_bytes, left.shortfall.limit_bytes);
   EXPECT_EQ(back.shortfall.room_bytes, left.shortfall.room_bytes);
+}
+
+TEST(Convert, EveryPhaseOfAWorker_ComesBack_AndAnUnknownNumberIsRefused) {
+  std::set<std::string> names;
+  for (int number = 0; number <= static_cast<int>(kLastWorkerPhase); ++number) {
+    const RunProgress sent{.phase = static_cast<WorkerPhase>(number)};
+    EXPECT_EQ(from_wire(to_wire(sent)).phase, sent.phase);
+    names.insert(to_string(sent.phase));
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"", "train", "validate", "checkpoint",
+                                          "pictures"}));
+  wire::Progress unknown;
+  unknown.set_phase(static_cast<int>(kLastWorkerPhase) + 1);
+  EXPECT_THROW(from_wire(unknown), Error);
 }
 
 TEST(Convert, AnEventOfAnUnknownKind_IsRefused) {

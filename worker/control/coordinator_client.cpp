@@ -301,7 +301,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (has_progress_) {
         *request.mutable_progress() = progress_;
         // Elsewhere nothing says how long it may take.
-        if (progress_.phase() == "train") {
+        if (progress_.phase() == static_cast<int>(wire::WorkerPhase::kTrain)) {
           request.mutable_progress()->set_quiet_ms(PeerWait::quiet().count());
         }
       }

@@ -68,16 +68,21 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
   return std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
 }
 
+control::FinishedRun finished_run(RunOutcome end, int64_t committed_steps) {
+  return {.exit_code = end.exit_code,
+          .reason = std::move(end.reason),
+          .result_json = std::move(end.result_json),
+          .step = committed_steps,
+          .says_how_to_go_on = end.says_how_to_go_on};
+}
+
 // Rank 0 says that the run is over. The others stay until it has: should it be
 // lost on the way, they are there to end the run.
 void finish(control::CoordinatorClient& client,
             const control::Assignment& assignment, const RunOutcome& end,
             int64_t committed_steps, collectives::Communicator& communicator) {
   if (assignment.rank == 0) {
-    client.finish({.exit_code = end.exit_code,
-                   .reason = end.reason,
-                   .result_json = end.result_json,
-                   .step = committed_steps});
+    client.finish(finished_run(end, committed_steps));
   }
   communicator.barrier();
 }
@@ -156,11 +161,9 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
     return false;
   }
   try {
-    const RunOutcome end = training.save_committed();
-    client.finish({.exit_code = end.exit_code,
-                   .reason = message + "; " + end.reason,
-                   .result_json = end.result_json,
-                   .step = training.committed_steps()});
+    RunOutcome end = training.save_committed();
+    end.reason = message + "; " + end.reason;
+    client.finish(finished_run(std::move(end), training.committed_steps()));
     return true;
   } catch (const std::exception& error) {
     log::warn(std::string("the state could not be saved: ") + error.what());
@@ -209,11 +212,8 @@ int run_generations(control::CoordinatorClient& client,
     try {
       if (assignment.action == control::Action::kSaveAndExit) {
         HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
-        const RunOutcome end = training->save_committed();
-        client.finish({.exit_code = end.exit_code,
-                       .reason = end.reason,
-                       .result_json = end.result_json,
-                       .step = committed()});
+        RunOutcome end = training->save_committed();
+        client.finish(finished_run(std::move(end), committed()));
         continue;
       }
       if (const auto met = client.rendezvous(assignment.generation)) {

@@ -53,7 +53,7 @@ void RunCheckpoints::finish() {
 
 memory::PhaseWatch RunCheckpoints::begin_phase() {
   begun_ = std::chrono::steady_clock::now();
-  in_.reports.show_phase("checkpoint");
+  in_.reports.show_phase(wire::WorkerPhase::kCheckpoint);
   in_.reports.begin_phase(configs::Fault::Phase::kCheckpoint,
                           in_.counters.committed_steps);
   return {"checkpoint", in_.meter};

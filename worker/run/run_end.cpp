@@ -86,9 +86,7 @@ RunOutcome RunEnd::complete(const std::string& reason) {
 }
 
 RunOutcome RunEnd::interrupt(const std::string& after) {
-  save();
-  return end_run(ExitCode::kInterrupted,
-                 "interrupted after " + after + "; " + resume_hint());
+  return end_early(ExitCode::kInterrupted, "interrupted after " + after);
 }
 
 RunOutcome RunEnd::refuse_step(const step::StepResult& result,
@@ -109,8 +107,7 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
                              .reason = reason,
                              .warning = true});
   }
-  save();
-  return end_run(ExitCode::kResource, reason + "; " + resume_hint());
+  return end_early(ExitCode::kResource, reason);
 }
 
 // The last rung of the ladder: another plan, which the coordinator chooses.
@@ -162,16 +159,26 @@ RunOutcome RunEnd::catch_up(const std::string& reason) {
 
 RunOutcome RunEnd::save_alone() {
   save();
-  return end_generation(ExitCode::kResource, "stopped after step " +
-                                                 std::to_string(committed()) +
-                                                 "; " + resume_hint());
+  RunOutcome outcome = end_generation(
+      ExitCode::kResource, "stopped after step " + std::to_string(committed()) +
+                               "; " + resume_hint());
+  outcome.says_how_to_go_on = true;
+  return outcome;
+}
+
+RunOutcome RunEnd::end_early(ExitCode exit_code, const std::string& reason) {
+  save();
+  RunOutcome outcome = end_run(exit_code, reason + "; " + resume_hint());
+  outcome.says_how_to_go_on = true;
+  return outcome;
 }
 
 RunOutcome RunEnd::end_generation(ExitCode exit_code,
                                   const std::string& reason) {
   in_.checkpoints.finish();
-  return {static_cast<int>(exit_code), reason,
-          in_.recorder.record_end(exit_code, reason)};
+  return {.exit_code = static_cast<int>(exit_code),
+          .reason = reason,
+          .result_json = in_.recorder.record_end(exit_code, reason)};
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
@@ -181,7 +188,7 @@ RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
   RunOutcome outcome = end_generation(exit_code, reason);
   in_.faults.strike(configs::Fault::Phase::kEnd, committed());
   if (in_.pictures != nullptr) {
-    in_.reports.show_phase("pictures");
+    in_.reports.show_phase(wire::WorkerPhase::kPictures);
     in_.pictures->finish();
   }
   return outcome;

@@ -64,6 +64,7 @@ struct RunOutcome {
   int exit_code = 0;
   std::string reason;
   std::string result_json;
+  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
   // Only this generation ended: for want of memory (without room_bytes), or
   // because it was asked to.
   std::optional<control::LeftGeneration> left = {};
@@ -89,7 +90,7 @@ class RunEnd {
   };
   explicit RunEnd(const Inputs& inputs) : in_(inputs) {}
 
-  // As reason_to_end(), with how to go on.
+  // What reason_to_end() says, and how to go on.
   std::optional<std::string> reason() const;
   RunOutcome complete(const std::string& reason);
   // `after`: "step 12".
@@ -110,6 +111,8 @@ class RunEnd {
   RunOutcome leave_for_memory(const step::StepResult& result,
                               const std::string& where);
   RunOutcome end_generation(ExitCode exit_code, const std::string& reason);
+  // Saves, and ends the run with a reason that says how to go on.
+  RunOutcome end_early(ExitCode exit_code, const std::string& reason);
   // Ends the run, not a generation alone: pictures are drawn.
   RunOutcome end_run(ExitCode exit_code, const std::string& reason);
   std::string resume_hint() const;

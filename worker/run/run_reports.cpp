@@ -36,7 +36,7 @@ RunReports::RunReports(const Inputs& inputs) : in_(inputs) {
   progress_.image_width = in_.image_width;
 }
 
-void RunReports::show_phase(const std::string& phase) {
+void RunReports::show_phase(wire::WorkerPhase phase) {
   progress_.phase = phase;
   in_.client.set_progress(progress_);
 }
@@ -58,7 +58,7 @@ void RunReports::commit(const StepRecord& newest) {
   progress_.measured_peak_bytes = newest.result.measured_peak_bytes[rank];
   progress_.median_step_ms = note_duration(durations_, newest.seconds);
   progress_.predicted_peak_bytes = newest.result.predicted_peak_bytes[rank];
-  show_phase("train");
+  show_phase(wire::WorkerPhase::kTrain);
   if (rank != 0) return;
   in_.client.commit(committed(), newest.result.loss, progress_);
 }

@@ -41,7 +41,7 @@ class RunReports {
   };
   explicit RunReports(const Inputs& inputs);
 
-  void show_phase(const std::string& phase);
+  void show_phase(wire::WorkerPhase phase);
   // The newest committed step, also to the coordinator's ledger.
   void commit(const StepRecord& newest);
   // Images that could not be read, each the first time it is met.

@@ -161,8 +161,9 @@ class Control final : public StandaloneControl {
 
   void set_progress(const wire::RunProgress& progress) override {
     std::lock_guard lock(mutex_);
-    if (progress.phase != "train" && progress.phase != phase_) {
-      log::info("phase: " + progress.phase);
+    if (progress.phase != wire::WorkerPhase::kTrain &&
+        progress.phase != phase_) {
+      log::info(std::string("phase: ") + to_string(progress.phase));
     }
     phase_ = progress.phase;
   }
@@ -246,7 +247,7 @@ class Control final : public StandaloneControl {
   StandaloneEnd end_;
   std::mutex mutex_;  // guards what follows: loader threads report too
   wire::EventFile file_;
-  std::string phase_;
+  wire::WorkerPhase phase_ = wire::WorkerPhase::kUnknown;
   Clock::time_point shown_{};
 };
 

@@ -449,7 +449,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   record.lr = optim::settings_at(schedule, committed() - 1, record.epoch).lr;
   bool is_best = false;
   if (inputs.validation && (!config.noval || last)) {
-    reports->show_phase("validate");
+    reports->show_phase(wire::WorkerPhase::kValidate);
     reports->begin_phase(configs::Fault::Phase::kValidation, committed());
     record.validation = validate_average(record);
     reports->end_phase(committed());

@@ -181,7 +181,7 @@ RunOutcome run_validation(const control::Assignment& assignment,
   validation.keeps_curves = true;
   if (assignment.rank == 0) report_data(inputs, client);
   wire::RunProgress progress;
-  progress.phase = "validate";
+  progress.phase = wire::WorkerPhase::kValidate;
   progress.image_height = options.image_height;
   progress.image_width = options.image_width;
   // Images instead of steps: all of them are one pass, which is no epoch.

@@ -10,13 +10,13 @@
 
 #include "configs/run_config.h"
 #include "coordinator/service/control_client.h"
-#include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 #include "proto/member_identity.h"
 
 namespace headroom::cli {
@@ -109,9 +109,9 @@ class Agent {
     if (shares_devices_) {
       child.extra_environment["NCCL_HOSTID"] = slot.worker_id;
     }
-    child.on_line = [this, process = child.name](const std::string& line) {
+    child.on_line = [this, process = child.name](const ChildLine& line) {
       log_->add(process, line);
-      if (is_shown_at_once(line)) options_.print(line);
+      if (line.is_shown_at_once()) log::pass_on(*line.record);
     };
     child.death_signal = SIGUSR1;  // it may have a state to save
     slot.reported = false;

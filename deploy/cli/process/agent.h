@@ -21,6 +21,7 @@ struct RunExit {
   int exit_code = 0;
   std::string reason;
   bool decided_here = false;  // not by the coordinator, so nobody else says it
+  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
 };
 
 // --certs, --token-file and --insecure-network as they were given, for

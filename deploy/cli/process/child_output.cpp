@@ -1,8 +1,7 @@
 #include "deploy/cli/process/child_output.h"
 
-#include <cctype>
 #include <cerrno>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -56,43 +55,20 @@ void LineReader::run() {
   if (!partial_.empty()) on_line_(std::exchange(partial_, ""));
 }
 
-namespace {
-
-constexpr std::string_view kPattern = "00:00:00 ";
-
-bool is_log_line(std::string_view line) {
-  if (line.size() <= kPattern.size()) return false;
-  for (size_t i = 0; i < kPattern.size(); ++i) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(line[i])) != 0;
-    if (kPattern[i] == '0' ? !digit : line[i] != kPattern[i]) return false;
+ChildLine child_line(std::string line) {
+  if (auto record = log::from_line(line)) {
+    std::string text = log::to_text(*record);
+    return {std::move(record), std::move(text)};
   }
-  return true;
+  return {std::nullopt, std::move(line)};
 }
 
-}  // namespace
-
-LogLine split_log_line(std::string_view line) {
-  if (!is_log_line(line)) return {"output", line};
-  const std::string_view rest = line.substr(kPattern.size());
-  const size_t blank = rest.find(' ');
-  if (blank == std::string_view::npos) return {rest, ""};
-  return {rest.substr(0, blank), rest.substr(blank + 1)};
-}
-
-bool is_shown_at_once(std::string_view line) {
-  const std::string_view level = split_log_line(line).level;
-  return level.starts_with("warn") || level.starts_with("err") ||
-         level.starts_with("crit");
-}
-
-std::string telling_line(const std::string& last_words) {
-  std::istringstream lines(last_words);
-  std::string line, plain, any;
-  while (std::getline(lines, line)) {
-    if (line.empty()) continue;
-    any = line;
-    if (is_log_line(line)) continue;
-    plain = line;
+std::string telling_line(const std::deque<ChildLine>& lines) {
+  std::string plain, any;
+  for (const ChildLine& line : lines) {
+    if (line.text.empty()) continue;
+    any = line.text;
+    if (!line.record) plain = line.text;
   }
   return plain.empty() ? any : plain;
 }

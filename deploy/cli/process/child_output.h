@@ -1,15 +1,18 @@
-// Which of a child's lines are shown as they come.
+// What a child writes, line by line, and which of it is shown as it comes.
 //
-// Log lines (parallel/base/log.h) from warnings upwards are; whatever else a
-// dying process writes is not: these are its last words and come back in the
-// reason for which the run ended, once. A refusal travels as a value
+// Records of its log (parallel/base/log.h) from warnings upwards are; whatever
+// else a dying process writes is not: these are its last words and come back in
+// the reason for which the run ended, once. A refusal travels beside the output
 // (refusal_channel.h).
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
+
+#include "parallel/base/log.h"
 
 namespace headroom::cli {
 
@@ -41,20 +44,19 @@ class LineReader {
   std::thread thread_;
 };
 
-// A line of a child, taken apart: "12:03:44 warning text" has the level
-// "warning", and what is no log line the level "output".
-struct LogLine {
-  std::string_view level;
-  std::string_view message;
+// A line of a child: a record of its log, or whatever else it wrote.
+struct ChildLine {
+  std::optional<log::Record> record;
+  std::string text;  // as people read it
+
+  bool is_shown_at_once() const {
+    return record && record->level >= log::Level::kWarn;
+  }
 };
-// Into `line`, which must outlive the result.
-LogLine split_log_line(std::string_view line);
+ChildLine child_line(std::string line);
 
-// "12:03:44 warn …" and "12:03:44 error …".
-bool is_shown_at_once(std::string_view line);
-
-// The line of `last_words` that says best why a process ended: the last one
-// that is no log line, else the last one; "".
-std::string telling_line(const std::string& last_words);
+// The line that says best why a process ended: the last one that its log did
+// not write, else the last one; "".
+std::string telling_line(const std::deque<ChildLine>& lines);
 
 }  // namespace headroom::cli

@@ -14,9 +14,8 @@
 #include <thread>
 #include <utility>
 
-#include "deploy/cli/process/child_output.h"
-#include "deploy/cli/process/refusal_channel.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 
 namespace headroom::cli {
 namespace {
@@ -79,16 +78,16 @@ struct ChildProcess::State {
   pid_t pid = -1;
   std::optional<int> exit_code;
   mutable std::mutex mutex;  // guards last_lines
-  std::deque<std::string> last_lines;
+  std::deque<ChildLine> last_lines;
   std::unique_ptr<LineReader> reader;
   int refusal_fd = -1;  // the reading end
-  std::optional<std::string> refusal;
+  std::optional<Refusal> refusal;
 
   ~State() {
     if (refusal_fd >= 0) close(refusal_fd);
   }
 
-  void keep(std::string line) {
+  void keep(const ChildLine& line) {
     {
       std::lock_guard lock(mutex);
       last_lines.push_back(line);
@@ -113,6 +112,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   for (const auto& [name, value] : state_->options.extra_environment) {
     environment[name] = value;
   }
+  environment[log::kRecordsVariable] = "1";
   std::optional<Pipe> refusal;
   if (state_->options.may_refuse) {
     refusal.emplace();
@@ -167,7 +167,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   }
   state_->reader = std::make_unique<LineReader>(
       output.reading, [state = state_.get()](std::string line) {
-        state->keep(std::move(line));
+        state->keep(child_line(std::move(line)));
       });
 }
 
@@ -213,15 +213,20 @@ int ChildProcess::terminate(std::chrono::milliseconds grace) {
   return *state_->exit_code;
 }
 
-const std::optional<std::string>& ChildProcess::refusal() const {
+const std::optional<Refusal>& ChildProcess::refusal() const {
   return state_->refusal;
 }
 
 std::string ChildProcess::last_words() const {
   std::lock_guard lock(state_->mutex);
   std::string words;
-  for (const std::string& line : state_->last_lines) words += line + "\n";
+  for (const ChildLine& line : state_->last_lines) words += line.text + "\n";
   return words;
+}
+
+std::string ChildProcess::telling_line() const {
+  std::lock_guard lock(state_->mutex);
+  return cli::telling_line(state_->last_lines);
 }
 
 }  // namespace headroom::cli

@@ -19,7 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/process/refusal_channel.h"
 
 namespace headroom::cli {
 
@@ -31,7 +33,7 @@ struct ChildOptions {
   std::vector<int> cores;            // that it may run on; none: as its parent
   int death_signal = SIGKILL;        // sent to it when this process ends
   bool may_refuse = false;           // it is `headroom` (refusal_channel.h)
-  std::function<void(const std::string&)> on_line;
+  std::function<void(const ChildLine&)> on_line;
 };
 
 class ChildProcess {
@@ -53,16 +55,18 @@ class ChildProcess {
   std::optional<int> exit_code();
   std::optional<int> wait(std::chrono::milliseconds timeout);
 
-  // To the child's whole group; nothing happens when it has ended.
+  // Signals the child's whole group; does nothing when it has ended.
   void send(int signal);
   // SIGTERM, then SIGKILL after `grace`; returns the exit code.
   int terminate(std::chrono::milliseconds grace);
 
   // Why it ended, where it may_refuse and said so. REQUIRES: exit_code().
-  const std::optional<std::string>& refusal() const;
+  const std::optional<Refusal>& refusal() const;
 
   // The last lines it wrote, with line ends; "" if it wrote none.
   std::string last_words() const;
+  // The one of them that says best why it ended.
+  std::string telling_line() const;
 
  private:
   struct State;

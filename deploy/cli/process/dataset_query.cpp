@@ -61,9 +61,9 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
   options.command = {find_worker_program().string()};
   options.command.insert(options.command.end(), reader.words.begin(),
                          reader.words.end());
-  options.on_line = [&](const std::string& line) {
+  options.on_line = [&](const ChildLine& line) {
     const std::lock_guard lock(mutex);
-    if (line.starts_with('{')) answer = line;
+    if (!line.record && line.text.starts_with('{')) answer = line.text;
   };
   ChildProcess child(std::move(options));
   while (!child.wait(kTick)) {
@@ -91,7 +91,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
                 "build headroom and headroom-worker together",
                 ExitCode::kResource);
   }
-  const std::string words = telling_line(child.last_words());
+  const std::string words = child.telling_line();
   throw Error("labels",
               "the worker that reads labels " +
                   coordinator::describe_exit(exit_code) +

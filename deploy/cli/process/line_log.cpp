@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "deploy/cli/process/child_output.h"
+#include "parallel/base/log.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/utf8.h"
@@ -38,13 +38,13 @@ std::string utc_time() {
   return text;
 }
 
-std::string record_of(const std::string& process, const std::string& line) {
-  const LogLine parts = split_log_line(line);
+std::string record_of(const std::string& process, const ChildLine& line) {
   nlohmann::ordered_json record;
   record["time"] = utc_time();
   record["process"] = valid_utf8(process);
-  record["level"] = valid_utf8(parts.level);
-  record["message"] = valid_utf8(parts.message);
+  record["level"] = line.record ? log::to_string(line.record->level) : "output";
+  record["message"] =
+      valid_utf8(line.record ? line.record->message : line.text);
   return record.dump() + '\n';
 }
 
@@ -62,7 +62,7 @@ LineLog::~LineLog() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void LineLog::add(const std::string& process, const std::string& line) {
+void LineLog::add(const std::string& process, const ChildLine& line) {
   std::string record = record_of(process, line);
   std::lock_guard lock(mutex_);
   if (gave_up_) return;

@@ -5,7 +5,7 @@
 //   {"time": "2026-11-22T01:02:03.456Z", "process": "worker host-7-0",
 //    "level": "warning", "message": "[gen 2 rank 1/2] 2 images were skipped"}
 //
-// A line that is none of our log's (a library's, a crash's) has the level
+// A line that our log did not write (a library did, or a crash) has the level
 // "output". Until the run has begun to write to its folder lines are
 // kept in memory, a bounded number of them. Where it never is (a machine
 // that does not share it) nothing is written.
@@ -20,6 +20,8 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+
+#include "deploy/cli/process/child_output.h"
 
 namespace headroom::cli {
 
@@ -39,7 +41,7 @@ class LineLog {
   LineLog(const LineLog&) = delete;
   LineLog& operator=(const LineLog&) = delete;
 
-  void add(const std::string& process, const std::string& line);
+  void add(const std::string& process, const ChildLine& line);
 
  private:
   bool open();

@@ -28,17 +28,18 @@ void open_refusal_channel() {
   if (fd > STDERR_FILENO && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) channel() = fd;
 }
 
-void tell_parent(const std::string& refusal) {
+void tell_parent(const Refusal& refusal) {
   const int fd = std::exchange(channel(), -1);
   if (fd < 0) return;
   const std::string text =
-      nlohmann::json{{"refusal", refusal.substr(0, kLongest / 8)}}.dump(
-          -1, ' ', false, nlohmann::json::error_handler_t::replace);
+      nlohmann::json{{"refusal", refusal.text.substr(0, kLongest / 8)},
+                     {"tag", refusal.tag}}
+          .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   [[maybe_unused]] const ssize_t written = write(fd, text.data(), text.size());
   close(fd);
 }
 
-std::optional<std::string> read_refusal(int fd) {
+std::optional<Refusal> read_refusal(int fd) {
   // A grandchild may still hold the writing end.
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
   std::string text;
@@ -51,9 +52,14 @@ std::optional<std::string> read_refusal(int fd) {
   }
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
-  const auto refusal = json.find("refusal");
-  if (refusal == json.end() || !refusal->is_string()) return std::nullopt;
-  return refusal->get<std::string>();
+  const auto text_of = [&](const char* key) -> std::optional<std::string> {
+    const auto value = json.find(key);
+    if (value == json.end() || !value->is_string()) return std::nullopt;
+    return value->get<std::string>();
+  };
+  auto refusal = text_of("refusal");
+  if (!refusal) return std::nullopt;
+  return Refusal{std::move(*refusal), text_of("tag").value_or("")};
 }
 
 }  // namespace headroom::cli

@@ -2,7 +2,7 @@
 // the parent's end of a pipe, and the child's, whose number an environment
 // variable has.
 //
-//   {"refusal":"[tag] what: remedy"}
+//   {"refusal":"[tag] what: remedy","tag":"tag"}
 //
 // Threads: one.
 #pragma once
@@ -12,15 +12,20 @@
 
 namespace headroom::cli {
 
+struct Refusal {
+  std::string text;
+  std::string tag = {};  // of the Error; "" where none was thrown
+};
+
 inline constexpr const char* kRefusalVariable = "HEADROOM_REFUSAL_FD";
 
-// In the child, before it starts processes of its own: they do not get it.
+// The child calls it before it starts processes, which do not get it.
 void open_refusal_channel();
 // Once; nothing happens where no parent listens.
-void tell_parent(const std::string& refusal);
+void tell_parent(const Refusal& refusal);
 
 // What a child that has ended wrote into the pipe `fd`; nothing if it refused
 // nothing.
-std::optional<std::string> read_refusal(int fd);
+std::optional<Refusal> read_refusal(int fd);
 
 }  // namespace headroom::cli

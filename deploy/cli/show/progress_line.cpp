@@ -109,8 +109,8 @@ std::string progress_line(const coordinator::RunStatus& status,
   std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
                      std::to_string(progress.step_in_epoch) + "/" +
                      std::to_string(progress.steps_per_epoch);
-  if (progress.phase == "validate") line += "  validating";
-  if (progress.phase == "checkpoint") line += "  saving";
+  if (progress.phase == wire::WorkerPhase::kValidate) line += "  validating";
+  if (progress.phase == wire::WorkerPhase::kCheckpoint) line += "  saving";
   line += losses_text(progress.box, progress.obj, progress.cls) +
           with_decimals(progress.images_per_second, 1) + " img/s  " +
           memory_text(status) + eta_text(eta_seconds);

@@ -57,8 +57,8 @@ ProgressReporter::Output ProgressReporter::update(
   }
   if (is_time_for_a_line(progress, now)) {
     coordinator::RunStatus told = status;
-    told.progress.phase =
-        "train";  // what goes on besides is no news a minute later
+    // What goes on besides is no news a minute later.
+    told.progress.phase = wire::WorkerPhase::kTrain;
     output.lines.push_back(progress_line(told, eta_seconds_, 0));
     last_line_ = now;
   }

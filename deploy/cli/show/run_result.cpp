@@ -174,7 +174,7 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
   const bool is_resumable =
       end.exit_code == static_cast<int>(ExitCode::kInterrupted) ||
       end.exit_code == static_cast<int>(ExitCode::kResource);
-  if (!is_resumable || end.reason.find("--resume") != std::string::npos ||
+  if (!is_resumable || end.says_how_to_go_on ||
       !has_finished_checkpoint(run_directory)) {
     return "";
   }

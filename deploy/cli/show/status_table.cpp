@@ -51,7 +51,7 @@ Json progress_json(const wire::RunProgress& progress) {
           {"predicted_peak_bytes", progress.predicted_peak_bytes},
           {"image_height", progress.image_height},
           {"image_width", progress.image_width},
-          {"phase", progress.phase}};
+          {"phase", to_string(progress.phase)}};
 }
 
 Json member_json(const coordinator::MemberStatus& member) {

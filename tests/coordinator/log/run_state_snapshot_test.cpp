@@ -76,14 +76,17 @@ TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
 TEST(RunStateSnapshot, OfARunThatIsOver) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(
-      run.now, "w0",
-      {.reason = "all done", .result_json = R"({"map": 1})", .step = 12});
+  run.state.finish(run.now, "w0",
+                   {.reason = "all done",
+                    .result_json = R"({"map": 1})",
+                    .step = 12,
+                    .says_how_to_go_on = true});
   const auto successor = successor_of(run, 1);
   ScriptedRun& next = *successor;
   EXPECT_TRUE(next.state.over());
   EXPECT_EQ(next.state.reason(), "all done");
   EXPECT_EQ(next.state.status(next.now).result_json, R"({"map": 1})");
+  EXPECT_TRUE(next.state.status(next.now).says_how_to_go_on);
 }
 
 TEST(RunStateSnapshot, AnUnknownPhaseIsRefused) {

@@ -126,6 +126,7 @@ TEST_F(Regroup, ADrainMeanwhileEndsItWith130) {
   EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
   EXPECT_EQ(run.state.exit_code(), 130);
   EXPECT_THAT(run.state.reason(), HasSubstr("--resume /runs/exp"));
+  EXPECT_TRUE(run.state.status(run.now).says_how_to_go_on);
 }
 
 TEST_F(Regroup, WhoSpeaksButNeverLeavesIsLost) {

@@ -151,10 +151,11 @@ TEST(DescribeEnding, NamesRankWorkerSignalLastWordsAndHowToGoOn) {
   ending.loss->exit_code = 137;
   ending.loss->last_words = "epoch 3\nhalf way\n";
   ending.saved_step = 12;
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); its "
             "last words: epoch 3 | half way; the state after 12 steps is "
             "saved, continue with: headroom train --resume /runs/exp");
+  EXPECT_TRUE(describe_ending(ending, "/runs/exp").says_how_to_go_on);
 }
 
 TEST(DescribeEnding, SaysWhyWhenTheExitCodeDoesNot) {
@@ -163,7 +164,7 @@ TEST(DescribeEnding, SaysWhyWhenTheExitCodeDoesNot) {
   ending.loss->explained = true;
   ending.loss->exit_code = 137;  // its agent killed it because of that
   ending.known_steps = 30;
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h was silent for 2000 ms; the state after "
             "30 steps is not saved, continue from the last checkpoint with: "
             "headroom train --resume /runs/exp");
@@ -174,7 +175,7 @@ TEST(DescribeEnding, NamesTheCheckpointThatIsLeft) {
   ending.survivors = {survivor(0, 14), survivor(2, 14), survivor(3)};
   ending.survivors[0].state = {true, 5};
   ending.survivors[1].state = {true, 10};
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h closed its connection; the state after "
             "14 steps is not saved, continue from the checkpoint after 10 "
             "steps with: headroom train --resume /runs/exp");
@@ -184,7 +185,7 @@ TEST(DescribeEnding, ACheckpointOfTheNewestStepIsTheSavedState) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 14), survivor(2, 14)};
   for (Survivor& entry : ending.survivors) entry.state = {true, 14};
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h closed its connection; the state after "
             "14 steps is saved, continue with: headroom train --resume "
             "/runs/exp");
@@ -194,9 +195,10 @@ TEST(DescribeEnding, WithoutAnyCheckpointTheRunBeginsAgain) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 3), survivor(2, 3)};
   for (Survivor& entry : ending.survivors) entry.state = {true, 0};
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h closed its connection; the state after 3 "
             "steps is not saved and nor is any before, start the run again");
+  EXPECT_FALSE(describe_ending(ending, "/runs/exp").says_how_to_go_on);
 }
 
 TEST(DescribeEnding, BeforeTheFirstStepThereIsNothingToResume) {
@@ -207,7 +209,7 @@ TEST(DescribeEnding, BeforeTheFirstStepThereIsNothingToResume) {
   loss.exit_code = 127;
   loss.last_words = "headroom-worker: not found";
   ending.loss = loss;
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "worker w1 on h ended with exit code 127; its last words: "
             "headroom-worker: not found; no step had been committed, start "
             "the run again");
@@ -218,7 +220,7 @@ TEST(DescribeEnding, WithNobodyLostTheComplaintIsQuoted) {
   ending.first_complaint = "[communication] reset by peer";
   ending.survivors = {survivor(0, 4)};
   ending.saved_step = 4;
-  EXPECT_EQ(describe_ending(ending, "/runs/exp"),
+  EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "the workers lost each other though none has ended: "
             "[communication] reset by peer; the state after 4 steps is saved, "
             "continue with: headroom train --resume /runs/exp");

@@ -129,7 +129,7 @@ TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
   progress.predicted_peak_bytes = 1 << 29;
   progress.image_height = 320;
   progress.image_width = 640;
-  progress.phase = "train";
+  progress.phase = wire::WorkerPhase::kTrain;
   w0->set_progress(progress);
   ASSERT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));
@@ -147,7 +147,7 @@ TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
   EXPECT_EQ(status.progress.predicted_peak_bytes, 1 << 29);
   EXPECT_EQ(status.progress.image_height, 320);
   EXPECT_EQ(status.progress.image_width, 640);
-  EXPECT_EQ(status.progress.phase, "train");
+  EXPECT_EQ(status.progress.phase, wire::WorkerPhase::kTrain);
   ASSERT_EQ(status.members.size(), 1u);
   EXPECT_EQ(status.members[0].measured_peak_bytes, 1 << 30);
   EXPECT_LT(status.members[0].heartbeat_age_seconds, 2);

@@ -24,6 +24,7 @@
 #include <string>
 #include <thread>
 
+#include "parallel/base/log.h"
 #include "proto/channel_security.h"
 #include "worker/control/coordinator_client.h"
 
@@ -44,7 +45,7 @@ RunProgress progress_after(int64_t step) {
   progress.step_in_epoch = (step - 1) % 4 + 1;
   progress.steps_per_epoch = 4;
   progress.images_per_second = 50;
-  progress.phase = "train";
+  progress.phase = headroom::wire::WorkerPhase::kTrain;
   return progress;
 }
 
@@ -96,7 +97,8 @@ void train_until_stopped(CoordinatorClient& client,
   client.finish({.exit_code = 130,
                  .reason = "interrupted after step 3; go on with --resume",
                  .result_json = "{}",
-                 .step = 3});
+                 .step = 3,
+                 .says_how_to_go_on = true});
 }
 
 int behave(CoordinatorClient& client, const std::string& behaviour) {
@@ -113,16 +115,17 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
       client.finish({.exit_code = 5,
                      .reason = "stopped after step 2; go on with --resume",
                      .result_json = "{}",
-                     .step = 2});
+                     .step = 2,
+                     .says_how_to_go_on = true});
       continue;
     }
-    std::fprintf(stderr, "12:00:00 warning rank %d of %d, threads %s\n",
-                 assignment.rank, assignment.world_size,
-                 std::getenv("OMP_NUM_THREADS"));
+    headroom::log::warn("rank " + std::to_string(assignment.rank) + " of " +
+                        std::to_string(assignment.world_size) + ", threads " +
+                        std::getenv("OMP_NUM_THREADS"));
     if (behaviour == "host") {
       const char* const host = std::getenv("NCCL_HOSTID");
-      std::fprintf(stderr, "12:00:00 warning rank %d is host '%s'\n",
-                   assignment.rank, host == nullptr ? "" : host);
+      headroom::log::warn("rank " + std::to_string(assignment.rank) +
+                          " is host '" + (host == nullptr ? "" : host) + "'");
     }
     if (behaviour == "slow") {
       train_until_stopped(client, assignment);
@@ -167,13 +170,15 @@ int answer(const std::string& behaviour) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  headroom::log::follow_parent();
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv("FAKE_WORKER");
   const std::string behaviour = given == nullptr ? "" : given;
   if (argc > 1 && std::string(argv[1]) == "answer") return answer(behaviour);
   if (behaviour == "die") {
-    std::fprintf(stderr, "12:00:00 info starting\nno more strength\n");
+    headroom::log::info("starting");
+    std::fprintf(stderr, "no more strength\n");
     return 7;
   }
   if (behaviour == "hesitate" && !std::ifstream("hesitated")) {

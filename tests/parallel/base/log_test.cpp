@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,41 @@ TEST_F(LogTest, LinesGoToStderrWithTimeLevelAndPrefix) {
   EXPECT_THAT(text, testing::MatchesRegex(
                         "[0-9:]+ .*warn.* .gen 2 rank 3/8. 2 images were "
                         "skipped\n[0-9:]+ .*info.* plain .. %s\n"));
+}
+
+TEST_F(LogTest, ARecordComesBackAsItWas_AndOtherLinesAreNone) {
+  for (const log::Level level : {log::Level::kDebug, log::Level::kInfo,
+                                 log::Level::kWarn, log::Level::kError}) {
+    const auto back = log::from_line(log::to_line({"12:03:44", level, "a  b"}));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->level, level);
+    EXPECT_EQ(log::to_text(*back),
+              std::string("12:03:44 ") + log::to_string(level) + " a  b");
+  }
+  for (const char* const line : {"", "12:03:44 warning a", "\036", "\0362",
+                                 "\0369now a", "\036/now a", "2now a"}) {
+    EXPECT_FALSE(log::from_line(line)) << line;
+  }
+}
+
+// In a process of its own: a parent is followed until the end.
+TEST(LogRecordsDeathTest, AProcessWhoseParentAsksWritesRecords) {
+  const auto speak = [] {
+    log::follow_parent();  // nobody has asked
+    log::warn("as text");
+    setenv(log::kRecordsVariable, "1", 1);
+    log::follow_parent();
+    log::set_prefix("gen 2");
+    log::warn("two are bad");
+    log::pass_on({"12:03:44", log::Level::kError, "of a child"});
+    std::exit(std::getenv(log::kRecordsVariable) == nullptr ? 0 : 1);
+  };
+  EXPECT_EXIT(speak(), testing::ExitedWithCode(0),
+              "[0-9:]+ .*warning.* as text\n"
+              "\x1e"
+              "2[0-9:]+ .gen 2. two are bad\n"
+              "\x1e"
+              "312:03:44 of a child\n");
 }
 
 TEST_F(LogTest, LinesBelowTheLevelAreDropped) {

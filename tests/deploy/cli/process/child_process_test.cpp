@@ -9,6 +9,7 @@
 
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "parallel/base/check.h"
 
@@ -42,16 +43,37 @@ TEST(ChildProcess, ItsExitCodeAndLastWords) {
 TEST(ChildProcess, ARefusalIsAValueBesideItsOutput) {
   ChildOptions options = shell(
       "echo '[x] said'; "
-      "printf '{\"refusal\":\"[data] none: add some\"}' "
+      "printf '{\"refusal\":\"[data] none: add some\",\"tag\":\"data\"}' "
       ">/proc/self/fd/$HEADROOM_REFUSAL_FD; exit 4");
   ChildProcess without(options);
   EXPECT_NE(without.wait(seconds(20)), std::nullopt);
-  EXPECT_EQ(without.refusal(), std::nullopt) << "words are no refusal";
+  EXPECT_FALSE(without.refusal()) << "words are no refusal";
   options.may_refuse = true;
   ChildProcess child(options);
   EXPECT_EQ(child.wait(seconds(20)), 4);
-  EXPECT_EQ(child.refusal(), "[data] none: add some");
+  ASSERT_TRUE(child.refusal());
+  EXPECT_EQ(child.refusal()->text, "[data] none: add some");
+  EXPECT_EQ(child.refusal()->tag, "data");
   EXPECT_EQ(child.last_words(), "[x] said\n");
+}
+
+TEST(ChildProcess, TheRecordsOfItsLogHaveALevel) {
+  std::mutex mutex;
+  std::vector<ChildLine> lines;
+  ChildOptions options = shell(
+      "test -n \"$HEADROOM_LOG_RECORDS\" || exit 1; "
+      "printf '\\0362%s\\n' '12:03:44 two are bad' >&2; echo plain");
+  options.on_line = [&](const ChildLine& line) {
+    std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  ChildProcess child(options);
+  EXPECT_EQ(child.wait(seconds(20)), 0);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].record.value().level, log::Level::kWarn);
+  EXPECT_FALSE(lines[1].record);
+  EXPECT_EQ(child.last_words(), "12:03:44 warning two are bad\nplain\n");
+  EXPECT_EQ(child.telling_line(), "plain");
 }
 
 TEST(ChildProcess, ASignalIsAnExitCodeToo) {
@@ -63,7 +85,7 @@ TEST(ChildProcess, OnlyTheLastLinesAreKeptAllAreHandedOver) {
   std::mutex mutex;
   size_t lines = 0;
   ChildOptions options = shell("for i in $(seq 1 50); do echo line $i; done");
-  options.on_line = [&](const std::string&) {
+  options.on_line = [&](const ChildLine&) {
     std::lock_guard lock(mutex);
     ++lines;
   };

@@ -32,8 +32,10 @@ std::vector<Json> records(const testing::TemporaryFolder& folder,
 TEST(LineLog, ALineIsARecord) {
   const BegunFolder run;
   LineLog log(run.path(), "workers-h-0");
-  log.add("worker w0", "12:03:44 warning [gen 2 rank 1/2] two are bad");
-  log.add("worker w0", "terminate \"called\" \xff");
+  log.add("worker w0",
+          child_line(log::to_line({"12:03:44", log::Level::kWarn,
+                                   "[gen 2 rank 1/2] two are bad"})));
+  log.add("worker w0", child_line("terminate \"called\" \xff"));
   const auto found = records(run, "workers-h-0.jsonl");
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].at("process"), "worker w0");
@@ -53,7 +55,7 @@ TEST(LineLog, TheNewestLinesStayWithinTheLimit) {
   limits.file_bytes = 1000;
   limits.files = 3;
   LineLog log(run.path(), "coordinator", limits);
-  for (int i = 0; i < kLines; ++i) log.add("c", std::to_string(i));
+  for (int i = 0; i < kLines; ++i) log.add("c", child_line(std::to_string(i)));
   int64_t bytes = 0;
   int files = 0;
   std::vector<int> kept;
@@ -84,10 +86,10 @@ TEST(LineLog, LinesWaitForTheRunsFolder) {
   limits.waiting_lines = 3;
   {
     LineLog log(run, "coordinator", limits);
-    for (int i = 0; i < 5; ++i) log.add("c", std::to_string(i));
+    for (int i = 0; i < 5; ++i) log.add("c", child_line(std::to_string(i)));
     EXPECT_FALSE(fs::exists(run)) << "it is not this log's to make";
     fs::create_directories(run / "weights");
-    log.add("c", "5");
+    log.add("c", child_line("5"));
   }
   std::ifstream in(run / "logs/coordinator.jsonl");
   std::vector<std::string> messages;
@@ -99,11 +101,11 @@ TEST(LineLog, LinesWaitForTheRunsFolder) {
 
 TEST(LineLog, AnotherRunAddsAndAnotherProcessHasAFileOfItsOwn) {
   const BegunFolder run;
-  { LineLog(run.path(), "workers").add("w", "earlier"); }
+  { LineLog(run.path(), "workers").add("w", child_line("earlier")); }
   LineLog first(run.path(), "workers");
   LineLog second(run.path(), "workers");
-  first.add("w", "first");
-  second.add("w", "second");
+  first.add("w", child_line("first"));
+  second.add("w", child_line("second"));
   EXPECT_EQ(records(run, "workers.jsonl").size(), 2u);
   ASSERT_EQ(records(run, "workers-2.jsonl").size(), 1u);
   EXPECT_EQ(records(run, "workers-2.jsonl")[0].at("message"), "second");
@@ -113,8 +115,8 @@ TEST(LineLog, AFolderThatCannotBeWrittenToIsNoFailure) {
   const BegunFolder run;
   run.write("logs", "a file");
   LineLog log(run.path(), "coordinator");
-  log.add("c", "one");
-  log.add("c", "two");
+  log.add("c", child_line("one"));
+  log.add("c", child_line("two"));
   EXPECT_EQ(run.read("logs"), "a file");
 }
 

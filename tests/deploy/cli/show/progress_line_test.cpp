@@ -19,7 +19,7 @@ coordinator::RunStatus middle_of_a_run() {
   progress.cls = 0.0208;
   progress.images_per_second = 58.34;
   progress.measured_peak_bytes = 1'288'490'189;  // 1.2 GiB
-  progress.phase = "train";
+  progress.phase = wire::WorkerPhase::kTrain;
   return status;
 }
 
@@ -67,10 +67,10 @@ TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
 
 TEST(ProgressLine, OtherPhasesAreNamed) {
   coordinator::RunStatus status = middle_of_a_run();
-  status.progress.phase = "validate";
+  status.progress.phase = wire::WorkerPhase::kValidate;
   EXPECT_EQ(progress_line(status, std::nullopt, 0).substr(0, 38),
             "epoch 3/60  12/13  validating  box 0.0");
-  status.progress.phase = "checkpoint";
+  status.progress.phase = wire::WorkerPhase::kCheckpoint;
   EXPECT_EQ(progress_line(status, std::nullopt, 0).substr(0, 34),
             "epoch 3/60  12/13  saving  box 0.0");
 }

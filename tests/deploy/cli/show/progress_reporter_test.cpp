@@ -26,7 +26,7 @@ coordinator::RunStatus after(int64_t step) {
   progress.steps_per_epoch = 4;
   progress.epoch = (step - 1) / 4;
   progress.step_in_epoch = (step - 1) % 4 + 1;
-  progress.phase = "train";
+  progress.phase = wire::WorkerPhase::kTrain;
   return status;
 }
 
@@ -68,7 +68,7 @@ TEST(ProgressReporter, OnATerminalOneLineLives) {
 
 TEST(ProgressReporter, AValidationCountsItsImages) {
   coordinator::RunStatus status;
-  status.progress.phase = "validate";
+  status.progress.phase = wire::WorkerPhase::kValidate;
   status.progress.num_steps = 128;
   status.progress.steps_per_epoch = 128;
   ProgressReporter reporter(true);
@@ -147,7 +147,7 @@ TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
 TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
   ProgressReporter reporter(false);
   coordinator::RunStatus status = after(4);
-  status.progress.phase = "validate";
+  status.progress.phase = wire::WorkerPhase::kValidate;
   EXPECT_THAT(reporter.update(status, 0, at(0)).lines,
               ElementsAre(HasSubstr("epoch 1/10  4/4  box ")));
 }

@@ -160,7 +160,13 @@ TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
   root.write("my runs/checkpoints/step-3/MANIFEST.json", "{}");
   EXPECT_EQ(resume_hint({5, "lost"}, spaced),
             "go on with: headroom train --resume '" + spaced + "'");
-  EXPECT_EQ(resume_hint({5, "lost; use --resume x"}, directory), "");
+  const RunExit told = {
+      .exit_code = 5, .reason = "go on so", .says_how_to_go_on = true};
+  EXPECT_EQ(resume_hint(told, directory), "");
+  EXPECT_NE(
+      resume_hint({5, "--resume was given, and a rank was lost"}, directory),
+      "")
+      << "a word of the reason decides nothing";
   EXPECT_EQ(resume_hint({2, "refused"}, directory), "");
   EXPECT_EQ(resume_hint({0, "done"}, directory), "");
 }

@@ -24,7 +24,7 @@ coordinator::RunStatus running() {
                      .obj = 0.02,
                      .cls = 0.03,
                      .images_per_second = 58.3,
-                     .phase = "train"};
+                     .phase = wire::WorkerPhase::kTrain};
   plan::Plan plan;
   plan.layout.data_parallel_size = 2;
   plan.micro_batch_size = 8;
