@@ -124,9 +124,7 @@ std::vector<LayerCost> layer_costs(const ModelTable& table) {
 }
 
 int64_t image_bands(const std::vector<LayerCost>& layers) {
-  constexpr int64_t kColours = 3;
-  const int64_t channels = layers.front().program->inputs.front().channels;
-  return channels == 1 ? kColours : channels;
+  return picture_channels(layers.front().program->inputs.front().channels);
 }
 
 int64_t largest_stride(const std::vector<LayerCost>& layers) {

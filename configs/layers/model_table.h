@@ -6,6 +6,7 @@
 // and uses each layer's place to say what is wrong with it.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +19,15 @@
 #include "configs/yaml/yaml_tree.h"
 
 namespace headroom::layers {
+
+// Channels of a picture: red, green and blue.
+inline constexpr int kColours = 3;
+
+// Channels of the pictures for a model of that `ch`: a network that sees gray
+// makes it of colours itself.
+constexpr int picture_channels(int64_t input_channels) {
+  return input_channels == 1 ? kColours : static_cast<int>(input_channels);
+}
 
 // AnchorList: the box shapes that a detector's levels match, as one line
 // of text: "10,13 16,30 33,23; 30,61 62,45 59,119", width,height in pixels,

@@ -1,16 +1,33 @@
-// CallerRules: of what a caller may speak. Each call carries the run and the
-// generation; a worker speaks for itself alone, an agent for its node.
+// CallerRules: of what a caller may speak, and how much. Each call carries the
+// run and the generation; a worker speaks for itself alone, an agent for its
+// node. What they say is shown as short text, in which nothing commands a
+// terminal.
 //
 // Threads: none of its own; the service's mutex is held in every call.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "coordinator/run/run_state.h"
 #include "coordinator/service/call_admission.h"
 #include "proto/coordinator.pb.h"
+#include "proto/event_file.h"
 
 namespace headroom::coordinator {
+
+// The most bytes of a text that a member sends; a longer one is cut, and ends
+// with "...".
+inline constexpr size_t kMaxMessage = 4000;
+inline constexpr size_t kMaxReason = 500;
+
+// Cuts the event's reason; refuses an event whose detail, which cannot be cut,
+// is too long.
+Answer limit_words(wire::EventRecord& event);
+
+// The end of a process's stderr, with its lines.
+std::string end_of_last_words(std::string_view last_words);
 
 class CallerRules {
  public:

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/log/run_state_snapshot.h"
-#include "coordinator/service/member_words.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"

@@ -23,13 +23,11 @@ struct Refusal {
 // The first check that fails; nothing where none does.
 using Check = std::optional<Refusal>;
 
-std::string number(int64_t value) { return std::to_string(value); }
-
 std::string product_of(const plan::ParallelLayout& layout) {
-  return "data " + number(layout.data_parallel_size) + " x pipeline " +
-         number(layout.pipeline_parallel_size) + " x spatial " +
-         number(layout.spatial_parallel_size) + " = " +
-         number(layout.world_size());
+  return "data " + std::to_string(layout.data_parallel_size) + " x pipeline " +
+         std::to_string(layout.pipeline_parallel_size) + " x spatial " +
+         std::to_string(layout.spatial_parallel_size) + " = " +
+         std::to_string(layout.world_size());
 }
 
 Check check_world_size(const plan::ParallelLayout& layout, int world_size) {
@@ -38,10 +36,10 @@ Check check_world_size(const plan::ParallelLayout& layout, int world_size) {
       "--layout: " + product_of(layout) +
           (layout.world_size() == 1 ? " process" : " processes") +
           (world_size == 1 ? ", but there is " : ", but there are ") +
-          number(world_size),
-      "use --processes " + number(layout.world_size()) +
+          std::to_string(world_size),
+      "use --processes " + std::to_string(layout.world_size()) +
           " (under mpirun or srun it counts per slot), or a layout of " +
-          number(world_size)};
+          std::to_string(world_size)};
 }
 
 Check check_batch(const configs::RunConfig& config, const plan::Plan& plan) {
@@ -49,22 +47,24 @@ Check check_batch(const configs::RunConfig& config, const plan::Plan& plan) {
   const int data = plan.layout.data_parallel_size;
   if (batch < data) {
     return Refusal{
-        "global_batch_size (--batch) " + number(batch) + " < data axis " +
-            number(data) + ": a process would have no image",
-        "use --batch " + number(data) + " or more, or --layout " +
-            "data=" + number(std::max<int64_t>(batch, 1)) + " or less"};
+        "global_batch_size (--batch) " + std::to_string(batch) +
+            " < data axis " + std::to_string(data) +
+            ": a process would have no image",
+        "use --batch " + std::to_string(data) + " or more, or --layout " +
+            "data=" + std::to_string(std::max<int64_t>(batch, 1)) + " or less"};
   }
   const int64_t group = config.batch_norm_group_size;
   if (config.sync_batch_norm && group != 0 && group != batch) {
     return Refusal{"--sync-bn makes one group of the whole --batch of " +
-                       number(batch) + ", but --bn-group is " + number(group),
+                       std::to_string(batch) + ", but --bn-group is " +
+                       std::to_string(group),
                    "leave one of the two out"};
   }
   if (group > batch) {
     return Refusal{
-        "batch_norm_group_size (--bn-group) " + number(group) +
-            " > global_batch_size (--batch) " + number(batch),
-        "use --bn-group " + number(batch) + " for one group per step"};
+        "batch_norm_group_size (--bn-group) " + std::to_string(group) +
+            " > global_batch_size (--batch) " + std::to_string(batch),
+        "use --bn-group " + std::to_string(batch) + " for one group per step"};
   }
   return std::nullopt;
 }
@@ -75,11 +75,12 @@ Check check_stages(const plan::ParallelLayout& layout,
       layers.begin(), layers.end(),
       [](const layers::LayerCost& layer) { return layer.parameters > 0; });
   if (layout.pipeline_parallel_size <= with_parameters) return std::nullopt;
-  return Refusal{"--layout pipeline=" + number(layout.pipeline_parallel_size) +
-                     ": every stage needs a layer with parameters, and " +
-                     number(layout.pipeline_parallel_size) + " stages > " +
-                     number(with_parameters) + " such layers of the model",
-                 "use pipeline=" + number(with_parameters) + " or less"};
+  return Refusal{
+      "--layout pipeline=" + std::to_string(layout.pipeline_parallel_size) +
+          ": every stage needs a layer with parameters, and " +
+          std::to_string(layout.pipeline_parallel_size) + " stages > " +
+          std::to_string(with_parameters) + " such layers of the model",
+      "use pipeline=" + std::to_string(with_parameters) + " or less"};
 }
 
 Check check_tiles(const configs::RunConfig& config,
@@ -92,14 +93,15 @@ Check check_tiles(const configs::RunConfig& config,
       layers::rounded_image_size(config.image_height, stride);
   const int64_t blocks = height / stride;
   if (spatial <= blocks) return std::nullopt;
-  return Refusal{"--layout spatial=" + number(spatial) +
-                     ": an image is cut at multiples of the model's largest "
-                     "stride, and " +
-                     number(spatial) + " ranks > " + number(height) +
-                     " rows / " + number(stride) + " = " + number(blocks) +
-                     " blocks",
-                 "use spatial=" + number(blocks) + " or less, or --img " +
-                     number(spatial * stride) + " or more"};
+  return Refusal{
+      "--layout spatial=" + std::to_string(spatial) +
+          ": an image is cut at multiples of the model's largest "
+          "stride, and " +
+          std::to_string(spatial) + " ranks > " + std::to_string(height) +
+          " rows / " + std::to_string(stride) + " = " + std::to_string(blocks) +
+          " blocks",
+      "use spatial=" + std::to_string(blocks) + " or less, or --img " +
+          std::to_string(spatial * stride) + " or more"};
 }
 
 Check check_scales(const configs::RunConfig& config,
@@ -110,7 +112,7 @@ Check check_scales(const configs::RunConfig& config,
   return Refusal{
       "--multi-scale resizes whole images, and the layout is " +
           product_of(layout),
-      "use --layout data=" + number(layout.world_size()) +
+      "use --layout data=" + std::to_string(layout.world_size()) +
           ", with --zero and --activations where memory is short, or a "
           "pipeline"};
 }
@@ -124,7 +126,7 @@ Check check_teacher(const configs::RunConfig& config,
       "--teacher looks at whole images with its whole network, and "
       "the layout is " +
           product_of(layout),
-      "use --layout data=" + number(layout.world_size()) +
+      "use --layout data=" + std::to_string(layout.world_size()) +
           ", with --zero and --activations where memory is short"};
 }
 
@@ -145,11 +147,12 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
   }
   if (const auto why = plan::groups_error(batch_cut(config, plan))) {
     const int64_t below = plan.micro_batch_size / group * group;
-    return Refusal{*why + ": the samples of a group must be in flight together",
-                   "use --micro-batch " +
-                       number(below > 0 ? below : std::min(group, share)) +
-                       ", or --bn-group " + number(plan.micro_batch_size) +
-                       " from the start of a run: it changes the mathematics"};
+    return Refusal{
+        *why + ": the samples of a group must be in flight together",
+        "use --micro-batch " +
+            std::to_string(below > 0 ? below : std::min(group, share)) +
+            ", or --bn-group " + std::to_string(plan.micro_batch_size) +
+            " from the start of a run: it changes the mathematics"};
   }
   return std::nullopt;
 }
@@ -181,7 +184,7 @@ std::string axes_of(const plan::ParallelLayout& layout) {
   std::string text;
   const auto add = [&](const std::string& axis, int size) {
     if (size == 1) return;
-    text += (text.empty() ? "" : " x ") + axis + " " + number(size);
+    text += (text.empty() ? "" : " x ") + axis + " " + std::to_string(size);
   };
   add("data", layout.data_parallel_size);
   add("pipeline", layout.pipeline_parallel_size);
@@ -417,11 +420,12 @@ std::string reason_of(const configs::RunConfig& config,
                      axes_of(plan.layout) + ", ";
   const int64_t count = num_micro_batches(config, plan);
   text +=
-      number(count) + (count == 1 ? " micro-batch of " : " micro-batches of ") +
-      number(plan.micro_batch_size) + ", batch-norm groups of " +
+      std::to_string(count) +
+      (count == 1 ? " micro-batch of " : " micro-batches of ") +
+      std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
       plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule());
   if (plan.zero_stage > 0) {
-    text += ", ZeRO stage " + number(plan.zero_stage);
+    text += ", ZeRO stage " + std::to_string(plan.zero_stage);
     if (plan.layout.data_parallel_size == 1) {
       text += " (which a data axis of 1 leaves without effect)";
     }
@@ -429,7 +433,7 @@ std::string reason_of(const configs::RunConfig& config,
   if (plan.stage_begins.size() > 1) {
     text += ", stages from layers ";
     for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
-      text += (i == 0 ? "" : ", ") + number(plan.stage_begins[i]);
+      text += (i == 0 ? "" : ", ") + std::to_string(plan.stage_begins[i]);
     }
   }
   if (!plan.activation_policies.empty()) {
@@ -455,7 +459,7 @@ bool plan_needs_layers(const configs::RunConfig& config) {
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer) {
-  HEADROOM_CHECK(world_size >= 1, "world_size " + number(world_size));
+  HEADROOM_CHECK(world_size >= 1, "world_size " + std::to_string(world_size));
   PlanDecision decision = decide(config, world_size, layers, answer);
   if (decision.plan) {
     decision.reason =

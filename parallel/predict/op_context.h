@@ -46,9 +46,6 @@ void set_derivation(const Memory& map, const std::vector<Memory>& sources,
 // A use of its derivation where it has one of at most this cost, else itself.
 Kept keep(const Memory& memory, Cost most = Cost::kElementwise);
 
-// Channels of a picture before it becomes gray.
-inline constexpr int64_t kColours = 3;
-
 constexpr int64_t kDoubleBytes = 8;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kIndexBytes = 8;
@@ -76,7 +73,7 @@ struct MicroBatchShape {
   // Bytes of an element of parameters, of heads, and of all that the loss makes
   // of them.
   int64_t parameter_bytes() const { return is_mixed() ? 4 : element_bytes; }
-  // The same in the parameters' type.
+  // The same shape in the parameters' type.
   MicroBatchShape widened() const {
     MicroBatchShape result = *this;
     result.element_bytes = parameter_bytes();

@@ -393,14 +393,7 @@ Map concatenate(const OpContext& context, const std::vector<Map>& maps) {
 }
 
 Map upsample(const OpContext& context, const Map& x) {
-  Map out = {context.allocate_map(x.channels, x.stride / 2), x.channels,
-             x.stride / 2};
-  note(context, out, {x});
-  out.node =
-      context.add({x}, {}, out.memory->bytes, false,
-                  resample_backward(context.timeline, context.bytes_of(x),
-                                    out.memory->bytes));
-  return out;
+  return rearrange(context, x, {x.channels, x.stride / 2});
 }
 
 Map rearrange(const OpContext& context, const Map& x,

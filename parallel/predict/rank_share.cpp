@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/predict/op_context.h"
@@ -198,9 +199,7 @@ int64_t RankShare::place_bytes() const {
     samples = std::max(samples, micro_batch.size());
   if (!request_.step)
     samples = std::max(samples, part_.micro_batches.front().size());
-  // Colours also where the network sees gray.
-  const int64_t bands =
-      request_.image_channels == 1 ? kColours : request_.image_channels;
+  const int64_t bands = layers::picture_channels(request_.image_channels);
   const int64_t image_bytes =
       own_rows(request_.image_height) * request_.image_width * bands;
   return samples * image_bytes +

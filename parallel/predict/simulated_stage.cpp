@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 
 namespace headroom::predict {
@@ -98,10 +99,10 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
   if (stage_.begin == 0) {
     timeline_.set_layer(0);
     const int64_t loaded_channels =
-        stage_.image_channels == 1 ? kColours : stage_.image_channels;
+        layers::picture_channels(stage_.image_channels);
     // Gray is made beside the colours that are handed in.
     if (stage_.image_channels == 1)
-      colours = timeline_.allocate(kColours * image_bytes());
+      colours = timeline_.allocate(layers::kColours * image_bytes());
     // An evaluation's bytes come beside what is made of them; those of a step
     // have a place of their own (rank_share.h).
     const bool learns = stage_.num_frozen_layers < stage_.end;

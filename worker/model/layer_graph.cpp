@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "configs/layers/model_table.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "worker/model/detect.h"
@@ -17,8 +18,6 @@ namespace {
 constexpr int kImages = layers::kImageEdge;
 constexpr int64_t kMaxClasses = 10000;
 constexpr int64_t kMaxInputChannels = 1024;
-
-constexpr int64_t kColours = 3;
 
 // ITU-R BT.601's luma of red, green, blue: [N, 1, H, W].
 at::Tensor gray(const at::Tensor& images) {
@@ -75,7 +74,7 @@ struct LayerGraph::Implementation {
   }
 
   bool makes_gray(const at::Tensor& images) const {
-    return input_channels == 1 && images.size(1) == kColours;
+    return input_channels == 1 && images.size(1) == layers::kColours;
   }
 
   // `images`, checked, in channels-last memory.

@@ -7,11 +7,12 @@
 
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/predict/memory_request.h"
-#include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/image.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/loss/target_assignment.h"
@@ -32,7 +33,7 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
                            const configs::RunConfig& config,
                            RunInputs& inputs) {
   labels::IndexOptions options;
-  options.limits.bands = codecs::bands_of_images(inputs.table.input_channels);
+  options.limits.bands = layers::picture_channels(inputs.table.input_channels);
   options.single_cls = config.single_cls;
   options.num_threads = std::max<int64_t>(1, config.loader_threads);
   options.keep_outlines =
@@ -135,7 +136,7 @@ std::string note_on_copy_paste(const configs::RunConfig& config,
 
 std::string note_on_colours(const configs::RunConfig& config,
                             const RunInputs& inputs) {
-  const int bands = codecs::bands_of_images(inputs.table.input_channels);
+  const int bands = layers::picture_channels(inputs.table.input_channels);
   if (config.command != "train" || bands == codecs::kColours) return "";
   const std::pair<const char*, double> asked[] = {{"hsv_h", config.hyp.hsv_h},
                                                   {"hsv_s", config.hyp.hsv_s},
@@ -178,7 +179,7 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
   loader::LoaderOptions options;
   options.seed = config.seed;
   options.stride = model.max_stride();
-  options.bands = codecs::bands_of_images(model.input_channels());
+  options.bands = layers::picture_channels(model.input_channels());
   options.image_height =
       layers::rounded_image_size(config.image_height, options.stride);
   options.image_width =

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/units.h"
-#include "worker/data/codecs/image_bands.h"
 #include "worker/step/run_inputs.h"
 #include "worker/weights/open_weights.h"
 
@@ -85,7 +85,7 @@ void Teacher::check(const model::LayerGraph& student) const {
            "give a teacher that was trained on this data set");
   }
   const auto bands = [](const model::LayerGraph& model) {
-    return codecs::bands_of_images(model.input_channels());
+    return layers::picture_channels(model.input_channels());
   };
   if (bands(*model_) != bands(student)) {
     refuse("the teacher looks at images of " + std::to_string(bands(*model_)) +

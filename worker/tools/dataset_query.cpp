@@ -9,7 +9,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
-#include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/data/sampling/random.h"
 #include "worker/data/tiles/random_crop.h"
@@ -106,7 +106,7 @@ std::string data_answer_json(const DatasetQuery& question) {
   options.num_threads = question.threads;
   std::optional<layers::ModelTable> table;
   if (question.anchors) table = table_of(*question.anchors);
-  options.limits.bands = table ? codecs::bands_of_images(table->input_channels)
+  options.limits.bands = table ? layers::picture_channels(table->input_channels)
                                : codecs::kAnyBands;
   std::optional<labels::IndexedDataset> indexed;
   if (table && !question.anchors->keep) {

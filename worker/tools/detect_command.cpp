@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -154,7 +155,7 @@ class DetectRun {
         sources_(detect::find_images(request.source)),
         folder_(request.output, weights_.class_names, request.folder) {
     refuse_own_sources(sources_, request);
-    limits_.bands = codecs::bands_of_images(weights_.model->input_channels());
+    limits_.bands = layers::picture_channels(weights_.model->input_channels());
     if (!sources_.videos.empty()) provide_videos(request);
   }
 

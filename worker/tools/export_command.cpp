@@ -8,10 +8,10 @@
 #include <sstream>
 #include <string>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
-#include "worker/data/codecs/image_bands.h"
 #include "worker/detect/detector.h"
 #include "worker/export/export_weights.h"
 #include "worker/step/device_prefetcher.h"
@@ -33,7 +33,7 @@ exporter::CalibrationImages calibration_images(
   const auto split =
       std::make_shared<const labels::Dataset>(*inputs.validation);
   codecs::ImageLimits limits;
-  limits.bands = codecs::bands_of_images(inputs.table.input_channels);
+  limits.bands = layers::picture_channels(inputs.table.input_channels);
   const int64_t all = split->size();
   *num_used = std::min(count, all);
   return [split, all, used = *num_used, height = images.height,

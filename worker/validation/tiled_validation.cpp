@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/codecs/image.h"
-#include "worker/data/codecs/image_bands.h"
 #include "worker/metrics/detection.h"
 #include "worker/validation/validation_figures.h"
 
@@ -88,7 +88,7 @@ ValidationResult validate_in_tiles(model::LayerGraph& model,
                                    collectives::Communicator& world,
                                    const ValidationOptions& options) {
   codecs::ImageLimits limits;
-  limits.bands = codecs::bands_of_images(model.input_channels());
+  limits.bands = layers::picture_channels(model.input_channels());
   check_memory(dataset, limits.bands, request.host_memory_limit_bytes);
   const auto start = std::chrono::steady_clock::now();
   detect::Detector detector(model, detector_options(request, options));

@@ -116,53 +116,56 @@ TEST_F(NcclRanks, WaitOrdersStreamsAndNotTheHost) {
   }));
 }
 
+// How long the process was without a sign of life at most, in ms, while
+// `is_waiting` was set in `action`; the first 200 ms do not count.
+int64_t longest_quiet(
+    const std::function<void(std::atomic<bool>& is_waiting)>& action) {
+  std::atomic<bool> is_waiting{false};
+  std::atomic<int64_t> quiet{0};
+  std::thread watcher([&] {
+    while (!is_waiting) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(200));
+    while (is_waiting) {
+      quiet = std::max<int64_t>(quiet, PeerWait::quiet().count());
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  action(is_waiting);
+  watcher.join();
+  return quiet;
+}
+
 // A host that reads behind a collective, or that the device takes no more work
 // from, waits for its peers: it is they who are late, and nobody is stuck.
 TEST_F(NcclRanks, WhoReadsBehindALatePeerWaitsForIt) {
-  std::atomic<bool> is_reading{false};
-  std::atomic<int64_t> quiet{0};
-  std::thread watcher([&] {
-    while (!is_reading) std::this_thread::yield();
-    std::this_thread::sleep_for(milliseconds(200));
-    while (is_reading) {
-      quiet = std::max<int64_t>(quiet, PeerWait::quiet().count());
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-  });
-  expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
-    const at::Tensor sum = ones_on(device);
-    if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
-    ranks->all_reduce(sum);
-    if (rank == 0) is_reading = true;
-    EXPECT_EQ(sum.sum().item<float>(), 200);
-    if (rank == 0) is_reading = false;
-  }));
-  watcher.join();
-  EXPECT_LT(quiet, 100) << "ms without a sign of life";
+  EXPECT_LT(longest_quiet([&](std::atomic<bool>& is_waiting) {
+              expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
+                const at::Tensor sum = ones_on(device);
+                if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+                ranks->all_reduce(sum);
+                if (rank == 0) is_waiting = true;
+                EXPECT_EQ(sum.sum().item<float>(), 200);
+                if (rank == 0) is_waiting = false;
+              }));
+            }),
+            100)
+      << "ms without a sign of life";
 }
 
 TEST_F(NcclRanks, AFullQueueBehindALatePeerIsAWaitForIt) {
-  std::atomic<bool> is_giving{false};
-  std::atomic<int64_t> quiet{0};
-  std::thread watcher([&] {
-    while (!is_giving) std::this_thread::yield();
-    std::this_thread::sleep_for(milliseconds(200));
-    while (is_giving) {
-      quiet = std::max<int64_t>(quiet, PeerWait::quiet().count());
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-  });
-  expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
-    const at::Tensor sum = ones_on(device);
-    if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
-    ranks->all_reduce(sum);
-    if (rank == 0) is_giving = true;
-    for (int i = 0; i < 3000; ++i) sum.add_(1);
-    if (rank == 0) is_giving = false;
-    EXPECT_EQ(sum.cpu()[0].item<float>(), 3002);
-  }));
-  watcher.join();
-  EXPECT_LT(quiet, 100) << "ms without a sign of life";
+  EXPECT_LT(longest_quiet([&](std::atomic<bool>& is_waiting) {
+              expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
+                const at::Tensor sum = ones_on(device);
+                if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+                ranks->all_reduce(sum);
+                if (rank == 0) is_waiting = true;
+                for (int i = 0; i < 3000; ++i) sum.add_(1);
+                if (rank == 0) is_waiting = false;
+                EXPECT_EQ(sum.cpu()[0].item<float>(), 3002);
+              }));
+            }),
+            100)
+      << "ms without a sign of life";
 }
 
 // The peer never comes, and whoever learns that it is lost says so.

@@ -18,12 +18,6 @@ namespace headroom::codecs {
 
 inline constexpr int kMostBands = CV_CN_MAX;
 
-// The bands of images for a model of that `ch`; the network itself makes one
-// channel of colours.
-inline int bands_of_images(int64_t input_channels) {
-  return input_channels == 1 ? kColours : static_cast<int>(input_channels);
-}
-
 // Throw ImageRefusal. `has`: "colours", or a number of bands; `wanted`: not
 // kAnyBands.
 [[noreturn]] void refuse_bands(const std::string& has, int wanted);
