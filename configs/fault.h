@@ -77,7 +77,7 @@ struct Fault {
 
 std::vector<Fault> parse_faults(const std::string& text);
 
-// As parse_faults reads it.
+// The fault as parse_faults reads it.
 std::string to_string(const Fault& fault);
 
 }  // namespace headroom::configs

@@ -62,7 +62,7 @@ inline Knob knob(std::string key, Knob::Member member, std::string description,
   return {std::move(rules), std::move(key), member, std::move(description)};
 }
 
-// In the order of RunConfig; hyper-parameters after hyp_file.
+// All knobs in the order of RunConfig; hyper-parameters after hyp_file.
 const std::vector<Knob>& knobs();
 std::vector<Knob> hyperparameter_knobs();  // the part under "hyp."
 const std::vector<std::string>& knob_keys();

@@ -45,7 +45,7 @@ struct LoaderBudget {
   int64_t thread_bytes = 0;
   int64_t batch_bytes = 0;
 
-  // With the caches full.
+  // What the loader takes once its caches are full.
   int64_t total_bytes() const {
     return num_threads * thread_bytes + queue_depth * batch_bytes + cache_bytes;
   }

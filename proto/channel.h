@@ -29,7 +29,7 @@ inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
 // gRPC's own log lines become debug lines of ours, once per process.
 void quieten_grpc();
 
-// In which a call says the join token, and who its member is.
+// The metadata keys of a call: the join token, and who its member is.
 inline constexpr const char* kTokenMetadata = "headroom-token";
 inline constexpr const char* kNodeMetadata = "headroom-node";
 inline constexpr const char* kWorkerMetadata = "headroom-worker";

@@ -51,7 +51,7 @@ void require_protected(const std::string& address,
 void set_channel_security(const ChannelSecurity& security);
 ChannelSecurity channel_security();
 
-// In a time that does not depend on where they differ.
+// Compares in a time that does not depend on where they differ.
 bool equal_secrets(const std::string& given, const std::string& known);
 
 }  // namespace headroom::wire

@@ -19,7 +19,7 @@ struct MemberIdentity {
   std::string secret;
 };
 
-// In which an agent hands a worker its secret.
+// The environment variable in which an agent hands a worker its secret.
 inline constexpr const char* kSecretVariable = "HEADROOM_MEMBER_SECRET";
 
 // An agent's: 64 random hexadecimal digits.

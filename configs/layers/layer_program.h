@@ -162,7 +162,7 @@ StepReach reach_of(const LayerProgram& program, const LayerProgram::Step& step);
 // Nothing for another name, or an argument that it does not take.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
 
-// For a refusal: "nn.SiLU(), nn.ReLU(), ...".
+// What a refusal lists: "nn.SiLU(), nn.ReLU(), ...".
 std::string known_activations();
 
 }  // namespace headroom::layers

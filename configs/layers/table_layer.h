@@ -75,7 +75,7 @@ class TableLayer {
   int64_t channels_at(size_t position) const;
   int64_t repeats() const;
   void refuse_repeats() const;
-  // For a map that a layer makes.
+  // Refuses a stride that no map of a layer may have.
   void check_stride(int64_t stride) const;
 
  private:

@@ -15,7 +15,7 @@ namespace headroom::coordinator {
 
 struct QuorumOptions {
   int expected_workers = 1;
-  // From the first agent's registration until everybody must have joined.
+  // Everybody must have joined so long after the first agent registered.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
 };
 
@@ -50,7 +50,7 @@ struct RankedMember {
   bool operator==(const RankedMember&) const = default;
 };
 
-// In the order of their ranks. The order of `members` does not matter.
+// Sorted by rank. The order of `members` does not matter.
 std::vector<RankedMember> assign_ranks(std::vector<Member> members);
 
 }  // namespace headroom::coordinator

@@ -84,11 +84,11 @@ void list_survivors(RunEnding& ending, const std::vector<RankedMember>& members,
 // --- with whom the next generation is formed --------------------------------
 
 struct RegroupingOptions {
-  // For workers that are being started again.
+  // How long workers that are being started again are waited for.
   std::chrono::milliseconds restart_wait = std::chrono::seconds(5);
-  // For the processes without which the run must not go on.
+  // How long the least number of processes (--min-processes) is waited for.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
-  // For any agent, where all are silent: as long as an agent has patience.
+  // How long silent agents are waited for: as long as an agent has patience.
   std::chrono::milliseconds agent_wait = std::chrono::seconds(30);
 };
 

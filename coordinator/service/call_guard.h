@@ -33,7 +33,7 @@ enum class RefusalKind {
   kEnding,
   kFailed
 };
-// As the metrics name it.
+// The kind's name in the metrics.
 std::string to_string(RefusalKind kind);
 
 // Why a call is not done as asked.

@@ -53,7 +53,7 @@ class ControlClient {
       const NodeRegistration& node,
       std::chrono::milliseconds timeout = std::chrono::seconds(30)) = 0;
 
-  // With which a worker of this node proves who it is.
+  // The secret with which a worker of this node proves who it is.
   virtual std::string secret_of(const std::string& worker_id) const = 0;
 
   // Does not block. REQUIRES: register_node returned.

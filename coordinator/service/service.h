@@ -43,7 +43,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                      const std::string& token = "");
   ~CoordinatorService() override;
 
-  // To be called about 20 times a second, by one thread.
+  // One thread calls it about 20 times a second.
   void tick();
 
   RunStatus status();

@@ -43,7 +43,7 @@ class SavedTensorPolicyGuard {
   SavedTensorPolicy* previous_;
 };
 
-// Before the process first uses autograd. May be called again.
+// Call it before the process first uses autograd; calling again is fine.
 void install_saved_tensor_policies();
 
 // The policy lean: what autograd saves is kept, unless it has an element-wise

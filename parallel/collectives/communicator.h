@@ -84,7 +84,7 @@ class Communicator {
 
   virtual void barrier() = 0;
 
-  // Of a device: an operation's wait() orders the device's work, and the host
+  // On a device an operation's wait() orders the device's work, and the host
   // learns later that it failed. check() throws CommunicationError where one
   // has failed so far: what was computed after it is worthless. synchronize()
   // returns when all that was issued is done, and throws where it failed.

@@ -19,7 +19,8 @@ RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
 
-// Of both directions: backward where the call has `by_total`.
+// The arguments of the loss kernel: those of backward where the call has
+// `by_total`, else those of forward.
 LossArguments loss_arguments(const kernels::LossCall& call);
 
 }  // namespace headroom::cuda

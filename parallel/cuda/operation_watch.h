@@ -27,7 +27,7 @@ class OperationWatch {
   explicit OperationWatch(std::chrono::milliseconds timeout)
       : timeout_(timeout) {}
 
-  // In the order of the stream.
+  // Operations are added in the order of the stream.
   void add(Operation operation) { under_way_.push_back(std::move(operation)); }
 
   // Forgets what has ended. Returns the name of the operation that is under way

@@ -73,7 +73,7 @@ class FlatBuffer {
   // Flat, [size()]; undefined if they are apart.
   at::Tensor& values() { return values_; }
   const at::Tensor& values() const { return values_; }
-  // The same for gradients; also undefined without them.
+  // The same for gradients; undefined also where there are none.
   at::Tensor& gradients() { return gradients_; }
   const at::Tensor& gradients() const { return gradients_; }
   // Flat, [layers()[layer].padded_size].

@@ -33,10 +33,10 @@ struct MixtureLayer {
     plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
     double seconds = 0;      // modelled; any unit
     int64_t kept_bytes = 0;  // from its forward to its backward
-    // In its forward or backward, what it keeps included.
+    // Bytes in its forward or backward, what it keeps included.
     int64_t busy_bytes = 0;
   };
-  // At least one; of equally good ones an earlier one is preferred.
+  // There is at least one; of equally good ones the earlier is preferred.
   std::vector<Choice> choices;
 };
 

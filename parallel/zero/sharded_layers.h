@@ -66,7 +66,7 @@ class GradientScatter {
   // [map.shard_size()]; the caller zeroes it at the start of a step.
   at::Tensor& shard();
 
-  // Before the backward of each micro-batch.
+  // Call it before the backward of each micro-batch.
   void begin_backward();
   // Collective: the layer's buffer, summed over all ranks, is added to the
   // shard and released.
@@ -107,7 +107,7 @@ class ShardedLayers {
   // Before the first use of the layer's values in a pass; more calls do no
   // harm.
   void use(int64_t layer);
-  // In forward, when the layer has run.
+  // Forward calls it when the layer has run.
   void done_with(int64_t layer);
   // Carries out what is left of the pass, with zeros for gradients, and frees
   // what a failure left. Allocates one layer at a time.

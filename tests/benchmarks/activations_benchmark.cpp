@@ -219,7 +219,7 @@ class Benchmark {
                            time_bound, kept_bound});
   }
 
-  // Of one training: state and input batch.
+  // Bytes that a training holds between steps: its state and input batch.
   int64_t bytes_between_steps() {
     const int64_t before =
         activations::CountingAllocator::instance().live_bytes();

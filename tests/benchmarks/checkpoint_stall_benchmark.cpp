@@ -58,7 +58,7 @@ struct Saving {
   }
 };
 
-// Of the slower process; the same on both.
+// The seconds of the slower process, the same number on both.
 double seconds_of_step(RankTraining& training,
                        checkpoint::CheckpointSaver* saver, Saving& saving,
                        collectives::Communicator& world) {

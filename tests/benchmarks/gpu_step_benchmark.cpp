@@ -161,7 +161,7 @@ class Benchmark {
     }
   }
 
-  // Of a card alone; elsewhere nobody measures it.
+  // A mark in the card's stream; nothing on a CPU, where nobody measures it.
   std::optional<c10::Event> event() const {
     if (device().device().type() != c10::DeviceType::CUDA) return std::nullopt;
     c10::Event now(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);

@@ -53,7 +53,7 @@ configs::RunConfig config_of(const Request& request, int processes) {
   return config;
 }
 
-// Of the slower process; the same on both.
+// The seconds of the slower process, the same number on both.
 double seconds_of_step(RankTraining& training,
                        collectives::Communicator& world) {
   using Clock = std::chrono::steady_clock;

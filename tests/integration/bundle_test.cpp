@@ -30,7 +30,7 @@ ProgramResult pack(const fs::path& out, const std::vector<std::string>& more) {
   return run_program(command, out.parent_path());
 }
 
-// Of the machine's libraries those that a bundle may use, in a folder that is
+// A folder with only those of the machine's libraries that a bundle may use is
 // laid over the one they come from.
 const std::string kHideLibraries = R"sh(
 set -eu

@@ -135,7 +135,7 @@ void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
       EXPECT_EQ(run[step].at(key), cpu[step].at(key)) << key << " " << step;
     }
     for (const Json& memory : run[step].at("memory")) {
-      // Of a shape whose workspaces nobody has seen.
+      // The step has a shape whose workspaces nobody has seen.
       if (memory.at("predicted_peak_bytes").is_null()) continue;
       ++predicted;
       const double ratio = memory.at("predicted_peak_bytes").get<double>() /

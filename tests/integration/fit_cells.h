@@ -35,7 +35,8 @@ struct FitCell {
 // The plan that train would use; "mixed" layers changed.
 plan::Plan plan_of(const FitCell& cell);
 
-// Of the whole run, before anything is allocated: the sum over its ranks.
+// What the whole run is predicted to need before anything is allocated: the sum
+// over its ranks.
 int64_t predicted_bytes_of_all_ranks(const FitCell& cell);
 
 // Bytes of one rank in one step.

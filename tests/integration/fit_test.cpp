@@ -36,7 +36,7 @@ class Table {
   explicit Table(double most_over_in_median = kMostOverInMedian)
       : most_over_in_median_(most_over_in_median) {}
 
-  // Of a cell the worst measurement of each rank is shown.
+  // Shows the worst measurement of each rank of the cell.
   void add(const FitCell& cell, const std::vector<FitMeasurement>& all) {
     std::map<int, FitMeasurement> highest, lowest;
     for (const FitMeasurement& one : all) {
@@ -400,8 +400,8 @@ int64_t resident_bytes(const std::string& field) {
   return 0;
 }
 
-// Of cells above 1 GiB: the memory that was free before the cell has been given
-// back, so that the growth is the cell's.
+// The cells take above 1 GiB. The memory that was free before a cell has been
+// given back, so that the growth is the cell's.
 TEST(MatrixResident, GrowsByWhatIsCounted) {
   const std::vector<FitCell> cells = {{"yolov5s", 640, 8, "keep", "one", 0},
                                       {"yolov5m", 320, 8, "keep", "one", 0},

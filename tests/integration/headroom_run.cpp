@@ -32,7 +32,8 @@ void redirect(const fs::path& path, int descriptor) {
 
 bool is_flag(const std::string& word) { return word.starts_with("--"); }
 
-// Of a flag of `headroom train` or val that stands there twice, the last use.
+// The command with only the last use of a flag that `headroom train`, val or
+// plan is given twice.
 std::vector<std::string> each_flag_once(std::vector<std::string> command) {
   const auto verb = std::ranges::find_if(command, [](const auto& word) {
     return word == "train" || word == "val" || word == "plan";

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of all that YOLOv5 draws; the shapes' 9 images are two batches of 8.
+// The names of all that YOLOv5 draws; the shapes' 9 images are two batches
+// of 8.
 const std::set<std::string> kPictures = {
     "F1_curve.png",          "PR_curve.png",          "P_curve.png",
     "R_curve.png",           "confusion_matrix.png",  "labels.jpg",

@@ -166,7 +166,7 @@ class RandomFaults : public ::testing::Test {
     return !victims.empty();
   }
 
-  // Of `steps` committed ones at most the last is done again. Events arrive
+  // At most the last of `steps` committed ones is done again. Events arrive
   // after the steps that they are about.
   void expect_goes_on(size_t resumes_before, size_t steps) const {
     std::vector<Json> resumes;

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a folder that a program's output goes to.
+// A new folder that a program's output goes to.
 fs::path scratch(const fs::path& folder, const std::string& name) {
   fs::create_directories(folder / name);
   return folder / name;

@@ -15,7 +15,7 @@ namespace headroom {
 
 class LabelledImages final : public loader::BatchSource {
  public:
-  // Of the options, those of the layout, the image size and `assign` count.
+  // Only the options of the layout, the image size and `assign` count.
   // `short_size`: samples of every `short_every`-th batch.
   LabelledImages(loader::LoaderOptions options, int64_t num_classes,
                  int64_t short_size, int64_t short_every);

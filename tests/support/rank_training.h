@@ -53,7 +53,7 @@ class RankTraining {
                                 const std::filesystem::path& checkpoints);
 
   step::TrainingState& state() { return *state_; }
-  // Of the newest step.
+  // What the newest step was predicted for.
   const predict::StepShape& shape() const { return shape_; }
 
  private:

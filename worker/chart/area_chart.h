@@ -12,7 +12,7 @@
 namespace headroom::chart {
 
 struct AreaPanel {
-  // From `time` on until the next; times rise.
+  // A value holds from `time` until the next sample; times rise.
   struct Sample {
     double time = 0;
     std::vector<double> parts;  // one per name, >= 0

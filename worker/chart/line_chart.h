@@ -16,7 +16,7 @@ struct LineChart {
     cv::Scalar colour;
     int width = 2;        // pixels
     bool dotted = false;  // its points alone
-    // Those that are not finite are left out, and the line is broken there.
+    // Points that are not finite are left out: the line is broken there.
     std::vector<std::pair<double, double>> points;
   };
   std::string title;

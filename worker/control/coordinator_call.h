@@ -15,7 +15,7 @@
 
 namespace headroom::control {
 
-// For a call that waits for nobody.
+// The time of a call that waits for nobody.
 inline constexpr std::chrono::milliseconds kCallTimeout{5000};
 
 void set_deadline(grpc::ClientContext& context,

@@ -35,7 +35,7 @@ struct Assignment : wire::RankAssignment {
   std::string reason;
 };
 
-// Without what its writer sets: sequence, time, report and reporter.
+// An event without what its writer sets: sequence, time, report, reporter.
 using RunEvent = wire::EventRecord;
 using wire::FinishedRun;
 using wire::LeftGeneration;

@@ -50,7 +50,7 @@ struct MergeOptions {
   int64_t max_detections = 1000;
 };
 
-// In descending confidence; equal ones keep their order.
+// The result is in descending confidence; equal ones keep their order.
 std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
                                             const MergeOptions& options);
 

@@ -25,7 +25,7 @@ namespace headroom::exporter {
 // argument; the same at every call.
 using CalibrationImages = std::function<void(
     int64_t stride, const std::function<void(const at::Tensor&)>&)>;
-// From such images to heads, as LayerGraph::forward gives them.
+// Turns such images into heads, as LayerGraph::forward does.
 using HeadsOfImages = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
 
 struct ExportRequest {

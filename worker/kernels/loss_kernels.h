@@ -1,10 +1,10 @@
 // LossKernels: the detection loss where its heads do not lie on the CPU.
 //
-// As MapKernels: the loss knows no CUDA and is handed these. All levels go
-// through one kernel each way, and the number of matches is read on the device:
-// no launch depends on a number of the step, so a graph of the device holds for
-// every step. Work is put on the device's current stream, and nothing waits for
-// it.
+// The loss knows no CUDA: it is handed this interface, as maps are handed
+// MapKernels. All levels go through one kernel each way, and the number of
+// matches is read on the device: no launch depends on a number of the step, so
+// a graph of the device holds for every step. Work is put on the device's
+// current stream, and nothing waits for it.
 //
 // Errors: HEADROOM_CHECK for shapes and types; c10::Error from the device.
 #pragma once
@@ -22,19 +22,20 @@ struct Device;
 
 namespace headroom::kernels {
 
-// Blocks of threads that share a level's cells, and as many its matches.
+// So many blocks of threads share a level's cells, and as many its matches.
 inline constexpr int64_t kLossBlocks = 128;
-// Of the shipped models the largest have four.
+// The most levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
-// box, obj and cls of each level, then the images of the global batch and what
-// the loss is multiplied by for backward.
+// The scales hold one value for each item (box, obj, cls) of each level, then
+// two for all levels: the images of the global batch, and what the loss is
+// multiplied by for backward.
 inline constexpr int64_t kLossItems = 3;
 inline constexpr int64_t kScalesOfAll = 2;
 // What a match keeps for backward: the gradient of its overlap by the raw box,
 // and its objectness target, 0 where another match of the cell is the last.
 inline constexpr int64_t kFitFields = 5;
 
-// Constants of a run.
+// What of the loss stays the same throughout a run.
 struct LossRules {
   EntropyRule obj, cls;
   double positive_target = 1, negative_target = 0;
@@ -70,14 +71,14 @@ struct MatchLayout {
 struct LossCall {
   struct Level {
     at::Tensor head;    // [n, H, W, anchors, 5 + classes], float32 or float64
-    int64_t begin = 0;  // of its matches in `targets`
+    int64_t begin = 0;  // where its matches begin in `targets`, in bytes
     int64_t capacity = 0;
     // What forward keeps for backward, of the head's type but for `fit`:
     at::Tensor objectness;  // the logits of all cells
-    at::Tensor classes;   // [capacity, classes]: of the matches; with one class
-                          // there are none
-    at::Tensor fit;       // [capacity, kFitFields], double
-    at::Tensor gradient;  // as head; undefined in forward
+    at::Tensor classes;     // [capacity, classes], the class logits of the
+                            // matches; no columns for a single class
+    at::Tensor fit;         // [capacity, kFitFields], double
+    at::Tensor gradient;    // as head; undefined in forward
   };
   std::vector<Level> levels;
   at::Tensor targets;  // bytes, each level as MatchLayout says

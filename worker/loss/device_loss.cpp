@@ -33,7 +33,8 @@ struct Kept final : torch::CustomClassHolder {
   std::vector<std::vector<int64_t>> sizes;  // of the cells of each head
 };
 
-// Of a level among the saved tensors, which begin with targets and scales.
+// Where the tensors of the first level lie among the saved ones, behind targets
+// and scales, and how many each level has.
 constexpr size_t kFirstSaved = 2, kSavedOfLevel = 3;
 
 at::Tensor doubles(const at::Tensor& head, at::IntArrayRef sizes) {

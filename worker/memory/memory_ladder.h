@@ -123,7 +123,7 @@ class MemoryRetry {
  public:
   static constexpr int kAttempts = 3;
 
-  // Without a phase nobody is told.
+  // A retry without a phase tells nobody.
   MemoryRetry() = default;
   MemoryRetry(std::string phase, std::function<void(const StepEvent&)> report,
               const devices::ComputeDevice& device = {})

@@ -14,8 +14,9 @@
 namespace headroom::metrics {
 namespace {
 
-// Of so many rows at most one is picked out on a device: picking takes memory
-// there, and few are left once a network has learned a little.
+// On a device rows are picked out where at most one of so many is wanted:
+// picking takes memory there, and few are left once a network has learned a
+// little.
 constexpr int64_t kMostPicked = 8;
 
 Corners to_corners(const float* row) {

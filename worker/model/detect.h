@@ -38,7 +38,7 @@ class Detect final : public Layer {
     return layers::LayerInside::kNothing;
   }
 
-  // As LayerGraph::decode.
+  // LayerGraph::decode says what it does.
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows = {}) const;
 

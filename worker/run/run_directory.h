@@ -26,7 +26,7 @@ class RunDirectory {
   // there, naming both.
   void create(bool may_exist, int64_t needed_bytes);
 
-  // Also where somebody has removed the folder.
+  // Makes them also where somebody has removed the folder.
   void make_sub_folders() const;
 
   // A new run may start in the folder of an older one (--exist-ok), which is

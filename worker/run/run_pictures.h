@@ -49,7 +49,7 @@ class RunPictures {
             const std::string& title, bool is_best);
   // Draws all that is left.
   void finish();
-  // For a generation that ends a run whose validation an earlier one had.
+  // A generation calls it that ends a run which an earlier one validated.
   void say_what_is_lost() const;
 
  private:

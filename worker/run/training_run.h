@@ -50,7 +50,7 @@ class TrainingRun {
   // Everything that can refuse the run, then its training. Collective.
   RunOutcome run(collectives::Communicator& communicator);
 
-  // After a peer was lost: writes the state of the last committed step.
+  // Writes the state of the last committed step, after a peer was lost.
   RunOutcome save_committed();
   int64_t committed_steps() const;
   // Steps of the newest checkpoint; 0 if there is none.

@@ -29,7 +29,7 @@ class StepPrediction {
   StepPrediction(predict::MemoryRequest request, const collectives::Mesh& mesh,
                  const model::LayerGraph& model);
 
-  // Before a step.
+  // Call it before a step.
   void begin_step();
 
   // The step's peak bytes under `policies`, one per layer, with the batch's own

@@ -54,7 +54,8 @@ class StepReports {
   double squared_norm() const;
   std::vector<int64_t> bytes_of_all_ranks(Bytes which) const;
   data_parallel::Verdict verdict() const;
-  // Of the whole global batch; none where a rank did not know its own.
+  // The matches of each level in the next global batch; nothing where a rank
+  // did not know its own.
   std::optional<std::vector<int64_t>> following_matches() const;
 
  private:

@@ -174,7 +174,8 @@ class Trainer {
   StepReports reports_;
   at::Tensor items_;    // on the state's device: this rank's box, obj, cls
   at::Tensor matches_;  // by level
-  // Of a step's whole global batch; of none where step is -1.
+  // The matches of each level in a step's whole global batch; step -1 stands
+  // for no step.
   struct StepCounts {
     int64_t step = -1;
     std::vector<int64_t> matches = {};

@@ -164,7 +164,7 @@ class TrainingState {
   void set_before_change(std::function<void()> callback) {
     before_change_ = std::move(callback);
   }
-  // To be called first by code that changes the state from outside.
+  // Code that changes the state from outside calls it first.
   void before_change() const {
     if (before_change_) before_change_();
   }

@@ -54,7 +54,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
                       std::vector<int64_t> part_of_layer)
       : layers_(layers), part_of_layer_(std::move(part_of_layer)) {}
 
-  // To be called before each forward.
+  // Call it before each forward.
   void begin() { next_ = 0; }
 
   std::vector<at::Tensor> run(int64_t index, model::Layer& layer,

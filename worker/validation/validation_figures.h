@@ -62,7 +62,7 @@ struct ValidationResult {
   std::vector<ClassResult> classes;  // those that have labels
   std::vector<std::string> faults;   // images that could not be read
   double seconds = 0;
-  // To be drawn or written, where they are asked for.
+  // These are drawn or written where they are asked for.
   metrics::AveragePrecision curves;
   std::vector<metrics::ConfusionCount> confusions;
   std::vector<ImageFindings> found;  // in the order of the batches

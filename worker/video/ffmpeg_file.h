@@ -70,7 +70,7 @@ struct FreeCodec {
 };
 using CodecContext = std::unique_ptr<AVCodecContext, FreeCodec>;
 
-// With rows as long as FFmpeg's vector code wants them; null: no memory.
+// Its rows are as long as FFmpeg's vector code wants; null: no memory.
 Frame picture_frame(int width, int height, AVPixelFormat kind);
 
 // RGB24 frames from and to rows without gaps. REQUIRES: of the frame's size.

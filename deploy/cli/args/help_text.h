@@ -21,7 +21,7 @@ const std::vector<CommandSummary>& command_summaries();
 // nullptr when there is no such command.
 const CommandSummary* find_command(const std::string& name);
 
-// For the program's own fault; the others are headroom::ExitCode.
+// The exit code of a fault of the program; others are headroom::ExitCode.
 inline constexpr int kInternalError = 1;
 
 struct ExitCodeSummary {

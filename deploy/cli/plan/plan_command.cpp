@@ -82,7 +82,8 @@ void say_notes(const CommandLine& line, const RunRequest& request) {
   }
 }
 
-// Of machines that are not here.
+// The compute capability of a planned machine's cards; 0 without an instance
+// type, nothing for this machine or named cards.
 std::optional<int> capability_of(const std::optional<PlanMachines>& machines) {
   if (!machines || !machines->cards.empty()) return std::nullopt;
   return machines->instance ? machines->instance->compute_capability : 0;

@@ -23,7 +23,7 @@ namespace headroom::cli {
 struct PlanMachines {
   // The flag that named them, which the messages speak of.
   std::string flag;
-  // From --cluster; from --gpu a machine with one such card.
+  // The machine that --cluster names; for --gpu one with one such card.
   std::optional<configs::Instance> instance;
   int64_t nodes = 0;
   std::vector<nvml::Card> cards;  // --device

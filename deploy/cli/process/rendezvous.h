@@ -24,7 +24,7 @@ namespace headroom::cli {
 
 struct RendezvousFolder {
   std::filesystem::path path;
-  // In the temporary directory, for this user alone, and removed at the end.
+  // It lies in the temporary directory, for this user, until the end.
   bool is_private = false;
 };
 

@@ -29,7 +29,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   // Not there yet.
   std::filesystem::path log_file() const { return path_ / "coordinator.log"; }
-  // For people of this user who ask the run or join it.
+  // The file with the token for this user's other programs.
   std::filesystem::path token_file() const { return path_ / "join.token"; }
   void write_token(const std::string& token) const;
 

@@ -14,7 +14,7 @@
 
 namespace headroom::cli {
 
-// For standard output, after a run that ended well.
+// What standard output gets after a run that ended well.
 std::string result_text(const configs::RunConfig& config,
                         const coordinator::RunStatus& status);
 

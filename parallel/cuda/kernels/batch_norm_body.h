@@ -117,7 +117,7 @@ struct TileNorm {
   }
 };
 
-// Of kWide channels.
+// The mean, scale and bias of kWide neighbouring channels.
 template <typename A, int kWide>
 struct WideNorm {
   Pack<A, kWide> mean, scale, bias;

@@ -155,7 +155,7 @@ HEADROOM_HD double level_sum(const LossArguments& a, int level, int item,
   return sum;
 }
 
-// From the sums of all levels.
+// Writes items and total from the sums of all levels.
 HEADROOM_HD void write_loss(const LossArguments& a, const double* sums) {
   double total = 0;
   for (int item = 0; item < kLossSums; ++item) {
@@ -187,7 +187,7 @@ HEADROOM_HD void cell_gradient(const LossArguments& a, int number, int64_t cell,
   }
 }
 
-// After cell_gradient() of all cells.
+// Runs after cell_gradient() of all cells.
 template <typename T>
 HEADROOM_HD void match_gradient(const LossArguments& a, int number,
                                 int64_t match, int lane) {

@@ -11,7 +11,7 @@ struct Times {
   double keep = 0, lean = 0, recompute = 0, offload = 0;
 };
 
-// Of layers [begin, end) of yolov5s.
+// The times of layers [begin, end) of yolov5s, summed.
 Times times_of(size_t begin, size_t end) {
   const auto layers = layer_costs(load_model_table("yolov5s"));
   Times sum;

@@ -177,7 +177,7 @@ TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
   EXPECT_THAT(records(), ElementsAre("one", "two", "three", "four"));
 }
 
-// Of the same number, whole, and of another log.
+// The record has the right number and is whole, but belongs to another log.
 TEST_F(WriteAheadLogTest, ARecordOfAnotherLogBreaksTheChain) {
   write({"one", "two", "three"});
   const std::string ours = bytes();

@@ -357,7 +357,7 @@ TEST_F(Supervision, APortInUseIsOneLine) {
   EXPECT_THAT(second.err, HasSubstr(address));
 }
 
-// Of who knows the token: other users of the machine do not.
+// Only who knows the token is answered: other users of the machine do not.
 TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);

@@ -53,7 +53,8 @@ TEST_F(Recomputation, GradientsAreBitIdenticalAndLessIsKept) {
   EXPECT_EQ(runs, 2);
   EXPECT_TRUE(at::equal(x.grad(), dx));
   EXPECT_TRUE(at::equal(weight.grad(), dweight));
-  // Of eight maps the piece keeps none; its product with x keeps its result.
+  // The piece keeps none of its eight maps; its product with x keeps its
+  // result.
   EXPECT_LT(lean_bytes, plain_bytes / 3);
 }
 

@@ -46,7 +46,7 @@ TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
   activations::CountingAllocator::install();
   activations::CountingAllocator& allocator =
       activations::CountingAllocator::instance();
-  // Of this thread's account and of a backend's own threads.
+  // This thread's allocations count, and those of a backend's own threads.
   const int64_t before = allocator.allocations();
   RankOptions options;
   options.backend = GetParam();

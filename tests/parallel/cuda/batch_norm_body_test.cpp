@@ -232,7 +232,7 @@ class BatchNormBody : public ::testing::Test {};
 using Elements = ::testing::Types<double, float, c10::BFloat16, c10::Half>;
 TYPED_TEST_SUITE(BatchNormBody, Elements);
 
-// Of a result's rounding, and of sums in T's accumulator.
+// The error of a result's rounding, and of sums in T's accumulator.
 template <typename T>
 constexpr double kRounding = std::is_same_v<T, double>          ? 1e-13
                              : std::is_same_v<T, float>         ? 1e-6

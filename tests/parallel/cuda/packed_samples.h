@@ -19,8 +19,9 @@
 
 namespace headroom::cuda {
 
-// Of several shapes: some fill the network's image, some are padded, and some
-// have to be resized by the letterbox; with an object to paste.
+// The images have several shapes: some fill the network's image, some are
+// padded, and some have to be resized by the letterbox; with an object to
+// paste.
 class ShapedImages : public MadeImages {
  public:
   explicit ShapedImages(int bands)
@@ -94,7 +95,7 @@ struct PackedBatch {
                      at::kByte);
   }
 
-  // Of images on the CPU: which of them are not what is expected.
+  // Which of the images, on the CPU, are not what is expected.
   std::vector<size_t> different(const at::Tensor& images) const {
     std::vector<size_t> result;
     for (size_t i = 0; i < expected.size(); ++i) {

@@ -43,7 +43,7 @@ class Layers : public PassFixture {
     for (const Map& output : outputs) own += output.memory->bytes;
     return timeline_.live_bytes() - own;
   }
-  // Of norms of so many channels.
+  // Bytes of the statistics of norms of so many channels.
   static int64_t statistics(int64_t channels) { return 2 * channels * 8; }
 };
 

@@ -23,7 +23,7 @@ class PassFixture : public testing::Test {
 
   OpContext context() { return {extents_, timeline_, graph_}; }
 
-  // Of channels x cells x 4 bytes; nobody made it.
+  // A map of channels x cells x 4 bytes that no operator made.
   Map map(int64_t channels, int64_t stride) {
     return {timeline_.allocate(extents_.map_bytes(channels, stride)), channels,
             stride};

@@ -135,7 +135,8 @@ struct Thread {
 struct Warp {
   unsigned size = 0;
   unsigned arrived = 0;  // at the shuffle under way
-  // Of the one under way and of the one before, which slow lanes still read.
+  // The values of the shuffle under way and of the one before, which slow lanes
+  // still read.
   uint64_t values[2][kWarpSize] = {};
 };
 

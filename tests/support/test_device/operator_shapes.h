@@ -54,9 +54,9 @@ struct OperatorShapes {
 std::shared_ptr<const OperatorShapes> known_shapes(
     const std::string& signature, const std::function<OperatorShapes()>& find);
 
-// Of an operator's call: its arguments are the stack's last. Null where the
-// host has to wait for what the device makes: a number, or a size that depends
-// on values.
+// The shapes of the results of an operator's call, whose arguments are the
+// stack's last. Null where the host has to wait for what the device makes: a
+// number, or a size that depends on values.
 std::shared_ptr<const OperatorShapes> shapes_of_call(
     const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 

@@ -40,7 +40,8 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
-// Of a convolution, beside a share of its maps: no result has this size.
+// The least workspace of a convolution, beside a share of its maps: no result
+// has this size.
 constexpr int64_t kLeastWorkspace = 1037;
 
 // --- memory --------------------------------------------------------------

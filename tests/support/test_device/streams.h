@@ -26,7 +26,7 @@ class TestStreams {
 
   static TestStreams& instance();
 
-  // Of the calling thread, for each device.
+  // Each thread has a current stream on each device.
   c10::Stream current(c10::Device device) const;
   c10::Stream exchange(c10::Stream stream) const;
   c10::Stream make(c10::Device device);

@@ -52,7 +52,7 @@ class TestGraph final : public devices::DeviceGraph {
   void abandon_capture() noexcept override;
   void replay() override;
 
-  // Of the calling thread; null: it captures nothing.
+  // The graph that the calling thread captures; null where it captures none.
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
@@ -68,12 +68,12 @@ class TestGraph final : public devices::DeviceGraph {
   // From now on nothing that is captured counts: end_capture() throws.
   void spoil() { is_spoiled_ = true; }
 
-  // Of all graphs, since the start.
+  // The replays of all graphs since the start.
   static int64_t replays();
   // Captures that the device's allocator believes to be under way.
   static int64_t captures_underway(int device);
 
-  // Of any graph that lives. False: the address is none of theirs.
+  // To whichever living graph it belongs to. False where it belongs to none.
   static bool give_back(void* address);
 
  private:

@@ -55,7 +55,7 @@ struct BandForm {
   bool planar = false;  // plane after plane
   bool big = false;
   bool rgb = false;  // the first three are called so
-  // Of the last samples; EXTRASAMPLE_UNSPECIFIED is not written.
+  // What the last samples are; EXTRASAMPLE_UNSPECIFIED is not written.
   uint16_t extra = EXTRASAMPLE_UNSPECIFIED;
   uint16_t format = SAMPLEFORMAT_UINT;
 };

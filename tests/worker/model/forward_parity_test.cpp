@@ -156,7 +156,8 @@ class ForwardParity : public testing::TestWithParam<Case> {
     ASSERT_EQ(replaced, statistics.tensors.size());
   }
 
-  // Of float32: only the heads' deviation was measured, in every pass.
+  // The tolerance in float32: only the heads' deviation was measured, in every
+  // pass.
   double tolerance_of_layers() const {
     double largest = 0;
     for (const auto& [pass, deviation] : expected_.at("f32_vs_f64").items())

@@ -13,7 +13,7 @@ struct ArchiveEntry {
   std::string name;
   std::string bytes;
   uint16_t method = 0;
-  // Of the directory; -1: as the bytes are.
+  // What the directory claims; -1 for the truth.
   int64_t claimed_bytes = -1;
   int64_t claimed_stored_bytes = -1;
   int64_t claimed_offset = -1;

@@ -25,7 +25,7 @@ using Policies = std::vector<plan::ActivationPolicy>;
 
 constexpr size_t kLayers = 25;
 
-// Of the layers, in turn.
+// Gives the layers these policies in turn.
 ActivationRunner::Options every(const Policies& policies) {
   ActivationRunner::Options options;
   for (size_t layer = 0; layer < kLayers; ++layer) {

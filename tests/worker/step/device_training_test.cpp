@@ -80,7 +80,7 @@ configs::RunConfig config_of(const Setting& setting) {
   return config;
 }
 
-// Of rank 0.
+// What rank 0 saw of a training.
 struct Curve {
   std::vector<double> loss, gradient_norm;
   std::vector<at::Tensor> state;  // where the rank is whole, on the CPU

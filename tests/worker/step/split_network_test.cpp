@@ -155,7 +155,7 @@ struct Layout {
   int data = 1;
   int spatial = 1;
   std::vector<int64_t> group_sizes = {2, 1};
-  // Of the layers, in turn; empty: no runner.
+  // The layers have these in turn; without any there is no runner.
   std::vector<plan::ActivationPolicy> policies = {};
 };
 

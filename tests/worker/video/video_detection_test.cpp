@@ -37,7 +37,7 @@ class VideoDetection : public testing::Test {
     clip_ = folder_.write("clip.avi", avi_clip(kSide, kSide, 10));
   }
 
-  // Of a network that knows nothing: three boxes a picture.
+  // Options by which an untrained network finds three boxes in a picture.
   static detect::DetectorOptions options() {
     detect::DetectorOptions options;
     options.height = options.width = kSide;

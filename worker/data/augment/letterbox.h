@@ -68,7 +68,7 @@ struct PlacedTile {
 // All rows held.
 PlacedPicture placed_picture(const Letterbox& geometry);
 
-// To the size of placed_picture; `pixels` itself if it has that.
+// Resizes to placed_picture's size; `pixels` itself if it has that.
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
 // Its rows `picture.held`, on the larger one.

@@ -57,7 +57,7 @@ HsvGains draw_hsv_gains(const configs::Hyperparameters& hyp,
 bool changes_colours(const HsvGains& gains);
 kernels::HsvFactors factors_of(const HsvGains& gains);
 
-// In place, RGB uint8; nothing happens at gains of exactly 1.
+// Works in place on RGB uint8; gains of exactly 1 change nothing.
 void jitter_hsv(cv::Mat& pixels, const HsvGains& gains);
 
 // Mixup: two pictures blended by a ratio from Beta(32, 32); boxes of both stay

@@ -77,7 +77,7 @@ struct PixelRows {
 };
 inline constexpr PixelRows kAllRows{0, INT64_MAX};
 
-// Those within a picture of that height; an empty range lies at its edge.
+// The rows within a picture of that height; an empty range lies at its edge.
 PixelRows clamp_rows(PixelRows rows, int64_t height);
 
 // The same rows of the picture upside down.
@@ -126,10 +126,10 @@ ImageResult decode_image(const std::filesystem::path& file,
 ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
                         const ImageLimits& limits = {});
 
-// From the header alone. REQUIRES: it can be decoded.
+// Reads the header alone. REQUIRES: the file can be decoded.
 ImageSamples read_samples(const std::filesystem::path& file);
 
-// From the header alone: the data may still turn out to be damaged.
+// Reads the header alone: the data may still turn out to be damaged.
 ImageSizeResult read_image_size(const std::filesystem::path& file,
                                 const ImageLimits& limits = {});
 

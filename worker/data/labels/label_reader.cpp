@@ -169,7 +169,7 @@ std::string unused_table(const configs::DataConfig& config,
                          const std::vector<SplitImage>& images) {
   std::vector<fs::path> folders = {config.file.parent_path()};
   if (!images.empty()) {
-    // Of ROOT/images/train/a.jpg those three.
+    // For ROOT/images/train/a.jpg these are train, images and ROOT.
     fs::path folder = images.front().path.parent_path();
     for (int i = 0; i < 3 && folder.has_relative_path(); ++i) {
       folders.push_back(folder);

@@ -58,9 +58,9 @@ struct TiledSplit {
 std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
                                   const TilingRequest& request);
 
-// For people.
+// What people read of it.
 std::string tiling_text(const std::vector<TiledSplit>& splits);
-// For programs: one document.
+// What programs read of it: one document.
 std::string tiling_json(const std::vector<TiledSplit>& splits,
                         const std::filesystem::path& output);
 

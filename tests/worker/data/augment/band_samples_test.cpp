@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kSamples = 6, kHeight = 64, kWidth = 96;
 constexpr int kBands = 5;
 
-// Of an image with `bands` times the same gray picture.
+// Images with `bands` times the same gray picture.
 class SameInAll : public MadeImages {
  public:
   SameInAll(LoadImage make, int bands)

@@ -90,7 +90,7 @@ class DrawDistribution : public testing::Test {
     static std::vector<DrawnSample> all;
     return all;
   }
-  // Of two draws of samples that lie `apart`.
+  // The correlation of two draws of samples that lie `apart`.
   static double correlation(const std::string& a, const std::string& b,
                             size_t apart) {
     double sum = 0;

@@ -99,7 +99,7 @@ TEST(Mosaic, PixelsAndBoxesMoveTogether) {
   EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(127, 159)[0], 114);
 }
 
-// Of some rows of the canvas a tile holds no more than those.
+// Where only some rows of the canvas are wanted, a tile holds no more.
 TEST(Mosaic, SomeRowsOfTheCanvasAreThoseOfTheWhole) {
   const LoadImage load = [&](int64_t sample) {
     LoadedImage image;

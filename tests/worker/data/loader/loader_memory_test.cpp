@@ -39,7 +39,7 @@ struct Cost {
   double seconds = 0;
 };
 
-// Of a pass over the data, in a process of its own.
+// The cost of a pass over the data, in a process of its own.
 Cost cost_of_loading(const LoaderOptions& options) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);

@@ -47,7 +47,7 @@ class RenderedBatches : public LoaderFixture {
     const int64_t image = batch.images[0].numel();
     for (const int64_t bytes : batch.packed_bytes) {
       ++samples_;
-      // Of finished pixels there is neither more nor less.
+      // A copy of finished pixels has neither more nor less.
       finished_ += bytes >= image && bytes < image + 400;
     }
   }

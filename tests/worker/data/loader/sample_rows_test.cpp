@@ -145,8 +145,8 @@ class SampleRowsOf : public testing::Test {
   static constexpr int64_t kWidth = 128;
   static constexpr int64_t kSamples = 6;
 
-  // Of several shapes: some fill the network's image, some are padded, and some
-  // have to be resized by the letterbox.
+  // They have several shapes: some fill the network's image, some are padded,
+  // and some have to be resized by the letterbox.
   MadeImages images_{[this](int64_t sample) {
     static const std::vector<codecs::ImageSize> sizes{
         {96, 128}, {64, 128}, {96, 70}, {48, 64}, {95, 128}, {31, 128}};
