@@ -29,7 +29,7 @@ std::vector<Knob> what_to_train() {
                      .value_name = "MODEL",
                      .commands = kTrainAndVal}}),
       knob("weights", &C::weights,
-           "Weights to start from (train) or to judge (val): a .safetensors "
+           "Weights to start from (train) or to evaluate (val): a .safetensors "
            "file under YOLOv5's tensor names, or a checkpoint of YOLOv5 or "
            "ultralytics (.pt), of which nothing is executed; empty starts "
            "from scratch.",
@@ -408,7 +408,7 @@ std::vector<Knob> what_is_written() {
 
 std::vector<Knob> validation() {
   return {
-      knob("task", &C::task, "The split that headroom val judges.",
+      knob("task", &C::task, "The split that headroom val evaluates.",
            {.choices = {"train", "val", "test"},
             .absent_choices =
                 {{"speed", "leave it out, and take the time of the command"},

@@ -43,7 +43,7 @@ constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kWeights, "weights", "what starting weights gave"},
     {K::kAugmentOn, "augment_on", "where samples are rendered"},
     {K::kEpoch, "epoch", "an epoch's losses and rate"},
-    {K::kValidation, "validation", "weights were judged"},
+    {K::kValidation, "validation", "weights were evaluated"},
     {K::kPicture, "picture", "a picture could not be drawn"},
     {K::kCheckpoint, "checkpoint", "state was saved, or could not be"},
     {K::kCheckpoints, "checkpoints", "how often state is saved"},

@@ -31,7 +31,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom plan --cfg yolov5s --gpu-memory 8GiB --processes 4 --sweep "
         "img=416,640,1280 batch=8..64"}},
       {"val",
-       "judge weights on a data set: precision, recall, mAP",
+       "evaluate weights on a data set: precision, recall, mAP",
        true,
        {"headroom val --data my.yaml --weights "
         "runs/train/exp/weights/best.safetensors",
@@ -190,7 +190,7 @@ const std::map<std::string, std::string>& group_headings() {
   static const std::map<std::string, std::string> headings = {
       {"--data", "Model, data and batch"}, {"--epochs", "How to train"},
       {"--device", "Where it runs"},       {"--project", "What is written"},
-      {"--task", "How to judge"},          {"--config", "Every knob"},
+      {"--task", "How to evaluate"},       {"--config", "Every knob"},
   };
   return headings;
 }
