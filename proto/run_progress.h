@@ -8,14 +8,23 @@ namespace headroom::wire {
 
 // What a worker does at the moment; kUnknown until it has said so. The numbers
 // travel: a new one goes to the end, before kLastWorkerPhase is moved.
-enum class WorkerPhase { kUnknown, kTrain, kValidate, kCheckpoint, kPictures };
+enum class WorkerPhase {
+  kUnknown,
+  kStart,
+  kTrain,
+  kValidate,
+  kCheckpoint,
+  kPictures
+};
 inline constexpr WorkerPhase kLastWorkerPhase = WorkerPhase::kPictures;
 
-// "train", "validate", ...; "" for kUnknown.
+// "start", "train", ...; "" for kUnknown.
 constexpr const char* to_string(WorkerPhase phase) {
   switch (phase) {
     case WorkerPhase::kUnknown:
       return "";
+    case WorkerPhase::kStart:
+      return "start";
     case WorkerPhase::kTrain:
       return "train";
     case WorkerPhase::kValidate:

@@ -195,8 +195,8 @@ TEST(Convert, EveryPhaseOfAWorker_ComesBack_AndAnUnknownNumberIsRefused) {
     EXPECT_EQ(from_wire(to_wire(sent)).phase, sent.phase);
     names.insert(to_string(sent.phase));
   }
-  EXPECT_EQ(names, (std::set<std::string>{"", "train", "validate", "checkpoint",
-                                          "pictures"}));
+  EXPECT_EQ(names, (std::set<std::string>{"", "start", "train", "validate",
+                                          "checkpoint", "pictures"}));
   wire::Progress unknown;
   unknown.set_phase(static_cast<int>(kLastWorkerPhase) + 1);
   EXPECT_THROW(from_wire(unknown), Error);

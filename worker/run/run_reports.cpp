@@ -28,7 +28,7 @@ bool is_warning(const memory::StepEvent& event,
 }  // namespace
 
 RunReports::RunReports(const Inputs& inputs) : in_(inputs) {
-  progress_.phase = "start";
+  progress_.phase = wire::WorkerPhase::kStart;
   progress_.num_steps = in_.num_steps;
   progress_.num_epochs = in_.config.epochs;
   progress_.steps_per_epoch = in_.steps_in_epoch;
