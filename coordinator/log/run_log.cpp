@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/run/restart_policy.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <system_error>
 
+#include "coordinator/run/restart_policy.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {

@@ -39,10 +39,6 @@
 
 namespace headroom::coordinator {
 
-// The tag of every Error of a log, by which a parent knows that the run cannot
-// go on from it.
-inline constexpr const char* kLogTag = "log";
-
 // CRC-32C (Castagnoli), as in RFC 3720, appendix B.4: the check of every
 // record of the write-ahead log.
 

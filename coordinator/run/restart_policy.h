@@ -14,6 +14,10 @@
 
 namespace headroom::coordinator {
 
+// The tag of every Error of a run's log. A coordinator that ends with it has
+// nothing to go on from: it is not started again.
+inline constexpr const char* kLogTag = "log";
+
 struct WorkerEnd {
   int exit_code = 0;  // 128 + signal when killed by one
   // How often this slot's worker has ended, this time included, since the run

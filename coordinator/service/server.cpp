@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "coordinator/log/run_log.h"
-#include "coordinator/log/write_ahead_log.h"
+#include "coordinator/run/restart_policy.h"
 #include "coordinator/service/connections.h"
 #include "coordinator/service/front_door.h"
 #include "coordinator/service/listen_address.h"

@@ -12,7 +12,6 @@
 #include <optional>
 #include <thread>
 
-#include "coordinator/log/write_ahead_log.h"
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/service/control_client.h"
