@@ -131,6 +131,30 @@ TEST_F(RunRequestTest, ValTakesTheSizeThatWeightsWereTrainedWith) {
   EXPECT_EQ(request({"--weights", weights}).config.image_height, 640);
 }
 
+TEST_F(RunRequestTest, ValJudgesOneClassWhereWeightsWereTrainedWithOneForAll) {
+  const auto weights = [&](const std::string& more) {
+    const std::string header =
+        R"({"__metadata__": {"model": "yolov5n")" + more + "}}";
+    return root_.write("w.safetensors", std::string(1, char(header.size())) +
+                                            std::string(7, '\0') + header);
+  };
+  const auto judged = [&](const std::string& file, const std::string& names) {
+    const std::string data = root_.write(
+        "classes.yaml", "train: images\nval: images\nnames: [" + names + "]\n");
+    return make_run_request(
+        parse_command_line({"val", "--data", data, "--weights", file}),
+        std::nullopt, 8);
+  };
+  const std::string file = weights(R"(, "single_cls": "true")");
+  const RunRequest run = judged(file, "a, b");
+  EXPECT_TRUE(run.config.single_cls);
+  EXPECT_THAT(run.notes,
+              ElementsAre("--single-cls: all classes are judged as one, as " +
+                          file + " was trained"));
+  EXPECT_FALSE(judged(file, "a").config.single_cls) << "there is one alone";
+  EXPECT_FALSE(judged(weights(""), "a, b").config.single_cls);
+}
+
 TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
   const RunRequest run =
       request({"--cfg", "yolov5n", "--memory-limit", "1GiB"});
