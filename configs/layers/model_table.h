@@ -108,6 +108,10 @@ void describe_input(std::map<std::string, std::string>& metadata,
 std::optional<TrainedSize> trained_size(
     const std::map<std::string, std::string>& metadata);
 
+// The key of a file of weights that says "true" where all classes of the data
+// set were trained as one (--single-cls).
+inline constexpr const char* kSingleClass = "single_cls";
+
 // "--img is 224 x 224, as FILE was trained": what a command says that takes the
 // size from the weights.
 std::string trained_size_note(TrainedSize size, const std::string& file);

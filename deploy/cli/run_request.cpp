@@ -115,6 +115,24 @@ void use_trained_size(const std::vector<configs::FlagUse>& uses,
   request.notes.push_back(layers::trained_size_note(*size, config.weights));
 }
 
+// Weights of --single-cls have one class for all of the data set's. Where that
+// has one alone, the flag would change nothing.
+void use_trained_classes(RunRequest& request) {
+  configs::RunConfig& config = request.config;
+  if (config.command != "val" || config.weights.empty() || config.single_cls) {
+    return;
+  }
+  const auto metadata = planner::metadata_of_weights(config.weights);
+  const auto said = metadata.find(layers::kSingleClass);
+  if (said == metadata.end() || said->second != "true" ||
+      planner::num_classes_of_run(config).value_or(1) == 1) {
+    return;
+  }
+  config.single_cls = true;
+  request.notes.push_back("--single-cls: all classes are judged as one, as " +
+                          config.weights + " was trained");
+}
+
 // A fault that can never fire would prove nothing.
 void check_faults(const configs::RunConfig& config, int world_size) {
   for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
@@ -393,6 +411,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (!precision.empty()) request.notes.push_back(precision);
   check_files(config);
   use_trained_size(line.run_flags, request);
+  use_trained_classes(request);
   if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -23,6 +24,7 @@
 #include "deploy/cli/show/progress_reporter.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::cli {
 namespace {
@@ -35,6 +37,10 @@ constexpr auto kStartTimeout = std::chrono::seconds(30);
 constexpr auto kPatience = std::chrono::seconds(3);
 // Longer than an agent gives its workers.
 constexpr auto kGrace = std::chrono::seconds(75);
+// For workers to save before this process leaves them to it, and before it says
+// what they do.
+constexpr auto kTimeToSave = std::chrono::seconds(3);
+constexpr auto kQuietTime = std::chrono::milliseconds(200);
 // For this process to find a coordinator that was started again.
 constexpr auto kReconnect = std::chrono::seconds(5);
 
@@ -441,6 +447,37 @@ class Supervisor {
            !agent_->exit_code() && coordinator_ && coordinator_->exit_code();
   }
 
+  // Its workers die with it, or save the newest committed step first: what can
+  // be resumed is known only once they have. Who asks a third time does not
+  // wait for that.
+  void kill_agent() {
+    const Offspring workers(*agent_);
+    const int bearable = std::min(2, options_.interrupts());
+    agent_->send(SIGKILL);
+    const Clock::time_point begin = Clock::now();
+    bool is_said = false;
+    while (!workers.wait(kTick)) {
+      const Clock::duration passed = Clock::now() - begin;
+      if (options_.interrupts() > bearable) {
+        workers.kill();
+        workers.wait(kTimeToSave);
+        return;
+      }
+      if (passed >= kTimeToSave) {
+        terminal_.print(
+            "the workers go on saving, for half a minute at most; once they "
+            "have left: headroom train --resume " +
+            shell_word(options_.request.run_directory));
+        return;
+      }
+      if (!is_said && passed >= kQuietTime) {
+        terminal_.print(
+            "saving the newest committed step (Ctrl-C again to leave it)");
+        is_said = true;
+      }
+    }
+  }
+
   void finish() {
     const bool is_over = status_.over();
     const bool saves = !is_over && is_orphaned();
@@ -449,9 +486,7 @@ class Supervisor {
       agent_->send(SIGINT);
     }
     // The coordinator stays until its agents know the outcome.
-    if (agent_ && !((is_over || saves) && has_left(*agent_))) {
-      agent_->send(SIGKILL);  // its workers die with it
-    }
+    if (agent_ && !((is_over || saves) && has_left(*agent_))) kill_agent();
     if (coordinator_ && !(is_over && has_left(*coordinator_))) {
       coordinator_->terminate(std::chrono::seconds(0));
     }

@@ -69,9 +69,10 @@ bool is_torchscript(const std::filesystem::path& file) {
   return directory.find("/constants.pkl") != std::string::npos;
 }
 
-// The length of a JSON header, 8 bytes, and the header.
+// The length of a JSON header, 8 bytes of which the high ones are zero, and the
+// header.
 bool begins_like_safetensors(std::string_view head) {
-  return head.size() > 8 && head[8] == '{';
+  return head.size() > 8 && head[8] == '{' && head[6] == 0 && head[7] == 0;
 }
 
 // What `file` is instead of weights; "" for what may be weights.
@@ -81,12 +82,12 @@ std::string kind_instead_of_weights(const std::filesystem::path& file) {
     return is_torchscript(file) ? "a TorchScript network" : "";
   }
   if (head.starts_with('\x80')) return "";  // PyTorch before 1.6
+  // First: a length may begin as another format does.
+  if (begins_like_safetensors(head)) return "";
   const std::string kind = foreign_kind(head);
   if (!kind.empty()) return kind;
   if (is_plain_text(head)) return "text";
-  return begins_like_safetensors(head)
-             ? ""
-             : "damaged, or neither safetensors nor a checkpoint";
+  return "damaged, or neither safetensors nor a checkpoint";
 }
 
 bool is_exported(std::string_view kind) {

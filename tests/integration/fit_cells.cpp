@@ -66,7 +66,9 @@ struct Place {
 std::string FitCell::name() const {
   return std::filesystem::path(model).stem().string() + " " +
          std::to_string(image_size) + " x" + std::to_string(micro_batch) + " " +
-         policy + " " + layout + (more_boxes > 0 ? " crowded" : "") +
+         policy + " " + layout +
+         (layout == "one" || split == 2 ? "" : " in " + std::to_string(split)) +
+         (more_boxes > 0 ? " crowded" : "") +
          (freeze > 0 ? " frozen " + std::to_string(freeze) : "") +
          (between_hosts ? " between hosts" : "") +
          (precision == "fp32" ? "" : " " + precision) +
@@ -94,8 +96,8 @@ configs::RunConfig FitCell::config() const {
   configs::set_from_text(config, *configs::find_knob("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
-    config.layout =
-        plan::parse_layout((layout == "zero3" ? "data" : layout) + "=2");
+    config.layout = plan::parse_layout((layout == "zero3" ? "data" : layout) +
+                                       "=" + std::to_string(split));
   config.synthetic_input = true;
   config.cuda_graphs = cuda_graphs;
   if (on_device) config.device = world_size() == 1 ? "0" : "0,1";

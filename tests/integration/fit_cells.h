@@ -26,10 +26,11 @@ struct FitCell {
   bool on_device = false;    // on the test device, one for each rank
   bool cuda_graphs = false;  // there
   int64_t batch = 0;         // in its usual groups; 0: in micro-batches
+  int split = 2;             // into so many ranks, unless the layout is "one"
 
   std::string name() const;
   configs::RunConfig config() const;
-  int world_size() const { return layout == "one" ? 1 : 2; }
+  int world_size() const { return layout == "one" ? 1 : split; }
 };
 
 // The plan that train would use; "mixed" layers changed.

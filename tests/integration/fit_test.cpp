@@ -122,6 +122,37 @@ TEST(Fit, UnevenGroups) {
   }
 }
 
+// Batches whose groups differ in size or are larger than usual, under every
+// layout, with the activations kept and computed again.
+TEST(MatrixOfUnevenGroups, UnderEveryLayout) {
+  Table table;
+  struct Batch {
+    int64_t images;
+    int64_t group;  // its largest
+  };
+  for (const Batch& batch :
+       std::vector<Batch>{{17, 17}, {34, 17}, {37, 19}, {100, 17}}) {
+    for (const std::string policy : {"keep", "recompute"}) {
+      for (const auto& [layout, ranks] :
+           std::vector<std::pair<std::string, int>>{{"one", 1},
+                                                    {"data", 2},
+                                                    {"data", 3},
+                                                    {"zero3", 2},
+                                                    {"zero3", 3},
+                                                    {"pipeline", 2},
+                                                    {"spatial", 2}}) {
+        // A group that ranks share is in flight on all of them at once.
+        const bool by_groups = layout == "pipeline" || layout == "spatial";
+        FitCell cell = {"yolov5n", 128, by_groups ? batch.group : batch.images,
+                        policy, layout};
+        cell.batch = batch.images;
+        cell.split = ranks;
+        table.add(cell, measure(cell, 2));
+      }
+    }
+  }
+}
+
 FitCell in_precision(FitCell cell, const std::string& precision) {
   cell.precision = precision;
   return cell;

@@ -66,6 +66,27 @@ TEST_P(CtrlC, EndsAtACommittedStep) {
   expect_resumes(folder);
 }
 
+// In the first epoch, in the midst of a long step: there is no checkpoint yet,
+// and the workers write one before the command comes back.
+TEST(CtrlCTwice, SavesTheNewestStepAndSaysHowToGoOn) {
+  const fs::path folder = fresh_folder();
+  std::vector<std::string> command =
+      long_run({"--layout", "pipeline=2", "--batch", "32", "--img", "160"});
+  Program run(command, folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 1, 60));
+  run.signal(SIGINT);
+  ::usleep(100'000);
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_NE(result.err.find("stopped at once"), std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("headroom train --resume"), std::string::npos)
+      << result.err;
+  EXPECT_FALSE(fs::is_empty(folder / kRun / "checkpoints"));
+  expect_resumes(folder);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Interruption, CtrlC,
     ::testing::Values(Layout{"data2", {"--processes", "2"}},

@@ -228,6 +228,7 @@ std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
           layout_case(name + "pipeline2", "pipeline=2", group),
           layout_case(name + "spatial2", "spatial=2", group),
           layout_case(name + "zero3_data2", "data=2", 0, 3),
+          layout_case(name + "zero3_data3", "data=3", 0, 3),
           layout_case(name + "data2_pipeline2_zero3_recompute",
                       "data=2,pipeline=2", group, 3,
                       plan::ActivationPolicy::kRecompute)}) {

@@ -212,6 +212,31 @@ TEST_F(Results, ValOnOtherClassesNamesBothNumbers) {
       << one.err;
 }
 
+TEST_F(Results, ValOfWeightsOfOneClassForAllNeedsNoFlag) {
+  const ProgramResult trained =
+      run_program(train_shapes("8", {"--max-steps", "1", "--noval", "--noplots",
+                                     "--single-cls", "--name", "single"}),
+                  folder_);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string weights = "runs/train/single/weights/last.safetensors";
+  const auto val = [&](const std::string& name,
+                       const std::vector<std::string>& flags) {
+    return run_program(
+        joined({program("headroom"), "val", "--data", shapes_data(),
+                "--weights", weights, "--noplots", "--name", name},
+               flags),
+        folder_);
+  };
+  const ProgramResult judged = val("unsaid", {});
+  EXPECT_EQ(judged.exit_code, 0) << judged.err;
+  EXPECT_NE(judged.err.find("--single-cls: all classes are judged as one, as "),
+            std::string::npos)
+      << judged.err;
+  const ProgramResult said = val("said", {"--single-cls"});
+  EXPECT_EQ(read_json(folder_ / "runs/val/unsaid/results.json"),
+            read_json(folder_ / "runs/val/said/results.json"));
+}
+
 TEST_F(Results, OnlyTheResultGoesToStdout) {
   const ProgramResult result =
       run_program({program("headroom"), "train", "--data", shapes_data(),

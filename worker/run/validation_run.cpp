@@ -127,8 +127,12 @@ void load_judged_weights(const configs::RunConfig& config,
                 config.single_cls
                     ? "leave --single-cls out, or judge weights that were "
                       "trained with it"
-                    : "judge it on the data of its own classes, or train a "
-                      "head for these: headroom train --weights " +
+                    : "judge it on the data of its own classes" +
+                          std::string(held == 1 ? ", add --single-cls if it "
+                                                  "was trained with it"
+                                                : "") +
+                          ", or train a head for these: headroom train "
+                          "--weights " +
                           shell_word(config.weights));
   }
   const std::string note =

@@ -245,6 +245,7 @@ std::map<std::string, std::string> weights_metadata(
   metadata["format"] = "headroom-weights";
   metadata["names"] = nlohmann::json(inputs.class_names).dump();
   metadata["epoch"] = std::to_string(epoch);
+  if (config.single_cls) metadata[layers::kSingleClass] = "true";
   return metadata;
 }
 

@@ -1,16 +1,22 @@
 #include "deploy/cli/process/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -227,6 +233,70 @@ std::string ChildProcess::last_words() const {
 std::string ChildProcess::telling_line() const {
   std::lock_guard lock(state_->mutex);
   return cli::telling_line(state_->last_lines);
+}
+
+namespace {
+
+// 0 where the process is gone.
+pid_t parent_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string text;
+  std::getline(file, text);
+  // The name, in brackets, may hold anything.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string process_state;
+  pid_t parent = 0;
+  fields >> process_state >> parent;
+  return parent;
+}
+
+// glibc 2.36 declares its own wrapper as one of C++'s, which it is not.
+int open_process(pid_t pid) {
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+}
+
+}  // namespace
+
+Offspring::Offspring(const ChildProcess& child) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error);
+       !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    const std::string pid = entry->path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos ||
+        parent_of(pid) != child.pid()) {
+      continue;
+    }
+    const int fd = open_process(std::stoi(pid));
+    if (fd < 0) continue;
+    // The number may have changed hands meanwhile.
+    if (parent_of(pid) == child.pid()) {
+      pidfds_.push_back(fd);
+    } else {
+      close(fd);
+    }
+  }
+}
+
+Offspring::~Offspring() {
+  for (const int fd : pidfds_) close(fd);
+}
+
+bool Offspring::wait(std::chrono::milliseconds timeout) const {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  return std::ranges::all_of(pidfds_, [&](int fd) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    pollfd process{fd, POLLIN, 0};
+    return poll(&process, 1, std::max(0, static_cast<int>(left.count()))) > 0;
+  });
+}
+
+void Offspring::kill() const {
+  for (const int fd : pidfds_)
+    syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
 }
 
 }  // namespace headroom::cli

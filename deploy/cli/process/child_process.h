@@ -73,4 +73,22 @@ class ChildProcess {
   std::unique_ptr<State> state_;
 };
 
+// The processes that a child has started, which may outlive it to save what
+// they hold. None is missed that the child started before, and none is taken
+// for another that has its number later.
+class Offspring {
+ public:
+  explicit Offspring(const ChildProcess& child);
+  ~Offspring();
+  Offspring(const Offspring&) = delete;
+  Offspring& operator=(const Offspring&) = delete;
+
+  // Whether all of them have ended.
+  bool wait(std::chrono::milliseconds timeout) const;
+  void kill() const;
+
+ private:
+  std::vector<int> pidfds_;
+};
+
 }  // namespace headroom::cli

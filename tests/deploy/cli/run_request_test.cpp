@@ -16,7 +16,6 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::_;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -98,37 +97,6 @@ TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
   EXPECT_EQ(run.config.cfg, "yolov5s");
   EXPECT_THAT(run.notes, ElementsAre("no --cfg and no --weights: training "
                                      "yolov5s from scratch"));
-}
-
-// The header of a file of weights whose metadata says that size.
-TEST_F(RunRequestTest, ValTakesTheSizeThatWeightsWereTrainedWith) {
-  const std::string header =
-      R"({"__metadata__": {"model": "yolov5n", "imgsz": "[224, 320]"}})";
-  const std::string weights =
-      root_.write("w.safetensors", std::string(1, char(header.size())) +
-                                       std::string(7, '\0') + header);
-  const auto judged = [&](std::vector<std::string> more) {
-    std::vector<std::string> words = {"val", "--data", data_.string(),
-                                      "--weights", weights};
-    words.insert(words.end(), more.begin(), more.end());
-    RunRequest run =
-        make_run_request(parse_command_line(words), std::nullopt, 8);
-    run.notes.push_back(std::to_string(run.config.image_height) + " x " +
-                        std::to_string(run.config.image_width));
-    return run.notes;
-  };
-  EXPECT_THAT(judged({}),
-              ElementsAre("--img is 224 x 320, as " + weights + " was trained",
-                          "224 x 320"));
-  EXPECT_THAT(judged({"--img", "640"}), ElementsAre("640 x 640"));
-  EXPECT_THAT(judged({"--set", "image_width=640"}), ElementsAre("640 x 640"));
-  const std::string file =
-      root_.write("val.yaml", "image_height: 96\nimage_width: 64\n");
-  EXPECT_THAT(judged({"--config", file}), ElementsAre("96 x 64"));
-  root_.write("val.yaml", "nms_iou_threshold: 0.5\n");
-  EXPECT_THAT(judged({"--config", file}), ElementsAre(_, "224 x 320"));
-  // Training chooses its own.
-  EXPECT_EQ(request({"--weights", weights}).config.image_height, 640);
 }
 
 TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {

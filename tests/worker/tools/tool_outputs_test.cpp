@@ -90,6 +90,7 @@ TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
   auto metadata = layers::model_metadata("yolov5n", table);
   metadata["names"] = R"(["a","b"])";
   layers::describe_input(metadata, {64, 96}, 32);
+  metadata["single_cls"] = "true";
   weights::save_weights(file, model.state(), metadata);
   const std::string weights = "--weights=" + file.string();
 
@@ -107,7 +108,7 @@ TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
             "accepted");
   testing::internal::GetCapturedStdout();
   const auto kept = weights::read_weights_metadata(pruned);
-  for (const char* key : {"names", "imgsz", "stride", "range"}) {
+  for (const char* key : {"names", "imgsz", "stride", "range", "single_cls"}) {
     ASSERT_TRUE(kept.contains(key)) << key;
     EXPECT_EQ(kept.at(key), metadata.at(key));
   }

@@ -4,11 +4,13 @@
 //   a.jpg,640,480,cat,10,20,110,220
 //
 // Corners are pixels of the upright image; width and height are often stale and
-// not read. An image without a line is not part of the data set.
+// not read. In a table that the data file names, an image without a line is not
+// part of the data set; in one that lies beside the images, it is background.
 
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,20 +33,30 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> kColumns{"filename", "class", "xmin",
                                                    "ymin",     "xmax",  "ymax"};
 
+struct Field {
+  std::string text;
+  size_t column = 1;  // of its first character in its line
+};
+
+struct Fields {
+  std::vector<Field> all{1};
+  size_t open_quote = 0;  // the column of a quote that is not closed; 0: none
+};
+
 // The fields of a line; one in quotes may hold commas, and quotes twice.
-std::vector<std::string> fields_of(std::string_view line) {
-  std::vector<std::string> fields(1);
-  bool is_quoted = false;
+Fields fields_of(std::string_view line) {
+  Fields fields;
   for (size_t i = 0; i < line.size(); ++i) {
+    const bool is_quoted = fields.open_quote > 0;
     const bool is_doubled = is_quoted && line.substr(i).starts_with("\"\"");
     if (is_doubled) {
-      fields.back() += line[i++];
+      fields.all.back().text += line[i++];
     } else if (line[i] == '"') {
-      is_quoted = !is_quoted;
+      fields.open_quote = is_quoted ? 0 : i + 1;
     } else if (line[i] == ',' && !is_quoted) {
-      fields.emplace_back();
+      fields.all.push_back({"", i + 2});
     } else if (line[i] != '\r') {
-      fields.back() += line[i];
+      fields.all.back().text += line[i];
     }
   }
   return fields;
@@ -52,32 +64,97 @@ std::vector<std::string> fields_of(std::string_view line) {
 
 struct CsvBox {
   int64_t line = 0;
-  std::string class_name;
-  // xmin ymin xmax ymax, as written
-  std::array<std::string, 4> corners = {};
+  Field class_name;
+  std::array<Field, 4> corners = {};  // xmin ymin xmax ymax, as written
+};
+
+// Where the images of a table's file names are.
+class ImageNames {
+ public:
+  virtual ~ImageNames() = default;
+  // The image of that name; nothing, and `why`, where there is none.
+  virtual std::optional<fs::path> find(const std::string& name,
+                                       std::string& why) const = 0;
+};
+
+// In folders: in the first that has the name.
+class NamesInFolders : public ImageNames {
+ public:
+  NamesInFolders(const fs::path& file, const fs::path& images) {
+    if (images.empty()) {
+      // train of train_labels.csv
+      const std::string stem = file.stem().string();
+      folders_ = {file.parent_path(),
+                  file.parent_path() / stem.substr(0, stem.find("_labels"))};
+    } else {
+      folders_ = {images};
+    }
+  }
+
+  std::optional<fs::path> find(const std::string& name,
+                               std::string&) const override {
+    std::error_code error;
+    const auto found = std::ranges::find_if(folders_, [&](const fs::path& f) {
+      return fs::exists(f / name, error);
+    });
+    const fs::path& folder = found == folders_.end() ? folders_[0] : *found;
+    return (folder / name).lexically_normal();
+  }
+
+ private:
+  std::vector<fs::path> folders_;
+};
+
+// Among a split's images, of which one alone may have the name.
+class NamesOfImages : public ImageNames {
+ public:
+  explicit NamesOfImages(const std::vector<fs::path>& images) {
+    for (const fs::path& image : images) {
+      by_name_[image.filename().string()].push_back(image);
+    }
+  }
+
+  std::optional<fs::path> find(const std::string& name,
+                               std::string& why) const override {
+    const std::string ending = "/" + fs::path(name).lexically_normal().string();
+    std::vector<fs::path> found;
+    const auto named = by_name_.find(fs::path(name).filename().string());
+    if (named != by_name_.end()) {
+      std::ranges::copy_if(
+          named->second, std::back_inserter(found),
+          [&](const fs::path& p) { return p.string().ends_with(ending); });
+    }
+    if (found.size() == 1) return found.front();
+    why = found.empty() ? "no image of the split is called '" + name + "'"
+                        : "'" + name + "' is " + found[0].string() + " and " +
+                              found[1].string();
+    return std::nullopt;
+  }
+
+ private:
+  std::map<std::string, std::vector<fs::path>> by_name_;
+};
+
+// Indices of the images that a table has named so far. An image may have
+// several names.
+struct KnownImages {
+  std::map<std::string, std::optional<size_t>> by_name;
+  std::map<fs::path, size_t> by_path;
 };
 
 class CsvLabels : public LabelReader {
  public:
-  CsvLabels(fs::path file, const fs::path& images, ClassRules classes,
+  CsvLabels(fs::path file, const ImageNames& names, ClassRules classes,
             DataReport& report)
       : file_(std::move(file)), classes_(std::move(classes)) {
-    if (images.empty()) {
-      // train of train_labels.csv
-      const std::string stem = file_.stem().string();
-      folders_ = {file_.parent_path(),
-                  file_.parent_path() / stem.substr(0, stem.find("_labels"))};
-    } else {
-      folders_ = {images};
-    }
     std::ifstream stream(file_, std::ios::binary);
     std::string line;
     std::getline(stream, line);
     read_header(line);
-    std::map<std::string, size_t> index_of;
+    KnownImages known;
     for (int64_t number = 2; std::getline(stream, line); ++number) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      add(fields_of(line), number, index_of, report);
+      add(fields_of(line), number, names, known, report);
     }
   }
 
@@ -89,21 +166,24 @@ class CsvLabels : public LabelReader {
     result.file = file_;
     BoxRules rules(result.labels);
     for (const CsvBox& box : boxes_[index]) {
-      rules.at(place(box.line));
       std::array<double, 4> corners{};
-      bool is_number = true;
-      for (size_t i = 0; i < corners.size(); ++i) {
-        const auto value = parse_number(box.corners[i]);
-        is_number = is_number && value.has_value();
+      const Field* wrong = nullptr;
+      for (size_t i = corners.size(); i-- > 0;) {
+        const auto value = parse_number(box.corners[i].text);
+        if (!value) wrong = &box.corners[i];
         corners[i] = value.value_or(0);
       }
-      if (!is_number) {
-        rules.drop(DataFaultKind::kBadLine,
-                   "xmin, ymin, xmax and ymax are not four numbers");
+      rules.at(place(box.line, (wrong ? *wrong : box.corners[0]).column));
+      if (wrong != nullptr) {
+        rules.drop(
+            DataFaultKind::kBadLine,
+            std::string(
+                kColumns[2 + static_cast<size_t>(wrong - box.corners.data())]) +
+                " '" + wrong->text + "' is no number");
         continue;
       }
       const auto class_index =
-          classes_.find(box.class_name, box.line, result.labels);
+          classes_.find(box.class_name.text, box.line, result.labels);
       if (!class_index) continue;
       rules.add_pixels(*class_index,
                        {corners[0], corners[1], corners[2], corners[3]}, size);
@@ -112,8 +192,10 @@ class CsvLabels : public LabelReader {
   }
 
  private:
-  std::string place(int64_t line) const {
-    return file_.string() + ":" + std::to_string(line);
+  // "train_labels.csv:7:12", as compilers say it.
+  std::string place(int64_t line, size_t column) const {
+    return file_.string() + ":" + std::to_string(line) + ":" +
+           std::to_string(column);
   }
 
   void read_header(std::string_view line) {
@@ -121,9 +203,9 @@ class CsvLabels : public LabelReader {
     if (line.starts_with(kByteOrderMark)) {
       line.remove_prefix(kByteOrderMark.size());
     }
-    const std::vector<std::string> names = fields_of(line);
+    const std::vector<Field> names = fields_of(line).all;
     for (size_t i = 0; i < kColumns.size(); ++i) {
-      const auto found = std::ranges::find(names, kColumns[i]);
+      const auto found = std::ranges::find(names, kColumns[i], &Field::text);
       if (found == names.end()) {
         const std::string kind = foreign_kind(line);
         throw Error("data",
@@ -138,44 +220,62 @@ class CsvLabels : public LabelReader {
     }
   }
 
-  void add(const std::vector<std::string>& fields, int64_t line,
-           std::map<std::string, size_t>& index_of, DataReport& report) {
+  void add(const Fields& line_fields, int64_t line, const ImageNames& names,
+           KnownImages& known, DataReport& report) {
+    const std::vector<Field>& fields = line_fields.all;
+    if (line_fields.open_quote > 0) {
+      report.add({DataFaultKind::kBadLine, place(line, line_fields.open_quote),
+                  "the quote is not closed", "box dropped"});
+      return;
+    }
     if (fields.size() <= std::ranges::max(columns_)) {
-      report.add({DataFaultKind::kBadLine, place(line),
+      report.add({DataFaultKind::kBadLine, place(line, fields.back().column),
                   std::to_string(fields.size()) + " fields", "box dropped"});
       return;
     }
-    const std::string& name = fields[columns_[0]];
-    if (!stays_in_folder(name)) {
-      report.add({DataFaultKind::kUnreadableImage, place(line),
-                  "filename '" + name + "' is empty or leads out of its folder",
-                  "image and its boxes left out"});
+    const Field& name = fields[columns_[0]];
+    if (!stays_in_folder(name.text)) {
+      report.add(
+          {DataFaultKind::kUnreadableImage, place(line, name.column),
+           "filename '" + name.text + "' is empty or leads out of its folder",
+           "image and its boxes left out"});
       return;
     }
-    const auto [at, is_new] = index_of.emplace(name, images_.size());
-    if (is_new) {
-      images_.push_back(find_image(name));
-      boxes_.emplace_back();
-    }
+    const std::optional<size_t> at =
+        index_of(name.text, place(line, name.column), names, known, report);
+    if (!at) return;
     CsvBox box = {.line = line, .class_name = fields[columns_[1]]};
     for (size_t i = 0; i < box.corners.size(); ++i) {
       box.corners[i] = fields[columns_[i + 2]];
     }
-    boxes_[at->second].push_back(std::move(box));
+    boxes_[*at].push_back(std::move(box));
   }
 
-  fs::path find_image(const std::string& name) const {
-    std::error_code error;
-    const auto found = std::ranges::find_if(folders_, [&](const fs::path& f) {
-      return fs::exists(f / name, error);
-    });
-    const fs::path& folder = found == folders_.end() ? folders_[0] : *found;
-    return (folder / name).lexically_normal();
+  // Of an image that is not there nothing, which is said once.
+  std::optional<size_t> index_of(const std::string& name,
+                                 const std::string& where,
+                                 const ImageNames& names, KnownImages& known,
+                                 DataReport& report) {
+    const auto [at, is_new_name] = known.by_name.try_emplace(name);
+    if (!is_new_name) return at->second;
+    std::string why;
+    const std::optional<fs::path> image = names.find(name, why);
+    if (!image) {
+      report.add(
+          {DataFaultKind::kUnknownImage, where, why, "its boxes dropped"});
+      return std::nullopt;
+    }
+    const auto [index, is_new] = known.by_path.emplace(*image, images_.size());
+    if (is_new) {
+      images_.push_back(*image);
+      boxes_.emplace_back();
+    }
+    at->second = index->second;
+    return at->second;
   }
 
   fs::path file_;
   ClassRules classes_;
-  std::vector<fs::path> folders_;  // where names may start
   std::array<size_t, kColumns.size()> columns_{};
   std::vector<fs::path> images_;
   std::vector<std::vector<CsvBox>> boxes_;  // per image
@@ -187,9 +287,23 @@ std::unique_ptr<LabelReader> open_csv_labels(const fs::path& file,
                                              const fs::path& images,
                                              const ClassRules& classes,
                                              DataReport& report) {
-  return std::make_unique<CsvLabels>(
-      fs::absolute(file).lexically_normal(),
-      images.empty() ? images : fs::absolute(images), classes, report);
+  const fs::path table = fs::absolute(file).lexically_normal();
+  const NamesInFolders names(table,
+                             images.empty() ? images : fs::absolute(images));
+  return std::make_unique<CsvLabels>(table, names, classes, report);
+}
+
+std::unique_ptr<LabelReader> open_csv_labels_of(
+    const fs::path& file, const std::vector<fs::path>& images,
+    const ClassRules& classes, DataReport& report) {
+  try {
+    return std::make_unique<CsvLabels>(file, NamesOfImages(images), classes,
+                                       report);
+  } catch (const Error& error) {
+    report.add({DataFaultKind::kUnreadableLabels, file.string() + ":1:1",
+                error.text(), "table not read"});
+    return nullptr;
+  }
 }
 
 }  // namespace headroom::labels

@@ -82,6 +82,7 @@ std::vector<std::string> DataReport::lines(int64_t max_lines) const {
   std::string head = split + ": " + counted(images, "image") + " (" +
                      std::to_string(background) + " without boxes), " +
                      counted(boxes, "box");
+  if (!table.empty()) head += ", labels of " + short_line(table, 8192);
   if (num_faults() > 0) {
     head += "; " + counted(num_faults(), "fault") + ": " + counts_text();
   }

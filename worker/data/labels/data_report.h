@@ -42,6 +42,7 @@ std::string to_string(const DataFault& fault);
 
 struct DataReport {
   std::string split;       // "train"
+  std::string table;       // that nobody named and its boxes are in; "": none
   int64_t images = 0;      // kept
   int64_t background = 0;  // of these, without a box
   int64_t boxes = 0;       // kept

@@ -1,6 +1,8 @@
 #include "worker/data/labels/label_reader.h"
 
 #include <algorithm>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "configs/voc_folder.h"
@@ -72,6 +74,57 @@ bool has_voc_file(const fs::path& image) {
   std::error_code error;
   return !fs::exists(label_path(image), error) &&
          fs::exists(voc_file_of(image), error);
+}
+
+// Of ROOT/images/train/a.jpg ROOT/images/train, ROOT/images and ROOT, after the
+// data file's.
+std::vector<fs::path> folders_of_tables(const configs::DataConfig& config,
+                                        const fs::path& first_image) {
+  std::vector<fs::path> folders = {config.file.parent_path()};
+  fs::path folder = first_image.parent_path();
+  for (int i = 0; i < 3 && folder.has_relative_path(); ++i) {
+    folders.push_back(folder);
+    const bool is_images = folder.filename() == "images";
+    folder = folder.parent_path();
+    if (!is_images) continue;
+    folders.push_back(folder);
+    break;
+  }
+  return folders;
+}
+
+// "" where there is none.
+fs::path find_table(const std::vector<fs::path>& folders,
+                    const std::vector<std::string>& names) {
+  for (const fs::path& folder : folders) {
+    for (const std::string& name : names) {
+      std::error_code error;
+      if (fs::is_regular_file(folder / name, error)) return folder / name;
+    }
+  }
+  return "";
+}
+
+// The table of images that have no labels of their own: named after the split,
+// after their folder (test_labels.csv of images/test), or after train where the
+// split has its images.
+fs::path table_of(const configs::DataConfig& config, Split split,
+                  const std::vector<fs::path>& images) {
+  if (images.empty()) return "";
+  std::vector<std::string> names = {
+      split_name(split) + "_labels.csv",
+      images.front().parent_path().filename().string() + "_labels.csv"};
+  if (split_sources(config, split) == config.train) {
+    names.emplace_back("train_labels.csv");
+  }
+  const fs::path table =
+      find_table(folders_of_tables(config, images.front()), names);
+  if (table.empty()) return "";
+  const bool has_texts = std::ranges::any_of(images, [](const fs::path& image) {
+    std::error_code error;
+    return fs::exists(label_path(image), error);
+  });
+  return has_texts ? "" : fs::absolute(table).lexically_normal();
 }
 
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
@@ -148,8 +201,21 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
         images, [](const fs::path& image) { return !has_voc_file(image); });
     std::vector<fs::path> voc(annotated.begin(), annotated.end());
     images.erase(annotated.begin(), annotated.end());
+    const fs::path table =
+        voc.empty() ? table_of(config, split, images) : fs::path();
     if (!voc.empty()) {
       result.readers.push_back(open_voc_files(std::move(voc), classes));
+    }
+    auto in_table = table.empty()
+                        ? nullptr
+                        : open_csv_labels_of(table, images, classes, report);
+    if (in_table) {
+      report.table = table.string();
+      const std::set<fs::path> named(in_table->images().begin(),
+                                     in_table->images().end());
+      std::erase_if(
+          images, [&](const fs::path& image) { return named.contains(image); });
+      result.readers.push_back(std::move(in_table));
     }
     result.readers.push_back(std::make_unique<YoloLabels>(
         std::move(images), static_cast<int64_t>(config.names.size()),
@@ -167,31 +233,12 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
 std::string unused_table(const configs::DataConfig& config,
                          const std::string& split,
                          const std::vector<SplitImage>& images) {
-  std::vector<fs::path> folders = {config.file.parent_path()};
-  if (!images.empty()) {
-    // For ROOT/images/train/a.jpg these are train, images and ROOT.
-    fs::path folder = images.front().path.parent_path();
-    for (int i = 0; i < 3 && folder.has_relative_path(); ++i) {
-      folders.push_back(folder);
-      const bool is_images = folder.filename() == "images";
-      folder = folder.parent_path();
-      if (!is_images) continue;
-      folders.push_back(folder);
-      break;
-    }
-  }
-  for (const fs::path& folder : folders) {
-    for (const std::string& name :
-         {split + "_labels.csv", std::string("labels.csv"),
-          std::string("_annotations.csv"),
-          std::string("_annotations.coco.json")}) {
-      std::error_code error;
-      if (fs::is_regular_file(folder / name, error)) {
-        return (folder / name).string();
-      }
-    }
-  }
-  return "";
+  return find_table(
+             folders_of_tables(
+                 config, images.empty() ? fs::path() : images.front().path),
+             {split + "_labels.csv", "labels.csv", "_annotations.csv",
+              "_annotations.coco.json"})
+      .string();
 }
 
 }  // namespace headroom::labels

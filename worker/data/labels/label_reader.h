@@ -6,6 +6,9 @@
 //   label_file);
 //                                     where an image has none, a STEM.xml of
 //                                     Pascal VOC beside it (voc_labels.cpp)
+//                                     where no image has either, a table
+//                                     train_labels.csv beside them or the data
+//                                     file
 //   a .csv                            one box a line (csv_labels.cpp)
 //   a .json                           COCO (coco_labels.cpp)
 //   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
@@ -86,8 +89,8 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool keep_outlines = false);
 
 // A table of labels that lies where people put them, beside the data file or in
-// a folder of the images, and that the data file does not name: what to tell
-// somebody whose split has no box. "" where there is none.
+// a folder of the images, and that nobody reads: what to tell somebody whose
+// split has no box. "" where there is none.
 std::string unused_table(const configs::DataConfig& config,
                          const std::string& split,
                          const std::vector<SplitImage>& images);
@@ -134,5 +137,13 @@ std::unique_ptr<LabelReader> open_voc_files(
 std::unique_ptr<LabelReader> open_csv_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report);
+
+// The same of those of `images` that such a table names; a name that none of
+// them or more than one has is a fault. Null, and a fault, where the file is no
+// such table.
+std::unique_ptr<LabelReader> open_csv_labels_of(
+    const std::filesystem::path& file,
+    const std::vector<std::filesystem::path>& images, const ClassRules& classes,
+    DataReport& report);
 
 }  // namespace headroom::labels

@@ -184,5 +184,24 @@ TEST(ChildProcess, ItDiesWithItsParent) {
   close(report[1]);
 }
 
+TEST(Offspring, OutlivesItsParentAndIsWaitedFor) {
+  ChildProcess parent(
+      shell("sh -c 'sleep 30' & sh -c 'sleep 30' & echo ready; wait"));
+  while (parent.last_words().empty()) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  const Offspring offspring(parent);
+  kill(parent.pid(), SIGKILL);
+  ASSERT_TRUE(parent.wait(seconds(20)));
+  EXPECT_FALSE(offspring.wait(milliseconds(50)));
+  offspring.kill();
+  EXPECT_TRUE(offspring.wait(seconds(20)));
+}
+
+TEST(Offspring, OfAChildThatHasNoneIsGone) {
+  ChildProcess child(shell("echo ready; read never"));
+  EXPECT_TRUE(Offspring(child).wait(milliseconds(0)));
+}
+
 }  // namespace
 }  // namespace headroom::cli

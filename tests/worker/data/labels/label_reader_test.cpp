@@ -148,8 +148,8 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
   expect_same(expected.dataset, csv.dataset);
   EXPECT_THAT(csv.report.lines(9),
               ElementsAre(HasSubstr("2 faults"),
-                          HasSubstr("images_labels.csv:3: zero size"),
-                          HasSubstr("images_labels.csv:6: sticks out")));
+                          HasSubstr("images_labels.csv:3:17: zero size"),
+                          HasSubstr("images_labels.csv:6:17: sticks out")));
 }
 
 TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
@@ -169,22 +169,94 @@ TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
   }
 }
 
-TEST_F(LabelFormats, ATableThatNobodyNamedIsNamedWhereNoImageHasABox) {
-  folder_.write("train_labels.csv", "filename,class,xmin,ymin,xmax,ymax\n");
+// As the tutorials of TensorFlow's detectors leave them.
+TEST_F(LabelFormats, ATableBesideTheImagesIsRead) {
+  const IndexedDataset expected = voc();
+  const std::string table =
+      "filename,width,height,class,xmin,ymin,xmax,ymax\n"
+      "1.bmp,9,9,b,4,5,20,15\n"
+      "2.bmp,9,9,a,3,7,3,7\n"
+      "1.bmp,9,9,a,0,0.5,40,20\n"
+      "sub/2.bmp,9,9,a,-5,10,5,20\n";
+  const fs::path data =
+      folder_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n");
+  for (const std::string where :
+       {"train_labels.csv", "images/train_labels.csv", "images_labels.csv"}) {
+    const fs::path file = folder_.write(where, table);
+    const IndexedDataset found =
+        index_dataset(configs::load_data_config(data), Split::kTrain);
+    expect_same(expected.dataset, found.dataset);
+    EXPECT_THAT(found.report.lines(0)[0],
+                HasSubstr(" boxes, labels of " + file.string() + "; 2 faults"));
+    expect_same(
+        expected.dataset,
+        index_dataset(configs::load_data_config(data), Split::kVal).dataset);
+    // Images that have labels of their own keep them.
+    folder_.write("labels/1.txt", "1 .5 .5 .1 .1\n");
+    EXPECT_EQ(index_dataset(configs::load_data_config(data), Split::kTrain)
+                  .report.boxes,
+              1);
+    fs::remove_all(folder_.path() / "labels");
+    fs::remove(file);
+  }
+}
+
+TEST_F(LabelFormats, WrongLinesOfATableBesideTheImagesAreNamed) {
+  const fs::path data =
+      folder_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n");
+  const auto lines = [&](const std::string& text) {
+    folder_.write("train_labels.csv", text);
+    return index_dataset(configs::load_data_config(data), Split::kTrain)
+        .report.lines(9);
+  };
+  EXPECT_THAT(
+      lines("filename,width,height,class,xmin,ymin,xmax,ymax\n"
+            "1.bmp,40,20,b,4,5,20,15\n"
+            "1.bmp,40,20,b,4,five,20,15\n"
+            "other.bmp,40,20,b,4,5,20,15\n"
+            "other.bmp,40,20,b,4,5,20,15\n"
+            "1.bmp,40,20,\"b,4,5,20,15\n"
+            "1.bmp,40,20\n"),
+      ElementsAre(HasSubstr("1 box, "),
+                  HasSubstr("train_labels.csv:4:1: unknown image (no image of "
+                            "the split is called 'other.bmp'): its boxes "
+                            "dropped"),
+                  HasSubstr("train_labels.csv:6:13: bad line (the quote is not "
+                            "closed): box dropped"),
+                  HasSubstr("train_labels.csv:7:10: bad line (3 fields): box "
+                            "dropped"),
+                  HasSubstr("train_labels.csv:3:17: bad line (ymin 'five' is "
+                            "no number): box dropped")));
+  EXPECT_THROW(
+      {
+        try {
+          lines("id,label\n1,a\n");
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(),
+                      HasSubstr("train_labels.csv:1:1: unreadable labels ("));
+          EXPECT_THAT(error.what(), HasSubstr("has no column 'filename'"));
+          throw;
+        }
+      },
+      Error);
+}
+
+TEST_F(LabelFormats, ATableThatNobodyReadsIsNamedWhereNoImageHasABox) {
+  folder_.write("labels.csv", "filename,class,xmin,ymin,xmax,ymax\n");
   const configs::DataConfig config = configs::load_data_config(folder_.write(
       "data.yaml", "train: images\nval: images\nnames: [a, b]\n"));
   try {
     index_dataset(config, Split::kTrain);
     ADD_FAILURE();
   } catch (const Error& error) {
-    const std::string table = (folder_.path() / "train_labels.csv").string();
+    const std::string table = (folder_.path() / "labels.csv").string();
     EXPECT_THAT(error.what(),
                 HasSubstr(" has a box, but " + table +
                           " lies there: name it: train: " + table +
                           ", and in images: the folder that its filenames are "
                           "in"));
   }
-  fs::remove(folder_.path() / "train_labels.csv");
+  fs::remove(folder_.path() / "labels.csv");
   folder_.write("images/sub/_annotations.csv", "");
   try {
     index_dataset(config, Split::kTrain);
@@ -192,13 +264,13 @@ TEST_F(LabelFormats, ATableThatNobodyNamedIsNamedWhereNoImageHasABox) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), Not(HasSubstr("lies there")));
   }
-  folder_.write("images/train_labels.csv", "");
+  folder_.write("images/labels.csv", "");
   EXPECT_THROW(
       {
         try {
           index_dataset(config, Split::kTrain);
         } catch (const Error& error) {
-          EXPECT_THAT(error.what(), HasSubstr("images/train_labels.csv lies"));
+          EXPECT_THAT(error.what(), HasSubstr("images/labels.csv lies"));
           throw;
         }
       },
@@ -247,11 +319,10 @@ TEST_F(LabelFormats, WrongLinesOfACsvAreNamed) {
   EXPECT_THAT(
       lines,
       ElementsAre(HasSubstr("1 image (0 without boxes), 1 box; 4 faults"),
-                  HasSubstr("boxes.csv:3: bad line (5 fields): box dropped"),
-                  HasSubstr("boxes.csv:5: unreadable image (filename "
+                  HasSubstr("boxes.csv:3:13: bad line (5 fields): box dropped"),
+                  HasSubstr("boxes.csv:5:3: unreadable image (filename "
                             "'../1.bmp' is empty or leads out of its folder)"),
-                  HasSubstr("boxes.csv:4: bad line (xmin, ymin, xmax and ymax "
-                            "are not four numbers)"),
+                  HasSubstr("boxes.csv:4:15: bad line (ymax 'x' is no number)"),
                   HasSubstr("images/none.bmp: unreadable image (cannot be "
                             "opened")));
   const auto refusal = [&](const std::string& text) -> std::string {
