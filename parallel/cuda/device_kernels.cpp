@@ -195,6 +195,21 @@ class CudaKernels final : public devices::DeviceKernels {
     return make_cuda_optimizer(device, ranges, size);
   }
 
+  void decide(const at::Tensor& partial, const at::Tensor& items,
+              const devices::CommitPlace& place) override {
+    const c10::cuda::CUDAGuard guard(items.device());
+    const DecisionArguments arguments =
+        decision_arguments(partial, items, place);
+    check(headroom_decide(&arguments, own_stream()));
+  }
+
+  void move_running(const devices::RunningStatistics& statistics,
+                    const devices::CommitPlace& place) override {
+    const c10::cuda::CUDAGuard guard(statistics.values.device());
+    const RunningArguments arguments = running_arguments(statistics, place);
+    check(headroom_move_running(&arguments, own_stream()));
+  }
+
   void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
                       const at::Tensor& images) override {
     const c10::cuda::CUDAGuard guard(images.device());

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_samples.h"
+#include "parallel/devices/device_kernels.h"
 #include "worker/kernels/loss_kernels.h"
 
 namespace headroom::cuda {
@@ -21,5 +23,15 @@ RenderArguments render_arguments(const at::Tensor& region,
 
 // Of both directions: backward where the call has `by_total`.
 LossArguments loss_arguments(const kernels::LossCall& call);
+
+// Without its pieces and partial sums.
+FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
+                                          const devices::CommitPlace& place,
+                                          int64_t size);
+DecisionArguments decision_arguments(const at::Tensor& partial,
+                                     const at::Tensor& items,
+                                     const devices::CommitPlace& place);
+RunningArguments running_arguments(const devices::RunningStatistics& statistics,
+                                   const devices::CommitPlace& place);
 
 }  // namespace headroom::cuda

@@ -48,6 +48,10 @@ class EmulatedKernels final : public devices::DeviceKernels {
   std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
       int device, std::span<const devices::FlatBufferRange> ranges,
       int64_t size) override;
+  void decide(const at::Tensor& partial, const at::Tensor& items,
+              const devices::CommitPlace& place) override;
+  void move_running(const devices::RunningStatistics& statistics,
+                    const devices::CommitPlace& place) override;
 
   void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
                       const at::Tensor& images) override;
