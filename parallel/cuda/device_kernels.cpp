@@ -157,6 +157,13 @@ class CudaKernels final : public devices::DeviceKernels {
     call.write(headroom_norm_gradient);
   }
 
+  void scale_images(const at::Tensor& images,
+                    const at::Tensor& input) override {
+    const c10::cuda::CUDAGuard guard(input.device());
+    const ImageArguments arguments = image_arguments(images, input);
+    check(headroom_scale_images(&arguments, own_stream()));
+  }
+
   at::Tensor upload(const at::Tensor& host,
                     const c10::Device& device) override {
     // CUDA's own allocator: pin_memory() asks that of the accelerator, which

@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/cuda/map_call.h"
 #include "worker/kernels/packed_sample.h"
 
 namespace headroom::cuda {
@@ -49,6 +50,26 @@ RenderArguments render_arguments(const at::Tensor& region,
   arguments.rows = static_cast<int32_t>(images.size(1));
   arguments.width = static_cast<int32_t>(images.size(2));
   arguments.bands = static_cast<int32_t>(images.size(3));
+  return arguments;
+}
+
+ImageArguments image_arguments(const at::Tensor& images,
+                               const at::Tensor& input) {
+  check_bytes(images, "images");
+  HEADROOM_CHECK(images.dim() == 4 && input.dim() == 4 &&
+                     images.device() == input.device() &&
+                     input.permute({0, 2, 3, 1}).is_contiguous() &&
+                     input.permute({0, 2, 3, 1}).sizes() == images.sizes(),
+                 "the network's input is no channels-last map of its images");
+  ImageArguments arguments;
+  arguments.type = element_type(input);
+  arguments.images = images.const_data_ptr<uint8_t>();
+  arguments.input = input.mutable_data_ptr();
+  arguments.size = images.numel();
+  constexpr uintptr_t kAligned = 16;
+  arguments.is_aligned =
+      reinterpret_cast<uintptr_t>(arguments.images) % kAligned == 0 &&
+      reinterpret_cast<uintptr_t>(arguments.input) % kAligned == 0;
   return arguments;
 }
 

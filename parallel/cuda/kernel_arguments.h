@@ -7,6 +7,7 @@
 #include <span>
 
 #include "parallel/cuda/kernels/flat_buffer_body.h"
+#include "parallel/cuda/kernels/image_pass.h"
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_samples.h"
 #include "parallel/devices/device_kernels.h"
@@ -20,6 +21,9 @@ namespace headroom::cuda {
 RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
+
+ImageArguments image_arguments(const at::Tensor& images,
+                               const at::Tensor& input);
 
 // Of both directions: backward where the call has `by_total`.
 LossArguments loss_arguments(const kernels::LossCall& call);

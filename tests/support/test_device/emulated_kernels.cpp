@@ -243,6 +243,16 @@ void EmulatedKernels::norm_gradient(
   call.write(cuda::headroom_norm_gradient);
 }
 
+void EmulatedKernels::scale_images(const at::Tensor& images,
+                                   const at::Tensor& input) {
+  count_launch("scale images");
+  do_or_remember(input.device(),
+                 [arguments = cuda::image_arguments(kernel_view(images),
+                                                    kernel_view(input))] {
+                   check(headroom_scale_images(&arguments, /*stream=*/nullptr));
+                 });
+}
+
 at::Tensor EmulatedKernels::upload(const at::Tensor& host,
                                    const c10::Device& device) {
   // As the plugin's: the copy's source is locked, and lives until it is read.

@@ -41,6 +41,8 @@ class EmulatedKernels final : public devices::DeviceKernels {
                      const layers::ActivationFunction& activation,
                      const at::Tensor& means, const at::Tensor& dy) override;
 
+  void scale_images(const at::Tensor& images, const at::Tensor& input) override;
+
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
   void loss(const kernels::LossCall& call) override;
   void loss_gradient(const kernels::LossCall& call) override;
