@@ -24,12 +24,9 @@ constexpr int64_t staged_bytes(int64_t image_bytes) {
   return kStagedSamples * packed_room(image_bytes);
 }
 
-// A commit sums gradients over so many elements of the flat buffer at a time,
-// in the state's type (worker/step/device_state.h).
-inline constexpr int64_t kCommitScratchElements = int64_t{1} << 20;
-// The flat buffer is cut into pieces of at most so many elements; the kernel
-// reads a description of kPieceBytes for each
-// (parallel/cuda/kernels/flat_buffer_body.h).
+// The flat buffer is cut into pieces of at most so many elements; a commit's
+// kernels read a description of kPieceBytes for each, and add up its squares in
+// a double (parallel/cuda/kernels/flat_buffer_body.h).
 inline constexpr int kMostPieceElements = 4096;
 inline constexpr int kPieceBytes = 16;
 

@@ -157,6 +157,13 @@ class CudaKernels final : public devices::DeviceKernels {
     call.write(headroom_norm_gradient);
   }
 
+  void scale_images(const at::Tensor& images,
+                    const at::Tensor& input) override {
+    const c10::cuda::CUDAGuard guard(input.device());
+    const ImageArguments arguments = image_arguments(images, input);
+    check(headroom_scale_images(&arguments, own_stream()));
+  }
+
   at::Tensor upload(const at::Tensor& host,
                     const c10::Device& device) override {
     // CUDA's own allocator: pin_memory() asks that of the accelerator, which
@@ -193,6 +200,21 @@ class CudaKernels final : public devices::DeviceKernels {
       int device, std::span<const devices::FlatBufferRange> ranges,
       int64_t size) override {
     return make_cuda_optimizer(device, ranges, size);
+  }
+
+  void decide(const at::Tensor& partial, const at::Tensor& items,
+              const devices::CommitPlace& place) override {
+    const c10::cuda::CUDAGuard guard(items.device());
+    const DecisionArguments arguments =
+        decision_arguments(partial, items, place);
+    check(headroom_decide(&arguments, own_stream()));
+  }
+
+  void move_running(const devices::RunningStatistics& statistics,
+                    const devices::CommitPlace& place) override {
+    const c10::cuda::CUDAGuard guard(statistics.values.device());
+    const RunningArguments arguments = running_arguments(statistics, place);
+    check(headroom_move_running(&arguments, own_stream()));
   }
 
   void render_samples(const at::Tensor& region, std::span<const int64_t> starts,

@@ -6,39 +6,15 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
-#include <string>
 #include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/cuda/kernel_arguments.h"
 #include "parallel/cuda/kernels/flat_buffer_pieces.h"
 
 namespace headroom::cuda {
 namespace {
-
-// As worker/optim rounds them: every product in double, then to the flat
-// buffer's type.
-template <typename T>
-kernels::SgdCoefficients<T> rounded(const kernels::SgdCoefficients<double>& c) {
-  return {static_cast<T>(c.lr), static_cast<T>(c.weight_decay),
-          static_cast<T>(c.momentum), static_cast<T>(c.clip), c.first_step};
-}
-
-template <typename T>
-kernels::AdamCoefficients<T> rounded(
-    const kernels::AdamCoefficients<double>& c) {
-  kernels::AdamCoefficients<T> result;
-  result.step_size = static_cast<T>(c.step_size);
-  result.root_of_correction = static_cast<T>(c.root_of_correction);
-  result.one_minus_beta1 = static_cast<T>(c.one_minus_beta1);
-  result.beta2 = static_cast<T>(c.beta2);
-  result.one_minus_beta2 = static_cast<T>(c.one_minus_beta2);
-  result.epsilon = static_cast<T>(c.epsilon);
-  result.clip = static_cast<T>(c.clip);
-  result.weight_decay = static_cast<T>(c.weight_decay);
-  result.shrink = static_cast<T>(c.shrink);
-  return result;
-}
 
 class CudaOptimizer final : public devices::DeviceOptimizer {
  public:
@@ -62,62 +38,39 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
     C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   }
 
-  void step(const devices::DeviceOptimizerStep& step,
-            const at::Tensor& parameters, const at::Tensor& gradients,
-            const at::Tensor& first, const at::Tensor& second,
-            const at::Tensor& average) override {
-    HEADROOM_CHECK(second.defined() == step.is_adam,
-                   "Adam has two moments, SGD one");
-    if (parameters.scalar_type() == at::kFloat) {
-      run<float>(step, parameters, gradients, first, second, average,
-                 headroom_flat_buffer_step_float);
-    } else {
-      run<double>(step, parameters, gradients, first, second, average,
-                  headroom_flat_buffer_step_double);
-    }
+  int64_t num_partial() const override { return num_pieces_; }
+
+  void squares(const devices::FlatBuffers& buffers,
+               const devices::CommitPlace& place,
+               const at::Tensor& partial) override {
+    HEADROOM_CHECK(partial.numel() == num_pieces_ && partial.is_contiguous() &&
+                       partial.scalar_type() == at::kDouble &&
+                       partial.device() == device_,
+                   "partial sums lie on the device, one for each piece");
+    launch(buffers, place, partial.mutable_data_ptr<double>(),
+           headroom_gradient_squares);
+  }
+
+  void commit(const devices::FlatBuffers& buffers,
+              const devices::CommitPlace& place) override {
+    launch(buffers, place, /*partial=*/nullptr, headroom_commit);
   }
 
  private:
-  template <typename T>
-  T* elements(const at::Tensor& tensor, const char* name) const {
-    HEADROOM_CHECK(tensor.dim() == 1 && tensor.numel() == size_ &&
-                       tensor.is_contiguous() && tensor.device() == device_,
-                   std::string(name) + " is no flat tensor of " +
-                       std::to_string(size_) + " elements on the device");
-    return tensor.mutable_data_ptr<T>();
-  }
-
-  template <typename T, typename Launch>
-  void run(const devices::DeviceOptimizerStep& step,
-           const at::Tensor& parameters, const at::Tensor& gradients,
-           const at::Tensor& first, const at::Tensor& second,
-           const at::Tensor& average, const Launch& launch) {
+  void launch(const devices::FlatBuffers& buffers,
+              const devices::CommitPlace& place, double* partial,
+              int (*kernel)(const FlatBufferArguments*, void*)) const {
+    HEADROOM_CHECK(buffers.parameters.device() == device_,
+                   "a flat buffer on another device");
     const c10::cuda::CUDAGuard guard(device_);
-    FlatBufferArrays<T> arrays;
-    arrays.parameters = elements<T>(parameters, "parameters");
-    arrays.gradients = elements<T>(gradients, "gradients");
-    arrays.first_moment = elements<T>(first, "first moment");
-    if (second.defined()) {
-      arrays.second_moment = elements<T>(second, "second moment");
-    }
-    if (average.defined()) arrays.average = elements<T>(average, "average");
-    FlatBufferCoefficients<T> coefficients;
-    for (int group = 0; group < kFlatBufferGroups; ++group) {
-      const auto i = static_cast<size_t>(group);
-      coefficients.sgd[group] = rounded<T>(step.sgd[i]);
-      coefficients.adam[group] = rounded<T>(step.adam[i]);
-    }
-    coefficients.average_weight = static_cast<T>(step.average_weight);
-    if (step.clip.defined()) {
-      HEADROOM_CHECK(step.clip.numel() == 1 && step.clip.device() == device_,
-                     "the clip coefficient is one element on the device");
-      coefficients.clip = step.clip.const_data_ptr<T>();
-    }
+    FlatBufferArguments arguments =
+        flat_buffer_arguments(buffers, place, size_);
+    arguments.pieces =
+        static_cast<const FlatBufferPiece*>(pieces_.const_data_ptr());
+    arguments.num_pieces = num_pieces_;
+    arguments.partial = partial;
     C10_CUDA_CHECK(static_cast<cudaError_t>(
-        launch(step.is_adam ? FlatBufferRule::kAdam : FlatBufferRule::kSgd,
-               &arrays, &coefficients,
-               static_cast<const FlatBufferPiece*>(pieces_.const_data_ptr()),
-               num_pieces_, at::cuda::getCurrentCUDAStream().stream())));
+        kernel(&arguments, at::cuda::getCurrentCUDAStream().stream())));
   }
 
   const at::Device device_;

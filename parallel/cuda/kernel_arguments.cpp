@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/cuda/map_call.h"
 #include "worker/kernels/packed_sample.h"
 
 namespace headroom::cuda {
@@ -52,6 +53,26 @@ RenderArguments render_arguments(const at::Tensor& region,
   return arguments;
 }
 
+ImageArguments image_arguments(const at::Tensor& images,
+                               const at::Tensor& input) {
+  check_bytes(images, "images");
+  HEADROOM_CHECK(images.dim() == 4 && input.dim() == 4 &&
+                     images.device() == input.device() &&
+                     input.permute({0, 2, 3, 1}).is_contiguous() &&
+                     input.permute({0, 2, 3, 1}).sizes() == images.sizes(),
+                 "the network's input is no channels-last map of its images");
+  ImageArguments arguments;
+  arguments.type = element_type(input);
+  arguments.images = images.const_data_ptr<uint8_t>();
+  arguments.input = input.mutable_data_ptr();
+  arguments.size = images.numel();
+  constexpr uintptr_t kAligned = 16;
+  arguments.is_aligned =
+      reinterpret_cast<uintptr_t>(arguments.images) % kAligned == 0 &&
+      reinterpret_cast<uintptr_t>(arguments.input) % kAligned == 0;
+  return arguments;
+}
+
 namespace {
 
 // Checks for [count, ...] of `type`, dense, on the device of `beside`.
@@ -68,7 +89,7 @@ void check_operand(const at::Tensor& tensor, int64_t numel, at::ScalarType type,
 bool is_double(const at::Tensor& values) {
   HEADROOM_CHECK(
       values.scalar_type() == at::kDouble || values.scalar_type() == at::kFloat,
-      std::string("a loss of ") + c10::toString(values.scalar_type()));
+      std::string("numbers of ") + c10::toString(values.scalar_type()));
   return values.scalar_type() == at::kDouble;
 }
 
@@ -152,6 +173,87 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
       to.head = map.const_data_ptr();
     }
   }
+  return arguments;
+}
+
+namespace {
+
+const kernels::CommitNumbers* numbers_of(const devices::CommitPlace& place,
+                                         const at::Tensor& beside) {
+  check_operand(place.numbers, sizeof(kernels::CommitNumbers), at::kByte,
+                beside, "numbers of a commit");
+  return static_cast<const kernels::CommitNumbers*>(
+      place.numbers.const_data_ptr());
+}
+
+kernels::CommitOutcome* outcome_of(const devices::CommitPlace& place,
+                                   const at::Tensor& beside) {
+  check_operand(place.outcome, kernels::kOutcomeDoubles, at::kDouble, beside,
+                "outcome of a commit");
+  return static_cast<kernels::CommitOutcome*>(place.outcome.mutable_data_ptr());
+}
+
+}  // namespace
+
+FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
+                                          const devices::CommitPlace& place,
+                                          int64_t size) {
+  const at::Tensor& first = buffers.parameters;
+  const auto elements = [&](const at::Tensor& tensor, const char* name) {
+    check_operand(tensor, size, first.scalar_type(), first, name);
+    return tensor.mutable_data_ptr();
+  };
+  FlatBufferArguments arguments;
+  arguments.is_double = is_double(first);
+  arguments.parameters = elements(first, "parameters");
+  arguments.gradients = elements(buffers.gradients, "gradients");
+  arguments.accumulated = elements(buffers.accumulated, "accumulated");
+  arguments.first_moment = elements(buffers.first, "first moment");
+  if (buffers.second.defined()) {
+    arguments.second_moment = elements(buffers.second, "second moment");
+  }
+  if (buffers.average.defined()) {
+    arguments.average = elements(buffers.average, "average");
+  }
+  arguments.numbers = numbers_of(place, first);
+  arguments.outcome = outcome_of(place, first);
+  return arguments;
+}
+
+DecisionArguments decision_arguments(const at::Tensor& partial,
+                                     const at::Tensor& items,
+                                     const devices::CommitPlace& place) {
+  check_operand(partial, partial.numel(), at::kDouble, items, "partial sums");
+  check_operand(items, kernels::kStepItems, at::kDouble, partial, "items");
+  DecisionArguments arguments;
+  arguments.partial = partial.const_data_ptr<double>();
+  arguments.count = partial.numel();
+  arguments.items = items.const_data_ptr<double>();
+  arguments.numbers = numbers_of(place, items);
+  arguments.outcome = outcome_of(place, items);
+  return arguments;
+}
+
+RunningArguments running_arguments(const devices::RunningStatistics& statistics,
+                                   const devices::CommitPlace& place) {
+  const at::Tensor& values = statistics.values;
+  const int64_t size = values.numel();
+  check_operand(values, size, values.scalar_type(), values, "statistics");
+  check_operand(statistics.average, size, values.scalar_type(), values,
+                "average statistics");
+  check_operand(statistics.places, size, at::kLong, values, "places");
+  check_operand(statistics.sums, statistics.sums.numel(), at::kDouble, values,
+                "sums");
+  RunningArguments arguments;
+  arguments.is_double = is_double(values);
+  arguments.statistics = values.mutable_data_ptr();
+  arguments.average = statistics.average.mutable_data_ptr();
+  arguments.sums = statistics.sums.const_data_ptr<double>();
+  arguments.places = statistics.places.const_data_ptr<int64_t>();
+  arguments.size = size;
+  arguments.momentum = statistics.momentum;
+  arguments.numbers = numbers_of(place, values);
+  arguments.outcome = outcome_of(place, values);
   return arguments;
 }
 

@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/cuda/kernels/flat_buffer_body.h"
+#include "parallel/cuda/kernels/image_pass.h"
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_samples.h"
+#include "parallel/devices/device_kernels.h"
 #include "worker/kernels/loss_kernels.h"
 
 namespace headroom::cuda {
@@ -19,8 +22,21 @@ RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
 
+ImageArguments image_arguments(const at::Tensor& images,
+                               const at::Tensor& input);
+
 // The arguments of the loss kernel: those of backward where the call has
 // `by_total`, else those of forward.
 LossArguments loss_arguments(const kernels::LossCall& call);
+
+// Without its pieces and partial sums.
+FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
+                                          const devices::CommitPlace& place,
+                                          int64_t size);
+DecisionArguments decision_arguments(const at::Tensor& partial,
+                                     const at::Tensor& items,
+                                     const devices::CommitPlace& place);
+RunningArguments running_arguments(const devices::RunningStatistics& statistics,
+                                   const devices::CommitPlace& place);
 
 }  // namespace headroom::cuda

@@ -6,17 +6,8 @@
 #include "parallel/base/check.h"
 
 namespace headroom::cuda {
-namespace {
 
-std::string shape_text(const at::Tensor& tensor) {
-  std::string text;
-  for (const int64_t size : tensor.sizes()) {
-    text += (text.empty() ? "[" : ", ") + std::to_string(size);
-  }
-  return text + "]";
-}
-
-ElementType type_of(const at::Tensor& map) {
+ElementType element_type(const at::Tensor& map) {
   switch (map.scalar_type()) {
     case at::kDouble:
       return ElementType::kFloat64;
@@ -30,6 +21,16 @@ ElementType type_of(const at::Tensor& map) {
       HEADROOM_CHECK(
           false, std::string("a map of ") + c10::toString(map.scalar_type()));
   }
+}
+
+namespace {
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::string text;
+  for (const int64_t size : tensor.sizes()) {
+    text += (text.empty() ? "[" : ", ") + std::to_string(size);
+  }
+  return text + "]";
 }
 
 bool is_channels_last(const at::Tensor& map) {
@@ -118,7 +119,7 @@ MapCall::MapCall(const at::Tensor& y, kernels::MapGroups groups,
   HEADROOM_CHECK(end == y.size(0), "groups of " + std::to_string(end) +
                                        " samples of " +
                                        std::to_string(y.size(0)));
-  arguments_.type = type_of(y);
+  arguments_.type = element_type(y);
   arguments_.channels = y.size(1);
   arguments_.gradient_stride = y.size(1);
   arguments_.y = y.const_data_ptr();

@@ -16,6 +16,9 @@
 
 namespace headroom::cuda {
 
+// Error where kernels know no such elements.
+ElementType element_type(const at::Tensor& map);
+
 class MapCall {
  public:
   MapCall(const at::Tensor& y, kernels::MapGroups groups, int multiprocessors);

@@ -1,17 +1,16 @@
 // DeviceKernels: the project's own kernels on a CUDA device, over tensors: the
 // passes of batch norm + SiLU (worker/kernels/map_kernels.h), the rows of the
-// loss (worker/kernels/loss_kernels.h), the optimizer, and augmentation.
+// loss (worker/kernels/loss_kernels.h), a step's end, and augmentation.
 // Threads, errors: as MapKernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "worker/kernels/element_math.h"
+#include "worker/kernels/commit_numbers.h"
 #include "worker/kernels/loss_kernels.h"
 #include "worker/kernels/map_kernels.h"
 
@@ -25,28 +24,41 @@ struct FlatBufferRange {
   int group = 0;
 };
 
-struct DeviceOptimizerStep {
-  bool is_adam = false;  // Adam and AdamW; else SGD
-  std::array<kernels::SgdCoefficients<double>, 3> sgd = {};
-  std::array<kernels::AdamCoefficients<double>, 3> adam = {};
-  double average_weight = 0;  // 1 - decay
-  // One element on the device, of the flat buffer's type, that replaces the
-  // coefficients' clip; undefined where theirs counts.
-  at::Tensor clip;
+// What the optimizer moves together: flat contiguous tensors of one size on one
+// device, all float32 or all float64.
+struct FlatBuffers {
+  at::Tensor parameters, gradients, accumulated;
+  at::Tensor first, second;  // moments; SGD has no second
+  at::Tensor average;        // may be undefined
 };
 
-// Optimizer, clipping and EMA in one pass. Elements outside all ranges are
-// averaged only.
+// How the host and the device speak of a step's end, in the device's memory.
+struct CommitPlace {
+  at::Tensor numbers;  // bytes of kernels::CommitNumbers
+  at::Tensor outcome;  // double [kernels::kOutcomeDoubles]
+};
+
+// A piece of a step's end (worker/kernels/commit_numbers.h). Elements outside
+// all ranges are averaged only.
 class DeviceOptimizer {
  public:
   virtual ~DeviceOptimizer() = default;
-  // REQUIRES: flat contiguous tensors of the size and on the device given when
-  // it was made, all float32 or all float64. SGD's moment is `first`, `second`
-  // undefined; `average` may be undefined.
-  virtual void step(const DeviceOptimizerStep& step,
-                    const at::Tensor& parameters, const at::Tensor& gradients,
-                    const at::Tensor& first, const at::Tensor& second,
-                    const at::Tensor& average) = 0;
+  // How many partial sums squares() writes.
+  virtual int64_t num_partial() const = 0;
+  // REQUIRES: buffers of the size and on the device given when it was made;
+  // partial: double [num_partial()].
+  virtual void squares(const FlatBuffers& buffers, const CommitPlace& place,
+                       const at::Tensor& partial) = 0;
+  // Where the outcome says so: accumulation, clipping, optimizer and EMA.
+  virtual void commit(const FlatBuffers& buffers, const CommitPlace& place) = 0;
+};
+
+// The running statistics of all batch norms, and their average.
+struct RunningStatistics {
+  at::Tensor values, average;  // flat, float32 or float64
+  at::Tensor sums;             // double: of the step's groups
+  at::Tensor places;           // int64: of each value among the sums
+  double momentum = 0;
 };
 
 class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
@@ -56,6 +68,12 @@ class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
   // REQUIRES: ranges in ascending order without overlap, inside [0, size).
   virtual std::unique_ptr<DeviceOptimizer> make_optimizer(
       int device, std::span<const FlatBufferRange> ranges, int64_t size) = 0;
+  // Writes the outcome, of all optimizers' partial sums and the step's items.
+  virtual void decide(const at::Tensor& partial, const at::Tensor& items,
+                      const CommitPlace& place) = 0;
+  // Where the outcome commits.
+  virtual void move_running(const RunningStatistics& statistics,
+                            const CommitPlace& place) = 0;
 
   // Renders images [n, rows, W, bands] from n packed samples
   // (worker/kernels/packed_sample.h), the i-th from byte starts[i] of `region`

@@ -176,12 +176,11 @@ MemoryEstimate RankShare::resident() const {
       2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
   estimate.workspace = kSmallBytes;
   if (request_.on_device) {
-    // What a commit works in (worker/step/device_state.h), and its kernel's
-    // pieces.
-    estimate.workspace +=
-        kCommitScratchElements * request_.element_bytes +
-        2 * norms * (kIndexBytes + 2 * kDoubleBytes) +
-        own / request_.element_bytes / kMostPieceElements * kPieceBytes;
+    // What a commit works in (worker/step/device_state.h): the places of the
+    // running statistics, and its kernels' pieces.
+    estimate.workspace += 2 * norms * kIndexBytes +
+                          own / request_.element_bytes / kMostPieceElements *
+                              (kPieceBytes + kDoubleBytes);
     estimate.images = place_bytes();
   }
   return estimate;

@@ -110,8 +110,8 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
         extents_.on_device && !learns ? loaded_channels * extents_.cells(1)
                                       : 0);
     images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
-    // They are made in float32 first.
-    if (extents_.element_bytes != kFloatBytes)
+    // On the CPU they are made in float32 first.
+    if (extents_.element_bytes != kFloatBytes && !extents_.on_device)
       timeline_.touch(loaded_channels * extents_.map_bytes(1, 1) /
                       extents_.element_bytes * kFloatBytes);
   }

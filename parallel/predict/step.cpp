@@ -189,19 +189,6 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
   return step.fits();
 }
 
-namespace {
-
-// Bytes of the images, also in float32 where the network takes another type.
-int64_t input_bytes(const SimulatedStage& stage,
-                    const MicroBatchShape& extents) {
-  const int64_t images = extents.map_bytes(stage.image_channels, 1);
-  return extents.element_bytes == kFloatBytes
-             ? images
-             : images + images / extents.element_bytes * kFloatBytes;
-}
-
-}  // namespace
-
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& extents,
                             const LossShape& loss) {
@@ -210,7 +197,7 @@ int64_t captured_step_bytes(const SimulatedStage& stage,
   micro_batch.forward({});
   micro_batch.backward({});
   return timeline.peak_bytes() +
-         std::max(input_bytes(stage, extents),
+         std::max(extents.map_bytes(stage.image_channels, 1),
                   packed_target_bytes(loss, extents.parameter_bytes()));
 }
 

@@ -184,6 +184,15 @@ class Kit(unittest.TestCase):
             for package in ('nccl', 'cudnn', 'cu13'):
                 self.assertIn(str(root / 'nvidia' / package / 'lib'), path)
 
+    def test_only_the_test_device_finds_the_stand_in_for_nccl(self):
+        with tempfile.TemporaryDirectory() as root:
+            root = pathlib.Path(root)
+            own = root / 'nvidia/nccl/lib'
+            own.mkdir(parents=True)
+            path = self.kit(root, False).environment()['LD_LIBRARY_PATH'].split(':')
+            self.assertLess(path.index(str(root / 'nccl_shim')), path.index(str(own)))
+            self.assertNotIn(str(root / 'nccl_shim'), self.kit(root, True).environment()['LD_LIBRARY_PATH'])
+
     def test_a_python_with_torch_does_not_see_the_kits_libraries(self):
         root = pathlib.Path('/kit')
         path = parts.peer(self.kit(root, True))[0].environment['LD_LIBRARY_PATH']

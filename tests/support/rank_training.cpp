@@ -151,12 +151,17 @@ const loader::Batch& RankTraining::next_batch() {
   return *batch_;
 }
 
-step::StepResult RankTraining::step() {
+step::StepResult RankTraining::attempt() {
   const loader::Batch& batch = next_batch();
   shape_ = step::step_shape(batch, mesh_, state_->model());
   step::StepResult result = trainer_->train_step(batch, {});
-  HEADROOM_CHECK(result.committed, "step " + std::to_string(batch.step));
   if (!keeps_batch_) batch_.reset();
+  return result;
+}
+
+step::StepResult RankTraining::step() {
+  step::StepResult result = attempt();
+  HEADROOM_CHECK(result.committed, "a step was not committed");
   return result;
 }
 

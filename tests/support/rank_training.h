@@ -42,7 +42,8 @@ class RankTraining {
   // That step has so many boxes per image more. REQUIRES: it is not the next,
   // and has a batch of its own.
   void add_boxes_at(int64_t step, int64_t boxes) { crowded_ = {step, boxes}; }
-  // Throws Error if the step does not commit.
+  step::StepResult attempt();
+  // The same; throws Error if the step does not commit.
   step::StepResult step();
 
   // The averaged weights on a data set of synthetic input's classes.

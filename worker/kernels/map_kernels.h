@@ -94,6 +94,11 @@ class MapKernels {
                              const layers::ActivationFunction& activation,
                              const at::Tensor& means, const at::Tensor& dy) = 0;
 
+  // What the network reads of loaded images [N, H, W, C], bytes: each / 255,
+  // divided in float32, as a map [N, C, H, W] of any of the types.
+  virtual void scale_images(const at::Tensor& images,
+                            const at::Tensor& input) = 0;
+
  protected:
   ~MapKernels() = default;  // nobody owns them through this
 };

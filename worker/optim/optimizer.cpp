@@ -46,7 +46,7 @@ void add_in_place(const at::Tensor& a, const at::Tensor& b) {
 }
 
 double clip_coefficient(double norm, double max_norm) {
-  return std::min(1.0, max_norm / (norm + 1e-6));
+  return kernels::clip_coefficient(norm, max_norm);
 }
 
 namespace {

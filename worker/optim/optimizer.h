@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "worker/kernels/commit_numbers.h"
 #include "worker/kernels/element_math.h"
 #include "worker/optim/lr_schedule.h"
 
@@ -37,7 +38,8 @@ void add_in_place(const at::Tensor& a, const at::Tensor& b);
 
 // What a gradient of `norm` is multiplied by so that it has at most about
 // `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch clips.
-double clip_coefficient(double norm, double max_norm = 10);
+double clip_coefficient(double norm,
+                        double max_norm = kernels::kMostGradientNorm);
 
 // A range of a flat buffer that belongs to one parameter group.
 struct Segment {

@@ -24,12 +24,14 @@ using torch::autograd::variable_list;
 
 // Order matters: the tensors go before the graph whose memory they lie in.
 struct CudaGraphRunner::Graph {
-  explicit Graph(devices::DeviceMemory& account) : memory(account) {}
+  Graph(devices::DeviceMemory& account, bool& has_ended)
+      : memory(account), has_ended_step(has_ended) {}
   ~Graph() { memory.let_go(this); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
   devices::DeviceMemory& memory;
+  bool& has_ended_step;  // the runner's
   std::unique_ptr<devices::DeviceGraph> work;
   Inputs inputs;
   at::Tensor total;
@@ -67,8 +69,10 @@ class Replay : public torch::autograd::Function<Replay> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list&) {
-    model::saved_pointer<CudaGraphRunner::Graph>(ctx->saved_data["graph"])
-        ->work->replay();
+    auto* const graph =
+        model::saved_pointer<CudaGraphRunner::Graph>(ctx->saved_data["graph"]);
+    graph->work->replay();
+    graph->has_ended_step = graph->inputs.ends_step;
     return {at::Tensor(), at::Tensor()};
   }
 };
@@ -114,18 +118,19 @@ CudaGraphRunner::Inputs CudaGraphRunner::on_device(const Inputs& inputs) const {
   Inputs copies = inputs;
   copies.targets.bytes = device_.upload(inputs.targets.bytes);
   copies.scales = device_.upload(inputs.scales);
+  if (inputs.end.defined()) copies.end = device_.upload(inputs.end);
   return copies;
 }
 
 at::Tensor CudaGraphRunner::run(Inputs inputs,
                                 const model::StepContext& context,
-                                const Forward& forward) {
+                                const Forward& forward, const End& end) {
   const std::vector<int64_t> shape = shape_of(inputs.images, context.groups);
   if (shape != shape_) release();
   shape_ = shape;
   if (graph_ == nullptr &&
       (failure_ || runs_++ < kWarmUps || !can_be_captured(context) ||
-       !captures(inputs, forward))) {
+       !captures(inputs, forward, end))) {
     return forward(on_device(inputs));
   }
   if (!inputs.targets.is_like(graph_->inputs.targets)) {
@@ -137,14 +142,19 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
   inputs.images.reset();
   graph_->inputs.targets.bytes.copy_(device_.upload(inputs.targets.bytes));
   graph_->inputs.scales.copy_(device_.upload(inputs.scales));
+  if (inputs.end.defined()) {
+    graph_->inputs.end.copy_(device_.upload(inputs.end));
+  }
+  graph_->inputs.ends_step = inputs.ends_step;
   return Replay::apply(anchor_, graph_.get());
 }
 
 // Memory that is refused is the ladder's to find; whatever else fails would
 // fail again.
-bool CudaGraphRunner::captures(const Inputs& inputs, const Forward& forward) {
+bool CudaGraphRunner::captures(const Inputs& inputs, const Forward& forward,
+                               const End& end) {
   try {
-    capture(inputs, forward);
+    capture(inputs, forward, end);
     return true;
   } catch (const c10::OutOfMemoryError&) {
     throw;
@@ -155,14 +165,15 @@ bool CudaGraphRunner::captures(const Inputs& inputs, const Forward& forward) {
   return false;
 }
 
-void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward) {
+void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward,
+                              const End& end) {
   devices::DeviceApi& api = *device_.api();
   const int index = device_.device().index();
   devices::DeviceMemory& memory = api.memory(index);
   memory.release_caches();
   peak_before_capture_ = std::max(peak_before_capture_, memory.peak_bytes());
   memory.reset_peak();
-  auto graph = std::make_unique<Graph>(memory);
+  auto graph = std::make_unique<Graph>(memory, has_ended_step_);
   graph->work = api.make_graph(index);
   graph->inputs = on_device(inputs);
   graph->inputs.images = at::empty_like(inputs.images);
@@ -174,6 +185,7 @@ void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward) {
     torch::autograd::Engine::get_default_engine().execute(
         {torch::autograd::impl::gradient_edge(loss)}, {one_},
         /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true);
+    if (end != nullptr) end(graph->inputs);
     capture.end();
   }
   // The graph keeps what it took at its fullest.

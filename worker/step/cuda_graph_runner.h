@@ -1,14 +1,16 @@
-// CudaGraphRunner: a micro-batch's forward, loss and backward, captured once as
-// one graph of the device (parallel/devices/device_api.h) and replayed from
-// then on: the host hands the card one graph in place of a thousand kernels.
+// CudaGraphRunner: a micro-batch's forward, loss and backward, and where one
+// rank decides alone the step's end, captured once as one graph of the device
+// (parallel/devices/device_api.h) and replayed from then on: the host hands the
+// card one graph in place of hundreds of kernels.
 //
-// What changes from step to step comes through three buffers: the images, the
-// packed targets, which have room for the most matches that the labels admit,
-// and the numbers of the step (worker/loss/device_loss.h).
+// What changes from step to step comes through buffers: the images, the packed
+// targets, which have room for the most matches that the labels admit, the
+// numbers of the loss (worker/loss/device_loss.h), and those of the step's end
+// (worker/step/device_state.h), which only the last micro-batch's let happen.
 //
 //   run()      these into the graph's buffers; the loss takes part in autograd
 //   backward   the graph, which adds the parameters' gradients to the flat
-//              buffer, and the items to the step's
+//              buffer, and the items to the step's, and may end the step
 //
 // A shape is captured when it has been seen kWarmUps times in a row: libraries
 // choose their algorithms in its first runs. Another shape releases the graph
@@ -55,14 +57,24 @@ class CudaGraphRunner {
     at::Tensor images;
     loss::PackedTargets targets;
     at::Tensor scales;
+    at::Tensor end;          // DeviceState::packed; undefined without an end
+    bool ends_step = false;  // what `end` says
   };
   // On the device; the scalar whose backward it is.
   using Forward = std::function<at::Tensor(const Inputs& inputs)>;
+  // Given to the device after backward; null: nothing is.
+  using End = std::function<void(const Inputs& inputs)>;
   // Returns the loss of `inputs`, of which all but the images lie on the host.
   // `forward` is the loss in that context; until release(), calls with the same
-  // sizes and groups must mean the same one.
+  // sizes and groups must mean the same one, and the same `end`, which is the
+  // caller's where the micro-batch runs as it is.
   at::Tensor run(Inputs inputs, const model::StepContext& context,
-                 const Forward& forward);
+                 const Forward& forward, const End& end);
+
+  // Before the first micro-batch of a step.
+  void begin_step() { has_ended_step_ = false; }
+  // Whether a graph has ended it.
+  bool has_ended_step() const { return has_ended_step_; }
 
   // Frees the graph with its memory and forgets the shapes.
   void release();
@@ -83,8 +95,8 @@ class CudaGraphRunner {
 
  private:
   // Returns false, and sets failure_, where it could not.
-  bool captures(const Inputs& inputs, const Forward& forward);
-  void capture(const Inputs& inputs, const Forward& forward);
+  bool captures(const Inputs& inputs, const Forward& forward, const End& end);
+  void capture(const Inputs& inputs, const Forward& forward, const End& end);
   Inputs on_device(const Inputs& inputs) const;
 
   const devices::ComputeDevice device_;
@@ -93,6 +105,7 @@ class CudaGraphRunner {
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graph> graph_;
+  bool has_ended_step_ = false;
   std::optional<std::string> failure_;
   int64_t num_captures_ = 0;
   int64_t num_overfull_ = 0;

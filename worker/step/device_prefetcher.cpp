@@ -12,13 +12,21 @@
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/devices/compute_device.h"
+#include "worker/kernels/cpu/device_batch_norm.h"
 
 namespace headroom::step {
 
 at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options) {
-  return images.to(options.device())
-      .permute({0, 3, 1, 2})
+  const at::Tensor there = images.to(options.device());
+  if (kernels::MapKernels* const kernels = kernels::map_kernels_for(there)) {
+    const at::Tensor input =
+        at::empty({there.size(0), there.size(3), there.size(1), there.size(2)},
+                  options, at::MemoryFormat::ChannelsLast);
+    kernels->scale_images(there, input);
+    return input;
+  }
+  return there.permute({0, 3, 1, 2})
       .to(at::kFloat)
       .div_(255)
       .to(c10::typeMetaToScalarType(options.dtype()));

@@ -1,30 +1,21 @@
 #include "worker/step/device_state.h"
 
-#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
+#include <cstring>
 #include <map>
-#include <vector>
 
-#include "parallel/base/check.h"
-#include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
 #include "worker/model/conv_block.h"
-#include "worker/optim/optimizer.h"
 
 namespace headroom::step {
+namespace {
 
-DeviceState::DeviceState(const devices::ComputeDevice& device,
-                         model::LayerGraph& model,
-                         const data_parallel::FlatBuffer& statistics) {
-  const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
-  norm_ = at::zeros({}, device.options(at::kDouble));
-  scratch_ = at::empty({kCommitScratchElements}, statistics.values().options());
+// For each element of the running statistics its place among the sums. Padding
+// has the first one's and is never read.
+at::Tensor places_of(model::LayerGraph& model,
+                     const data_parallel::FlatBuffer& statistics) {
   std::map<const at::Tensor*, int64_t> begins;  // of each running statistic
   for (const model::LayerGraph::BatchNorm& norm : model.batch_norms()) {
     begins[norm.running_mean] = norm.sums_offset;
@@ -40,65 +31,108 @@ DeviceState::DeviceState(const devices::ComputeDevice& device,
       places.data_ptr<int64_t>()[at.offset + i] = begin + i;
     }
   }
-  places_ = device.upload(places);
-  means_ = at::empty({statistics.size()}, device.options(at::kDouble));
-  moved_ = at::empty_like(means_);
+  return places;
 }
 
-void DeviceState::begin_norm() { norm_.zero_(); }
-
-void DeviceState::add_norm(const at::Tensor& a, const at::Tensor& b) {
-  for (int64_t begin = 0; begin < a.numel(); begin += kCommitScratchElements) {
-    const int64_t size = std::min(kCommitScratchElements, a.numel() - begin);
-    at::Tensor sum = scratch_.narrow(0, 0, size);
-    at::add_out(sum, a.narrow(0, begin, size), b.narrow(0, begin, size));
-    norm_.add_(at::linalg_vector_norm(sum, 2, at::OptionalIntArrayRef(),
-                                      /*keepdim=*/false, at::kDouble)
-                   .square_());
-  }
-}
-
-double DeviceState::norm() const { return norm_.item<double>(); }
-
-void DeviceState::move_running_statistics(const at::Tensor& statistics,
-                                          const at::Tensor& batch_norm_sums,
-                                          int64_t num_groups) {
-  if (statistics.numel() == 0) return;
-  at::index_select_out(means_, batch_norm_sums, 0, places_);
-  means_.div_(static_cast<double>(num_groups)).mul_(model::kBatchNormMomentum);
-  moved_.copy_(statistics);
-  statistics.copy_(moved_.mul_(1 - model::kBatchNormMomentum).add_(means_));
-}
-
-std::unique_ptr<devices::DeviceOptimizer> device_optimizer(
-    const devices::ComputeDevice& device,
-    std::span<const optim::Segment> segments, int64_t size) {
-  if (device.is_cpu()) return nullptr;
+std::vector<devices::FlatBufferRange> ranges_of(
+    std::span<const optim::Segment> segments) {
   std::vector<devices::FlatBufferRange> ranges;
   for (const optim::Segment& segment : segments) {
     ranges.push_back({segment.offset, segment.size, segment.group});
   }
-  return device.kernels()->make_optimizer(device.device().index(), ranges,
-                                          size);
+  return ranges;
 }
 
-devices::DeviceOptimizerStep device_optimizer_step(
-    optim::OptimizerKind kind, const optim::OptimizerStep& step) {
-  devices::DeviceOptimizerStep fused;
-  fused.is_adam = kind != optim::OptimizerKind::kSgd;
-  for (size_t group = 0; group < fused.sgd.size(); ++group) {
-    const optim::GroupSettings& of = step.groups[group];
-    if (fused.is_adam) {
-      fused.adam[group] = optim::adam_coefficients(
-          of, {step.momentum, step.step, step.clip_coefficient,
-               kind == optim::OptimizerKind::kAdamW});
-    } else {
-      fused.sgd[group] = {of.lr, of.weight_decay, step.momentum,
-                          step.clip_coefficient, step.step == 1};
-    }
+at::Tensor host_doubles(const kernels::CommitOutcome& outcome) {
+  at::Tensor doubles = at::empty({kernels::kOutcomeDoubles}, at::kDouble);
+  std::memcpy(doubles.mutable_data_ptr(), &outcome, sizeof(outcome));
+  return doubles;
+}
+
+}  // namespace
+
+DeviceState::DeviceState(const devices::ComputeDevice& device,
+                         model::LayerGraph& model,
+                         const data_parallel::FlatBuffer& statistics,
+                         const at::Tensor& average, const at::Tensor& sums,
+                         std::span<const Piece> pieces)
+    : device_(device) {
+  static_assert(kernels::kParameterGroups == optim::kNumParameterGroups);
+  const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
+  int64_t num_partial = 0;
+  for (const Piece& piece : pieces) {
+    pieces_.push_back({piece.buffers,
+                       device.kernels()->make_optimizer(
+                           device.device().index(), ranges_of(piece.segments),
+                           piece.buffers.parameters.numel()),
+                       {}});
+    num_partial += pieces_.back().optimizer->num_partial();
   }
-  fused.average_weight = 1 - optim::ema_decay(step.step);
-  return fused;
+  partial_ = at::empty({num_partial}, device.options(at::kDouble));
+  int64_t first = 0;
+  for (OwnPiece& piece : pieces_) {
+    const int64_t count = piece.optimizer->num_partial();
+    piece.partial = partial_.narrow(0, first, count);
+    first += count;
+  }
+  no_items_ = at::zeros({kernels::kStepItems}, device.options(at::kDouble));
+  outcome_ = at::zeros({kernels::kOutcomeDoubles}, device.options(at::kDouble));
+  running_ = {statistics.values(), average, sums,
+              device.upload(places_of(model, statistics)),
+              model::kBatchNormMomentum};
+}
+
+at::Tensor DeviceState::packed(kernels::CommitNumbers numbers,
+                               optim::OptimizerKind kind,
+                               const optim::OptimizerStep& step) {
+  if (numbers.steps_optimizer) {
+    for (size_t group = 0; group < step.groups.size(); ++group) {
+      const optim::GroupSettings& of = step.groups[group];
+      if (kind == optim::OptimizerKind::kSgd) {
+        numbers.sgd[group] = {of.lr, of.weight_decay, step.momentum,
+                              /*clip=*/1, step.step == 1};
+      } else {
+        numbers.adam[group] = optim::adam_coefficients(
+            of, {step.momentum, step.step, /*clip_coefficient=*/1,
+                 kind == optim::OptimizerKind::kAdamW});
+      }
+    }
+    numbers.average_weight = 1 - optim::ema_decay(step.step);
+  }
+  at::Tensor bytes = at::empty({sizeof(numbers)}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), &numbers, sizeof(numbers));
+  return bytes;
+}
+
+void DeviceState::measure(const at::Tensor& numbers, const at::Tensor& items) {
+  const devices::CommitPlace place = {numbers, outcome_};
+  for (const OwnPiece& piece : pieces_) {
+    piece.optimizer->squares(piece.buffers, place, piece.partial);
+  }
+  device_.kernels()->decide(partial_, items.defined() ? items : no_items_,
+                            place);
+}
+
+void DeviceState::apply(const at::Tensor& numbers) {
+  const devices::CommitPlace place = {numbers, outcome_};
+  for (const OwnPiece& piece : pieces_) {
+    piece.optimizer->commit(piece.buffers, place);
+  }
+  device_.kernels()->move_running(running_, place);
+}
+
+kernels::CommitOutcome DeviceState::outcome() const {
+  const at::Tensor doubles = outcome_.cpu();
+  kernels::CommitOutcome outcome;
+  std::memcpy(&outcome, doubles.const_data_ptr(), sizeof(outcome));
+  return outcome;
+}
+
+void DeviceState::commit_as_voted(double clip) {
+  kernels::CommitOutcome outcome;
+  outcome.commits = 1;
+  outcome.clip = clip;
+  outcome_.copy_(device_.upload(host_doubles(outcome)));
 }
 
 }  // namespace headroom::step

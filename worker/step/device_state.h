@@ -1,9 +1,18 @@
-// DeviceState: what a step's vote and commit do on a device, where the CPU's
-// loops cannot reach: the gradient's norm, the running statistics, and the
-// optimizer's settings as the device's kernel takes them.
+// DeviceState: the end of a step on a device, where the CPU's loops cannot
+// reach: the gradient's norm, whether the step counts, the optimizer and the
+// running statistics (worker/kernels/commit_numbers.h).
 //
-// Its scratch memory is allocated at the start, so that a commit allocates
-// nothing on the device.
+//   measure()   norm and decision
+//   apply()     the commit, where the outcome says so
+//   outcome()   what came of it; the host waits here alone
+//
+// Where one rank trains alone the three follow each other, the first two as
+// part of a captured graph, too: the device decides, and a step that is not
+// finite changes nothing. Where several vote, the host tells the outcome
+// between them (commit_as_voted()).
+//
+// All it needs is allocated at the start: measure() and apply() allocate
+// nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "parallel/data_parallel/flat_buffer.h"
 #include "parallel/devices/compute_device.h"
@@ -21,36 +31,46 @@ namespace headroom::step {
 
 class DeviceState {
  public:
-  // `statistics`: the flat buffer of the model's running statistics.
+  // One range of everything that the optimizer moves together.
+  struct Piece {
+    devices::FlatBuffers buffers;
+    std::vector<optim::Segment> segments;
+  };
+  // `statistics`: the flat buffer of the model's running statistics, of which
+  // `average` is the average. `sums`: StepContext's. All of it stays where it
+  // is.
   DeviceState(const devices::ComputeDevice& device, model::LayerGraph& model,
-              const data_parallel::FlatBuffer& statistics);
+              const data_parallel::FlatBuffer& statistics,
+              const at::Tensor& average, const at::Tensor& sums,
+              std::span<const Piece> pieces);
 
-  // The squared L2 norm of a + b over all pairs since begin_norm(), in double.
-  void begin_norm();
-  void add_norm(const at::Tensor& a, const at::Tensor& b);
-  double norm() const;  // the host waits
+  // On the host; `step` counts only where numbers.steps_optimizer.
+  static at::Tensor packed(kernels::CommitNumbers numbers,
+                           optim::OptimizerKind kind,
+                           const optim::OptimizerStep& step);
+  static at::Tensor no_end() {
+    return packed(kernels::CommitNumbers(), optim::OptimizerKind::kSgd,
+                  optim::OptimizerStep());
+  }
 
-  // running = (1 - momentum) * running + momentum * sum / num_groups, with the
-  // CPU's roundings.
-  void move_running_statistics(const at::Tensor& statistics,
-                               const at::Tensor& batch_norm_sums,
-                               int64_t num_groups);
+  // `numbers`: packed(), on the device. `items`: double [3], there; undefined:
+  // zeros.
+  void measure(const at::Tensor& numbers, const at::Tensor& items);
+  void apply(const at::Tensor& numbers);
+  kernels::CommitOutcome outcome() const;
+  void commit_as_voted(double clip);
 
  private:
-  at::Tensor norm_;     // [], double
-  at::Tensor scratch_;  // flat
-  // For each element of the statistics its place among the sums. Padding has
-  // the first one's and is never read.
-  at::Tensor places_;
-  // The step's means and the new running statistics, both in double.
-  at::Tensor means_, moved_;
-};
+  struct OwnPiece {
+    devices::FlatBuffers buffers;
+    std::unique_ptr<devices::DeviceOptimizer> optimizer;
+    at::Tensor partial;
+  };
 
-// The optimizer of `size` elements, which the segments part; null on the CPU.
-std::unique_ptr<devices::DeviceOptimizer> device_optimizer(
-    const devices::ComputeDevice& device,
-    std::span<const optim::Segment> segments, int64_t size);
-devices::DeviceOptimizerStep device_optimizer_step(
-    optim::OptimizerKind kind, const optim::OptimizerStep& step);
+  const devices::ComputeDevice device_;
+  std::vector<OwnPiece> pieces_;
+  devices::RunningStatistics running_;
+  at::Tensor partial_, no_items_, outcome_;
+};
 
 }  // namespace headroom::step

@@ -47,13 +47,25 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
   };
   if (parts_.captured != nullptr) {
     const std::vector<loss::HeadSize> sizes = head_sizes(micro_batch);
+    CudaGraphRunner::Inputs own;
+    own.images = std::move(images);
+    own.targets = packed_targets_of(micro_batch, sizes);
+    own.scales = scales_of(sizes);
+    CudaGraphRunner::End end;
+    if (parts_.end_numbers != nullptr) {
+      own.ends_step = is_last(micro_batch);
+      own.end = parts_.end_numbers(own.ends_step);
+      end = [&](const CudaGraphRunner::Inputs& inputs) {
+        parts_.state.end_on_device(inputs.end, parts_.items);
+      };
+    }
     return {parts_.captured->run(
-        {std::move(images), packed_targets_of(micro_batch, sizes),
-         scales_of(sizes)},
-        context, [&](const CudaGraphRunner::Inputs& inputs) {
+        std::move(own), context,
+        [&](const CudaGraphRunner::Inputs& inputs) {
           return loss_on_device(run_layers(inputs.images), inputs.targets,
                                 inputs.scales);
-        })};
+        },
+        end)};
   }
   std::vector<at::Tensor> outputs = run_layers(images);
   if (!parts_.mesh.is_last_stage()) return outputs;
@@ -182,9 +194,7 @@ void StageStep::begin_pass(const pipeline::Instruction& instruction) {
   if (instruction.kind == Kind::kForward) {
     gradients.begin_forward();
   } else {
-    gradients.begin_micro_batch(
-        instruction.micro_batch + 1 ==
-        static_cast<int64_t>(parts_.micro_batches.size()));
+    gradients.begin_micro_batch(is_last(instruction.micro_batch));
   }
 }
 

@@ -7,6 +7,7 @@
 // Ownership: borrows everything; made anew for each step.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ class StageStep final : public pipeline::StageWork {
     FaultInjection* faults = nullptr;     // null: none
     Teacher* teacher = nullptr;           // null: none
     CudaGraphRunner* captured = nullptr;  // null: all is run as it is
+    // What a captured micro-batch tells of the step's end (CudaGraphRunner);
+    // null: graphs end no step.
+    std::function<at::Tensor(bool is_last)> end_numbers = {};
     // Room for matches of a level of a micro-batch on a device; 0: for those
     // there are.
     int64_t match_capacity = 0;
@@ -66,6 +70,9 @@ class StageStep final : public pipeline::StageWork {
  private:
   const plan::SampleRange& samples_of(int64_t micro_batch) const {
     return parts_.micro_batches[static_cast<size_t>(micro_batch)];
+  }
+  bool is_last(int64_t micro_batch) const {
+    return micro_batch + 1 == static_cast<int64_t>(parts_.micro_batches.size());
   }
   std::vector<loss::LevelTargets> targets_of(int64_t micro_batch) const;
   // The same for a device, and the numbers of the step, on the host.

@@ -44,6 +44,10 @@ void StepReports::set_losses(const at::Tensor& items) {
   values_.narrow(0, kBox, kNumLosses).copy_(items);
 }
 
+void StepReports::set_losses(std::span<const double, 3> items) {
+  std::ranges::copy(items, values_.data_ptr<double>() + kBox);
+}
+
 void StepReports::set_squared_norm_share(double share) {
   values_.data_ptr<double>()[kSquaredNorm] = share;
 }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "parallel/collectives/communicator.h"
@@ -39,6 +40,7 @@ class StepReports {
   void clear();
   // `items` [3]: this rank's share of box, obj and cls, on any device.
   void set_losses(const at::Tensor& items);
+  void set_losses(std::span<const double, 3> items);
   void set_squared_norm_share(double share);
   void set_bytes(Bytes which, int64_t bytes);
   void set_ballot(const data_parallel::Ballot& ballot);

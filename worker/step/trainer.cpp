@@ -171,15 +171,25 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
   return reports_.verdict();
 }
 
+CommitArguments Trainer::commit_arguments(const loader::Batch& batch,
+                                          const StepResult& result) const {
+  CommitArguments commit;
+  commit.step = batch.step;
+  commit.num_groups = context_.num_groups();
+  commit.gradient_norm = result.gradient_norm;
+  commit.settings = result.settings;
+  commit.weight_decay = optim::weight_decay(options_.schedule);
+  return commit;
+}
+
 void Trainer::commit(const loader::Batch& batch, StepResult& result) {
+  HEADROOM_CHECK(
+      !device_decides() || device_has_committed_ == result.verdict.ok(),
+      "the device and the vote do not agree");
   if (result.verdict.outcome == data_parallel::Outcome::kOk) {
-    CommitArguments commit;
-    commit.step = batch.step;
-    commit.num_groups = context_.num_groups();
-    commit.gradient_norm = result.gradient_norm;
-    commit.settings = result.settings;
-    commit.weight_decay = optim::weight_decay(options_.schedule);
-    result.optimizer_stepped = state_.commit(commit);
+    const CommitArguments arguments = commit_arguments(batch, result);
+    result.optimizer_stepped = device_decides() ? state_.note_commit(arguments)
+                                                : state_.commit(arguments);
     result.committed = true;
     if (scales_loss()) state_.counters.loss_scale.note_finite();
   } else if (result.verdict.outcome == data_parallel::Outcome::kNonFinite &&
@@ -258,8 +268,15 @@ data_parallel::Outcome Trainer::forward_and_backward(
   items_.zero_();
   const std::vector<plan::SampleRange> micro_batches = micro_batches_of(batch);
   CudaGraphRunner* const captured = micro_batch_runner();
+  std::function<at::Tensor(bool)> numbers_of_end;
   if (captured != nullptr) {
     match_capacity_ = match_capacity(micro_batches.front().size());
+    captured->begin_step();
+    if (device_decides()) {
+      numbers_of_end = [&](bool is_last) {
+        return is_last ? end_numbers(batch, result) : DeviceState::no_end();
+      };
+    }
   }
   StageStep step({.batch = batch,
                   .micro_batches = micro_batches,
@@ -276,6 +293,7 @@ data_parallel::Outcome Trainer::forward_and_backward(
                   .faults = options_.faults,
                   .teacher = options_.teacher,
                   .captured = captured,
+                  .end_numbers = numbers_of_end,
                   .match_capacity = captured == nullptr ? 0 : match_capacity_});
   std::string failure;
   memory.take_last_refusal();
@@ -301,20 +319,49 @@ data_parallel::Outcome Trainer::forward_and_backward(
     }
   }
   note_capture(result);
+  device_has_committed_ = false;
+  const bool is_ended = captured != nullptr && captured->has_ended_step();
   if (!failure.empty()) {
+    HEADROOM_CHECK(!is_ended, "a step failed after its end: " + failure);
     state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
     return make_room(step.failed_phase(), failure, result);
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
+  if (device_decides() && !is_ended) {
+    state_.end_on_device(state_.device().upload(end_numbers(batch, result)),
+                         items_);
+  }
+  const data_parallel::Outcome outcome = end_step(result);
+  reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
+  return outcome;
+}
+
+at::Tensor Trainer::end_numbers(const loader::Batch& batch,
+                                const StepResult& result) {
+  // Whoever reads the state must have done so.
+  state_.before_change();
+  if (result.loss_scale) state_.unscale_gradients(*result.loss_scale);
+  const bool injected =
+      options_.faults != nullptr && options_.faults->is_not_a_number();
+  return state_.commit_numbers(commit_arguments(batch, result), !injected);
+}
+
+data_parallel::Outcome Trainer::end_step(const StepResult& result) {
+  using data_parallel::Outcome;
+  if (device_decides()) {
+    const kernels::CommitOutcome found = state_.device_state()->outcome();
+    reports_.set_losses(found.items);
+    reports_.set_squared_norm_share(found.squared_norm);
+    device_has_committed_ = found.commits != 0;
+    return device_has_committed_ ? Outcome::kOk : Outcome::kNonFinite;
+  }
   if (result.loss_scale) state_.unscale_gradients(*result.loss_scale);
   reports_.set_losses(items_);
   reports_.set_squared_norm_share(state_.squared_norm_share());
-  reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
   const bool injected =
       options_.faults != nullptr && options_.faults->is_not_a_number();
-  return reports_.losses().is_finite() && !injected
-             ? data_parallel::Outcome::kOk
-             : data_parallel::Outcome::kNonFinite;
+  return reports_.losses().is_finite() && !injected ? Outcome::kOk
+                                                    : Outcome::kNonFinite;
 }
 
 void Trainer::note_capture(StepResult& result) {
@@ -338,8 +385,10 @@ void Trainer::note_capture(StepResult& result) {
   }
   if (captured_->num_captures() > 0) {
     say(said_capture_,
-        "a micro-batch is captured, forward, loss and backward: it is one call "
-        "of the host's now; captured anew after validations and checkpoints");
+        std::string("a micro-batch is captured, forward, loss") +
+            (device_decides() ? ", backward and commit" : " and backward") +
+            ": it is one call of the host's now; captured anew after "
+            "validations and checkpoints");
   }
 }
 

@@ -7,6 +7,10 @@
 //             clip, optimizer, EMA: no allocation, no communication but ZeRO's
 //             gather of new parameters
 //
+// A rank that trains alone on a device has only itself to ask: the device
+// decides by what the host and its own numbers say, and commits, in the same
+// captured graph as backward where there is one. The host reads it afterwards.
+//
 // A rank that runs out of memory completes the step's collectives with zeros
 // and says so in the vote; so all ranks learn of it together, nothing has been
 // lost, and the state is that of the step before.
@@ -132,7 +136,17 @@ class Trainer {
                               data_parallel::Outcome outcome,
                               const AskForRequests& requests,
                               StepResult& result);
+  CommitArguments commit_arguments(const loader::Batch& batch,
+                                   const StepResult& result) const;
   void commit(const loader::Batch& batch, StepResult& result);
+  // The device's part of the vote, where it asks nobody else.
+  bool device_decides() const {
+    return state_.device_state() != nullptr && mesh_.world.size() == 1;
+  }
+  // What the step's end on a device is told, on the host.
+  at::Tensor end_numbers(const loader::Batch& batch, const StepResult& result);
+  // What this rank says of the step's numbers. The host waits for a device.
+  data_parallel::Outcome end_step(const StepResult& result);
   bool scales_loss() const { return state_.map_type() == at::kHalf; }
   // Whether a gradient that is not finite may be the loss scale's doing.
   bool may_lower_scale() const;
@@ -166,6 +180,7 @@ class Trainer {
   ParallelContext context_;
   DevicePrefetcher images_;
   std::unique_ptr<CudaGraphRunner> captured_;  // null: none
+  bool device_has_committed_ = false;          // in the newest attempt
   int64_t match_capacity_ = 0;                 // of the newest captured step
   bool said_capture_ = false, said_failed_capture_ = false,
        said_overfull_ = false;

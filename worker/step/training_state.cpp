@@ -123,10 +123,7 @@ TrainingState::TrainingState(const layers::ModelTable& table,
   batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()},
                                options.device.options(at::kDouble));
   build_pieces();
-  if (!options.device.is_cpu()) {
-    device_state_ =
-        std::make_unique<DeviceState>(options.device, *model_, *statistics_);
-  }
+  if (!options.device.is_cpu()) build_device_state();
   reset_average();
 }
 
@@ -246,7 +243,6 @@ void TrainingState::build_pieces() {
                         ? part(average_layers_->shard(), shard_offset, size)
                         : part(average_parameters_->values(), begin, size);
     piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
-    piece.on_device = device_optimizer(options_.device, piece.segments, size);
     pieces_.push_back(std::move(piece));
   };
   if (!is_sharded()) return add(0, 0, parameters_->size());
@@ -257,6 +253,20 @@ void TrainingState::build_pieces() {
   }
 }
 
+void TrainingState::build_device_state() {
+  std::vector<DeviceState::Piece> pieces;
+  for (const Piece& piece : pieces_) {
+    const bool has_two = piece.moments.size() > 1;
+    pieces.push_back(
+        {{piece.values, piece.gradient, piece.accumulated, piece.moments[0],
+          has_two ? piece.moments[1] : at::Tensor(), piece.average},
+         piece.segments});
+  }
+  device_state_ = std::make_unique<DeviceState>(
+      options_.device, *model_, *statistics_, average_statistics_->values(),
+      batch_norm_sums_, pieces);
+}
+
 model::LayerExecutor* TrainingState::layer_executor(
     model::LayerExecutor* inner) {
   if (!runner_) return inner;
@@ -264,26 +274,32 @@ model::LayerExecutor* TrainingState::layer_executor(
   return runner_.get();
 }
 
-double TrainingState::squared_norm_share() const {
+bool TrainingState::counts_norm() const {
   const collectives::Mesh* mesh = options_.mesh;
   // Copies of what another rank counts.
-  if (mesh != nullptr && mesh->here.spatial_rank != 0) return 0;
-  if (mesh != nullptr && !is_sharded() && mesh->here.data_parallel_rank != 0) {
-    return 0;
+  if (mesh != nullptr && mesh->here.spatial_rank != 0) return false;
+  return mesh == nullptr || is_sharded() || mesh->here.data_parallel_rank == 0;
+}
+
+double TrainingState::squared_norm_share() const {
+  if (!counts_norm()) return 0;
+  if (device_state_ != nullptr) {
+    device_state_->measure(
+        options_.device.upload(commit_numbers({}, /*may_commit=*/false)), {});
+    return device_state_->outcome().squared_norm;
   }
   double sum = 0;
-  if (device_state_ != nullptr) device_state_->begin_norm();
   for (const Piece& piece : pieces_) {
-    if (device_state_ != nullptr) {
-      device_state_->add_norm(piece.accumulated, piece.gradient);
-      continue;
-    }
     sum += optim::squared_norm_of_sum(piece.accumulated, piece.gradient);
   }
-  return device_state_ != nullptr ? device_state_->norm() : sum;
+  return sum;
 }
 
 void TrainingState::unscale_gradients(double scale) {
+  if (device_state_ != nullptr) {
+    gradient_scale_ = 1 / scale;
+    return;
+  }
   const at::NoGradGuard no_grad;
   for (Piece& piece : pieces_) piece.gradient.mul_(1 / scale);
 }
@@ -294,57 +310,94 @@ void TrainingState::start_epoch() {
   counters.meter = {};
 }
 
+bool TrainingState::is_optimizer_step(const CommitArguments& arguments) const {
+  return optim::is_optimizer_step(arguments.step, counters.last_optimizer_step,
+                                  arguments.settings.accumulate);
+}
+
+// The one that comes next.
+optim::OptimizerStep TrainingState::optimizer_step(
+    const CommitArguments& arguments) const {
+  optim::OptimizerStep step;
+  for (size_t group = 0; group < step.groups.size(); ++group) {
+    step.groups[group].lr = arguments.settings.lr[group];
+  }
+  step.groups[optim::kWeightGroup].weight_decay = arguments.weight_decay;
+  step.momentum = arguments.settings.momentum;
+  step.clip_coefficient = optim::clip_coefficient(arguments.gradient_norm);
+  step.step = counters.optimizer_steps + 1;
+  return step;
+}
+
+at::Tensor TrainingState::commit_numbers(const CommitArguments& arguments,
+                                         bool may_commit) const {
+  kernels::CommitNumbers numbers;
+  numbers.ends_step = true;
+  numbers.may_commit = may_commit;
+  numbers.steps_optimizer = is_optimizer_step(arguments);
+  numbers.gradient_scale = gradient_scale_;
+  numbers.num_groups = static_cast<double>(arguments.num_groups);
+  return DeviceState::packed(numbers, options_.optimizer,
+                             optimizer_step(arguments));
+}
+
+void TrainingState::end_on_device(const at::Tensor& numbers,
+                                  const at::Tensor& items) {
+  const at::NoGradGuard no_grad;
+  device_state_->measure(numbers, items);
+  device_state_->apply(numbers);
+  // Where nothing was committed it copies what is there already.
+  renew_compute_weights();
+}
+
+bool TrainingState::note_commit(const CommitArguments& arguments) {
+  const bool optimizer_stepped = is_optimizer_step(arguments);
+  if (optimizer_stepped) {
+    ++counters.optimizer_steps;
+    counters.last_optimizer_step = arguments.step;
+  }
+  counters.committed_steps = arguments.step + 1;
+  return optimizer_stepped;
+}
+
 bool TrainingState::commit(const CommitArguments& arguments) {
   at::NoGradGuard no_grad;
   begin_step_phase(StepPhase::kCommit);
   before_change();
   is_torn_ = true;
-  for (const Piece& piece : pieces_) {
-    optim::add_in_place(piece.accumulated, piece.gradient);
+  if (device_state_ != nullptr) {
+    device_state_->commit_as_voted(
+        optim::clip_coefficient(arguments.gradient_norm));
+    device_state_->apply(
+        options_.device.upload(commit_numbers(arguments, /*may_commit=*/true)));
+  } else {
+    commit_on_host(arguments);
   }
-  move_running_statistics(arguments.num_groups);
-
-  const bool optimizer_stepped =
-      optim::is_optimizer_step(arguments.step, counters.last_optimizer_step,
-                               arguments.settings.accumulate);
-  if (optimizer_stepped) {
-    ++counters.optimizer_steps;
-    counters.last_optimizer_step = arguments.step;
-    optim::OptimizerStep step;
-    for (size_t group = 0; group < step.groups.size(); ++group) {
-      step.groups[group].lr = arguments.settings.lr[group];
-    }
-    step.groups[optim::kWeightGroup].weight_decay = arguments.weight_decay;
-    step.momentum = arguments.settings.momentum;
-    step.clip_coefficient = optim::clip_coefficient(arguments.gradient_norm);
-    step.step = counters.optimizer_steps;
-    for (const Piece& piece : pieces_) step_piece(piece, step);
-    accumulated_.zero_();
+  if (is_optimizer_step(arguments)) {
     gather_parameters();
     renew_compute_weights();
-    optim::ema_update(average_statistics_->values(), statistics_->values(),
-                      counters.optimizer_steps);
   }
-  counters.committed_steps = arguments.step + 1;
+  const bool optimizer_stepped = note_commit(arguments);
   is_torn_ = false;
   begin_step_phase(StepPhase::kNone);
   return optimizer_stepped;
 }
 
-void TrainingState::step_piece(const Piece& piece,
-                               const optim::OptimizerStep& step) {
-  if (piece.on_device != nullptr) {
-    const devices::DeviceOptimizerStep fused =
-        device_optimizer_step(options_.optimizer, step);
-    const bool has_two = piece.moments.size() > 1;
-    piece.on_device->step(
-        fused, piece.values, piece.accumulated, piece.moments[0],
-        has_two ? piece.moments[1] : at::Tensor(), piece.average);
-    return;
+void TrainingState::commit_on_host(const CommitArguments& arguments) {
+  for (const Piece& piece : pieces_) {
+    optim::add_in_place(piece.accumulated, piece.gradient);
   }
-  optim::optimizer_step(options_.optimizer, step, piece.values,
-                        piece.accumulated, piece.moments, piece.segments);
-  optim::ema_update(piece.average, piece.values, step.step);
+  move_running_statistics(arguments.num_groups);
+  if (!is_optimizer_step(arguments)) return;
+  const optim::OptimizerStep step = optimizer_step(arguments);
+  for (const Piece& piece : pieces_) {
+    optim::optimizer_step(options_.optimizer, step, piece.values,
+                          piece.accumulated, piece.moments, piece.segments);
+    optim::ema_update(piece.average, piece.values, step.step);
+  }
+  accumulated_.zero_();
+  optim::ema_update(average_statistics_->values(), statistics_->values(),
+                    step.step);
 }
 
 void TrainingState::commit_without_update(int64_t step) {
@@ -352,11 +405,6 @@ void TrainingState::commit_without_update(int64_t step) {
 }
 
 void TrainingState::move_running_statistics(int64_t num_groups) {
-  if (device_state_ != nullptr) {
-    device_state_->move_running_statistics(statistics_->values(),
-                                           batch_norm_sums_, num_groups);
-    return;
-  }
   const double* sums = batch_norm_sums_.const_data_ptr<double>();
   for (const model::LayerGraph::BatchNorm& norm : model_->batch_norms()) {
     AT_DISPATCH_FLOATING_TYPES(

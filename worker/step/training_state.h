@@ -153,10 +153,25 @@ class TrainingState {
   // this step's added: each element is counted by one rank of the world. The
   // host waits for the device here.
   double squared_norm_share() const;
+  bool counts_norm() const;  // or else the share is 0
 
   // Divides the gradients of a loss that was multiplied by `scale`, a power of
-  // two.
+  // two; on a device, where they are read next: for the norm and the commit.
   void unscale_gradients(double scale);
+
+  // --- its end on a device, which `device_state.h` explains ---
+  // Null on the CPU.
+  DeviceState* device_state() { return device_state_.get(); }
+  // What DeviceState is told of the commit, on the host.
+  at::Tensor commit_numbers(const CommitArguments& arguments,
+                            bool may_commit) const;
+  // Norm, decision and commit of the only rank: it asks nobody. Allocates
+  // nothing, and the host does not wait. `numbers`, `items`: as
+  // DeviceState::measure.
+  void end_on_device(const at::Tensor& numbers, const at::Tensor& items);
+  // Counts a step that the device has committed. Returns whether the optimizer
+  // stepped.
+  bool note_commit(const CommitArguments& arguments);
 
   // --- its commit ---
   // `callback` is called before anything changes, so that a reader of the
@@ -224,7 +239,6 @@ class TrainingState {
     at::Tensor values, gradient, accumulated, average;
     std::vector<at::Tensor> moments;
     std::vector<optim::Segment> segments;  // by group, offsets within the piece
-    std::unique_ptr<devices::DeviceOptimizer> on_device;  // null on the CPU
   };
 
   void build_parameters();
@@ -233,14 +247,18 @@ class TrainingState {
   void build_average(const layers::ModelTable& table);
   void build_pieces();
   int64_t shard_size() const;
+  void build_device_state();
+  bool is_optimizer_step(const CommitArguments& arguments) const;
+  optim::OptimizerStep optimizer_step(const CommitArguments& arguments) const;
+  void commit_on_host(const CommitArguments& arguments);
   void move_running_statistics(int64_t num_groups);
-  void step_piece(const Piece& piece, const optim::OptimizerStep& step);
   void gather_parameters();
 
   TrainingStateOptions options_;
   std::function<void()> before_change_;
   bool is_torn_ = false;
-  int zero_stage_;  // 0 over one rank
+  double gradient_scale_ = 1;  // on a device
+  int zero_stage_;             // 0 over one rank
   // Numbers of elements of the whole model, all stages.
   int64_t num_parameters_ = 0;
   int64_t num_statistics_ = 0;

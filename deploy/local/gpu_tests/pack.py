@@ -18,6 +18,8 @@ PROGRAMS = ('bin/headroom', 'bin/headroom-worker', 'bin/headroom-shapes', 'bin/b
             'bin/benchmark_device_passes', 'bin/libheadroom_cuda.so',
             'tests/test_cuda', 'tests/test_cuda_bodies', 'tests/test_device_training', 'tests/nccl_rank_process',
             'tests/libheadroom_testdevice.so')
+# What the test device has in the place of NCCL: apart, so that no card finds it.
+NCCL_STAND_IN = 'tests/nccl_shim/libnccl.so.2'
 OF_THE_MACHINE = re.compile(r'^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl))\.so')
 OF_LIBTORCH = re.compile(r'^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|'
                          r'nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)')
@@ -124,8 +126,12 @@ def pack(args, say):
         (folder / 'bin').mkdir(parents=True)
         (folder / 'lib').mkdir()
         carried, replaced = closure([build / one for one in programs])
-        for one in programs:
-            to = folder / 'bin' / pathlib.Path(one).name
+        places = {one: folder / 'bin' for one in programs}
+        if (build / NCCL_STAND_IN).exists():
+            places[NCCL_STAND_IN] = folder / 'nccl_shim'
+            places[NCCL_STAND_IN].mkdir()
+        for one, place in places.items():
+            to = place / pathlib.Path(one).name
             shutil.copy2(build / one, to)
             # The paths of this machine's LibTorch would win over the card's.
             with tempfile.NamedTemporaryFile('w', suffix='.cmake') as script:

@@ -33,7 +33,9 @@ class Kit:
 
     def environment(self):
         """For everything that runs: where libraries are, which device there is."""
-        folders = [self.root / 'lib', *library_folders(self.libtorch)]
+        # A card's NCCL is the one beside LibTorch; the test device has a stand-in of the same name.
+        stand_in = [] if self.has_card else [self.root / 'nccl_shim']
+        folders = [*stand_in, self.root / 'lib', *library_folders(self.libtorch)]
         before = os.environ.get('LD_LIBRARY_PATH')
         found = {'LD_LIBRARY_PATH': ':'.join([str(folder) for folder in folders] + ([before] if before else [])),
                  'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}

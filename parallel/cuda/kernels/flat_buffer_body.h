@@ -1,19 +1,19 @@
-// Optimizer, clipping and EMA over a flat buffer in one pass, as CUDA's threads
-// run it, in plain C++; a test runs the same text on the CPU.
+// A step's end over a flat buffer as CUDA's threads run it, in plain C++; a
+// test runs the same text on the CPU: the gradient's norm; then accumulation,
+// clipping, optimizer and EMA in one pass; and the running statistics.
 //
 // The flat buffer is cut into pieces that lie in one parameter group each; a
 // block of threads works on one piece. What belongs to no group (frozen layers,
-// running statistics, padding) is only averaged.
+// padding) is only averaged.
 #pragma once
 
 #include <cstdint>
 
 #include "parallel/base/device_scratch.h"
+#include "worker/kernels/commit_numbers.h"
 #include "worker/kernels/element_math.h"
 
 namespace headroom::cuda {
-
-inline constexpr int kFlatBufferGroups = 3;
 
 struct FlatBufferPiece {
   int64_t offset = 0;  // in elements
@@ -22,80 +22,187 @@ struct FlatBufferPiece {
 };
 static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
 
-enum class FlatBufferRule { kSgd, kAdam };
-
-// Arrays of the flat buffer's elements, without overlap.
-template <typename T>
-struct FlatBufferArrays {
-  T* parameters = nullptr;
-  const T* gradients = nullptr;
-  T* first_moment = nullptr;   // SGD's momentum
-  T* second_moment = nullptr;  // Adam only
-  T* average = nullptr;        // null: there is none
+// Pointers are the device's. Arrays of the flat buffer's elements, float or
+// double, without overlap.
+struct FlatBufferArguments {
+  bool is_double = false;
+  void* parameters = nullptr;
+  const void* gradients = nullptr;  // of the step
+  void* accumulated = nullptr;
+  void* first_moment = nullptr;   // SGD's momentum
+  void* second_moment = nullptr;  // Adam's; null: SGD
+  void* average = nullptr;        // null: there is none
+  const FlatBufferPiece* pieces = nullptr;
+  int64_t num_pieces = 0;
+  const kernels::CommitNumbers* numbers = nullptr;
+  const kernels::CommitOutcome* outcome = nullptr;
+  double* partial = nullptr;  // [num_pieces], of squares
 };
 
-template <typename T>
-struct FlatBufferCoefficients {
-  kernels::SgdCoefficients<T> sgd[kFlatBufferGroups] = {};
-  kernels::AdamCoefficients<T> adam[kFlatBufferGroups] = {};
-  T average_weight = 0;
-  // What the gradient is multiplied by, where only the device knows it, in
-  // place of `clip` above; null where that counts.
-  const T* clip = nullptr;
+// Whether a step whose `partial` sums of squares these are counts.
+struct DecisionArguments {
+  const double* partial = nullptr;
+  int64_t count = 0;
+  const double* items = nullptr;  // [kStepItems]
+  const kernels::CommitNumbers* numbers = nullptr;
+  kernels::CommitOutcome* outcome = nullptr;
 };
 
-// Elements first, first + step, ... of `piece`.
-template <FlatBufferRule kRule, typename T>
-HEADROOM_HD void update_piece(const FlatBufferArrays<T>& arrays,
-                              const FlatBufferCoefficients<T>& coefficients,
+// Running statistics and their average, float or double.
+struct RunningArguments {
+  bool is_double = false;
+  void* statistics = nullptr;
+  void* average = nullptr;
+  const double* sums = nullptr;     // of the step's groups
+  const int64_t* places = nullptr;  // of each element among `sums`
+  int64_t size = 0;
+  double momentum = 0;
+  const kernels::CommitNumbers* numbers = nullptr;
+  const kernels::CommitOutcome* outcome = nullptr;
+};
+
+// The gradient that the step would use, element `i`.
+template <typename T>
+HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
+                             int64_t i) {
+  return static_cast<const T*>(arguments.accumulated)[i] +
+         static_cast<const T*>(arguments.gradients)[i] * scale;
+}
+
+// Of elements first, first + step, ... of `piece`, as all below.
+template <typename T>
+HEADROOM_HD double squares_of_piece(const FlatBufferArguments& arguments,
+                                    const FlatBufferPiece& piece, int first,
+                                    int step) {
+  const T scale = static_cast<T>(arguments.numbers->gradient_scale);
+  double sum = 0;
+  for (int k = first; k < piece.size; k += step) {
+    const double value = whole_gradient(arguments, scale, piece.offset + k);
+    sum += value * value;
+  }
+  return sum;
+}
+
+HEADROOM_HD bool is_number(double value) { return value - value == 0; }
+
+HEADROOM_HD void decide(const DecisionArguments& arguments,
+                        double squared_norm) {
+  kernels::CommitOutcome& outcome = *arguments.outcome;
+  bool is_good = arguments.numbers->may_commit && is_number(squared_norm);
+  for (int i = 0; i < kernels::kStepItems; ++i) {
+    outcome.items[i] = arguments.items[i];
+    is_good = is_good && is_number(arguments.items[i]);
+  }
+  outcome.squared_norm = squared_norm;
+  outcome.clip = kernels::clip_coefficient(std::sqrt(squared_norm),
+                                           kernels::kMostGradientNorm);
+  outcome.commits = is_good ? 1 : 0;
+}
+
+template <typename C>
+HEADROOM_HD bool is_committed(const C& arguments) {
+  return arguments.numbers->ends_step && arguments.outcome->commits != 0;
+}
+
+// Each coefficient rounded once, from double.
+template <typename T>
+HEADROOM_HD kernels::SgdCoefficients<T> rounded(
+    const kernels::SgdCoefficients<double>& c, double clip) {
+  return {static_cast<T>(c.lr), static_cast<T>(c.weight_decay),
+          static_cast<T>(c.momentum), static_cast<T>(clip), c.first_step};
+}
+
+template <typename T>
+HEADROOM_HD kernels::AdamCoefficients<T> rounded(
+    const kernels::AdamCoefficients<double>& c, double clip) {
+  kernels::AdamCoefficients<T> result;
+  result.step_size = static_cast<T>(c.step_size);
+  result.root_of_correction = static_cast<T>(c.root_of_correction);
+  result.one_minus_beta1 = static_cast<T>(c.one_minus_beta1);
+  result.beta2 = static_cast<T>(c.beta2);
+  result.one_minus_beta2 = static_cast<T>(c.one_minus_beta2);
+  result.epsilon = static_cast<T>(c.epsilon);
+  result.clip = static_cast<T>(clip);
+  result.weight_decay = static_cast<T>(c.weight_decay);
+  result.shrink = static_cast<T>(c.shrink);
+  return result;
+}
+
+// REQUIRES: is_committed().
+template <bool kIsAdam, typename T>
+HEADROOM_HD void commit_piece(const FlatBufferArguments& arguments,
                               const FlatBufferPiece& piece, int first,
                               int step) {
+  const kernels::CommitNumbers& numbers = *arguments.numbers;
   const int group = piece.group < 0 ? 0 : piece.group;
-  kernels::SgdCoefficients<T> sgd = coefficients.sgd[group];
-  kernels::AdamCoefficients<T> adam = coefficients.adam[group];
-  if (coefficients.clip != nullptr) sgd.clip = adam.clip = *coefficients.clip;
+  const double clip = arguments.outcome->clip;
+  const auto sgd = rounded<T>(numbers.sgd[group], clip);
+  const auto adam = rounded<T>(numbers.adam[group], clip);
+  const T scale = static_cast<T>(numbers.gradient_scale);
+  const T weight = static_cast<T>(numbers.average_weight);
+  T* const parameters = static_cast<T*>(arguments.parameters);
+  T* const accumulated = static_cast<T*>(arguments.accumulated);
+  T* const first_moments = static_cast<T*>(arguments.first_moment);
+  T* const second_moments = static_cast<T*>(arguments.second_moment);
+  T* const averages = static_cast<T*>(arguments.average);
   for (int k = first; k < piece.size; k += step) {
     const int64_t i = piece.offset + k;
-    T parameter = arrays.parameters[i];
+    const T gradient = whole_gradient(arguments, scale, i);
+    accumulated[i] = numbers.steps_optimizer ? T(0) : gradient;
+    if (!numbers.steps_optimizer) continue;
+    T parameter = parameters[i];
     if (piece.group >= 0) {
-      if constexpr (kRule == FlatBufferRule::kSgd) {
-        // What it held before the first step is not read.
-        T buffer = sgd.first_step ? T(0) : arrays.first_moment[i];
-        kernels::sgd_element(parameter, arrays.gradients[i], buffer, sgd);
-        arrays.first_moment[i] = buffer;
+      if constexpr (kIsAdam) {
+        T first_moment = first_moments[i], second_moment = second_moments[i];
+        kernels::adam_element(parameter, gradient, first_moment, second_moment,
+                              adam);
+        first_moments[i] = first_moment;
+        second_moments[i] = second_moment;
       } else {
-        T first_moment = arrays.first_moment[i];
-        T second_moment = arrays.second_moment[i];
-        kernels::adam_element(parameter, arrays.gradients[i], first_moment,
-                              second_moment, adam);
-        arrays.first_moment[i] = first_moment;
-        arrays.second_moment[i] = second_moment;
+        // What it held before the first step is not read.
+        T buffer = sgd.first_step ? T(0) : first_moments[i];
+        kernels::sgd_element(parameter, gradient, buffer, sgd);
+        first_moments[i] = buffer;
       }
-      arrays.parameters[i] = parameter;
+      parameters[i] = parameter;
     }
-    if (arrays.average != nullptr) {
-      T average = arrays.average[i];
-      kernels::average_element(average, parameter, coefficients.average_weight);
-      arrays.average[i] = average;
+    if (averages != nullptr) {
+      T average = averages[i];
+      kernels::average_element(average, parameter, weight);
+      averages[i] = average;
     }
   }
 }
 
+// running = (1 - momentum) * running + momentum * sum / num_groups.
+// REQUIRES: is_committed().
+template <typename T>
+HEADROOM_HD void move_running_element(const RunningArguments& arguments,
+                                      int64_t i) {
+  const kernels::CommitNumbers& numbers = *arguments.numbers;
+  const double mean = arguments.sums[arguments.places[i]] / numbers.num_groups;
+  T& running = static_cast<T*>(arguments.statistics)[i];
+  running =
+      static_cast<T>((1 - arguments.momentum) * static_cast<double>(running) +
+                     arguments.momentum * mean);
+  if (!numbers.steps_optimizer) return;
+  kernels::average_element(static_cast<T*>(arguments.average)[i], running,
+                           static_cast<T>(numbers.average_weight));
+}
+
 }  // namespace headroom::cuda
 
-// The launchers; launch.h has what they promise.
+// The launchers; launch.h has what they promise. Where numbers->ends_step is
+// false, their kernels do nothing.
 extern "C" {
-// `pieces` lies on the device.
-int headroom_flat_buffer_step_float(
-    headroom::cuda::FlatBufferRule rule,
-    const headroom::cuda::FlatBufferArrays<float>* arrays,
-    const headroom::cuda::FlatBufferCoefficients<float>* coefficients,
-    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces,
-    void* stream);
-int headroom_flat_buffer_step_double(
-    headroom::cuda::FlatBufferRule rule,
-    const headroom::cuda::FlatBufferArrays<double>* arrays,
-    const headroom::cuda::FlatBufferCoefficients<double>* coefficients,
-    const headroom::cuda::FlatBufferPiece* pieces, int64_t num_pieces,
-    void* stream);
+// partial = squares of the gradient, by piece.
+int headroom_gradient_squares(
+    const headroom::cuda::FlatBufferArguments* arguments, void* stream);
+int headroom_decide(const headroom::cuda::DecisionArguments* arguments,
+                    void* stream);
+// Nothing either where the outcome does not commit.
+int headroom_commit(const headroom::cuda::FlatBufferArguments* arguments,
+                    void* stream);
+int headroom_move_running(const headroom::cuda::RunningArguments* arguments,
+                          void* stream);
 }

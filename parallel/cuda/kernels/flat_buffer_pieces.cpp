@@ -25,7 +25,7 @@ std::vector<FlatBufferPiece> flat_buffer_pieces(
                    "range [" + std::to_string(range.offset) + ", +" +
                        std::to_string(range.size) + ") after " +
                        std::to_string(done) + " in " + std::to_string(size));
-    HEADROOM_CHECK(range.group >= 0 && range.group < kFlatBufferGroups,
+    HEADROOM_CHECK(range.group >= 0 && range.group < kernels::kParameterGroups,
                    "group " + std::to_string(range.group));
     cut_to(range.offset, -1);
     cut_to(range.offset + range.size, range.group);

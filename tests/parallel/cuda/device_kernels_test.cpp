@@ -12,7 +12,6 @@
 #include "tests/worker/model/conv_block_fixture.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
-#include "worker/optim/optimizer.h"
 
 namespace headroom::cuda {
 namespace {
@@ -185,42 +184,6 @@ TEST(DeviceRender, GivesTheCpusBytes) {
       EXPECT_EQ(batch.different(images.cpu()), std::vector<size_t>());
     }
   }
-}
-
-TEST(DeviceOptimizer, SgdEqualsTheCpus) {
-  HEADROOM_NEEDS_DEVICE();
-  constexpr int64_t kSize = 100000;
-  const std::vector<devices::FlatBufferRange> ranges = {{0, 60001, 1},
-                                                        {70000, 20000, 0}};
-  const std::vector<optim::Segment> segments = {{0, 60001, 1},
-                                                {70000, 20000, 0}};
-  const optim::AllGroupSettings groups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
-  at::manual_seed(9);
-  const at::Tensor parameters = at::randn({kSize});
-  const at::Tensor gradients = at::randn({kSize});
-  const at::Tensor momentum = at::zeros({kSize});
-  const at::Tensor average = parameters.clone();
-  const at::Tensor p = parameters.to(at::kCUDA);
-  const at::Tensor g = gradients.to(at::kCUDA);
-  const at::Tensor m = momentum.to(at::kCUDA);
-  const at::Tensor a = average.to(at::kCUDA);
-  const auto optimizer =
-      plugin().api->kernels().make_optimizer(0, ranges, kSize);
-  for (int64_t update = 1; update <= 3; ++update) {
-    optim::sgd_step(parameters, gradients, momentum, segments, groups, 0.9, 0.5,
-                    update == 1);
-    optim::ema_update(average, parameters, update);
-    devices::DeviceOptimizerStep step;
-    for (size_t i = 0; i < groups.size(); ++i) {
-      step.sgd[i] = {groups[i].lr, groups[i].weight_decay, 0.9, 0.5,
-                     update == 1};
-    }
-    step.average_weight = 1 - optim::ema_decay(update);
-    optimizer->step(step, p, g, m, at::Tensor(), a);
-  }
-  EXPECT_TRUE(p.cpu().allclose(parameters, 1e-5, 1e-6));
-  EXPECT_TRUE(m.cpu().allclose(momentum, 1e-5, 1e-6));
-  EXPECT_TRUE(a.cpu().allclose(average, 1e-5, 1e-6));
 }
 
 }  // namespace

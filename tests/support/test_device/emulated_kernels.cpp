@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 
 #include <memory>
-#include <type_traits>
 #include <vector>
 
 #include "parallel/cuda/kernel_arguments.h"
@@ -26,11 +25,6 @@ using kernels::MapGroups;
 
 // So few that a small map's grid has several blocks, and its tests are quick.
 constexpr int kMultiprocessors = 2;
-
-template <typename T>
-T* pointer(const at::Tensor& tensor) {
-  return tensor.defined() ? kernel_view(tensor).mutable_data_ptr<T>() : nullptr;
-}
 
 void check(int error) {
   TORCH_CHECK(error == 0, "a kernel was not launched: error ", error);
@@ -91,81 +85,69 @@ void use_sums(c10::Device device, cuda::SumsCall& call) {
   });
 }
 
+devices::CommitPlace place_of_views(const devices::CommitPlace& place) {
+  return {kernel_view(place.numbers), kernel_view(place.outcome)};
+}
+
+at::Tensor view_or_none(const at::Tensor& tensor) {
+  return tensor.defined() ? kernel_view(tensor) : tensor;
+}
+
 class EmulatedOptimizer final : public devices::DeviceOptimizer {
  public:
   EmulatedOptimizer(std::span<const devices::FlatBufferRange> ranges,
                     int64_t size)
       : pieces_(std::make_shared<const Pieces>(
-            cuda::flat_buffer_pieces(ranges, size))) {}
+            cuda::flat_buffer_pieces(ranges, size))),
+        size_(size) {}
 
-  void step(const devices::DeviceOptimizerStep& step,
-            const at::Tensor& parameters, const at::Tensor& gradients,
-            const at::Tensor& first, const at::Tensor& second,
-            const at::Tensor& average) override {
-    count_launch("optimizer");
-    const auto run_as = [&](auto zero) {
-      using T = decltype(zero);
-      const cuda::FlatBufferArrays<T> arrays = {
-          pointer<T>(parameters), pointer<T>(gradients), pointer<T>(first),
-          pointer<T>(second), pointer<T>(average)};
-      do_or_remember(
-          parameters.device(),
-          [pieces = pieces_, arrays,
-           with = coefficients_of<T>(step, pointer<T>(step.clip)),
-           is_adam = step.is_adam] { run<T>(*pieces, arrays, with, is_adam); });
-    };
-    if (parameters.scalar_type() == at::kFloat) {
-      run_as(float());
-    } else {
-      run_as(double());
-    }
+  int64_t num_partial() const override {
+    return static_cast<int64_t>(pieces_->size());
+  }
+
+  void squares(const devices::FlatBuffers& buffers,
+               const devices::CommitPlace& place,
+               const at::Tensor& partial) override {
+    count_launch("gradient squares");
+    cuda::FlatBufferArguments arguments = arguments_of(buffers, place);
+    arguments.partial = kernel_view(partial).mutable_data_ptr<double>();
+    give(buffers, arguments, headroom_gradient_squares);
+  }
+
+  void commit(const devices::FlatBuffers& buffers,
+              const devices::CommitPlace& place) override {
+    count_launch("commit");
+    give(buffers, arguments_of(buffers, place), headroom_commit);
   }
 
  private:
   using Pieces = std::vector<cuda::FlatBufferPiece>;
 
-  template <typename T>
-  static cuda::FlatBufferCoefficients<T> coefficients_of(
-      const devices::DeviceOptimizerStep& step, T* clip) {
-    cuda::FlatBufferCoefficients<T> with;
-    const auto as = [](double value) { return static_cast<T>(value); };
-    for (size_t g = 0; g < cuda::kFlatBufferGroups; ++g) {
-      const kernels::SgdCoefficients<double>& sgd = step.sgd[g];
-      with.sgd[g] = {as(sgd.lr), as(sgd.weight_decay), as(sgd.momentum),
-                     as(sgd.clip), sgd.first_step};
-      const kernels::AdamCoefficients<double>& adam = step.adam[g];
-      with.adam[g] = {as(adam.step_size),
-                      as(adam.root_of_correction),
-                      as(adam.one_minus_beta1),
-                      as(adam.beta2),
-                      as(adam.one_minus_beta2),
-                      as(adam.epsilon),
-                      as(adam.clip),
-                      as(adam.weight_decay),
-                      as(adam.shrink)};
-    }
-    with.average_weight = as(step.average_weight);
-    with.clip = clip;
-    return with;
+  cuda::FlatBufferArguments arguments_of(
+      const devices::FlatBuffers& buffers,
+      const devices::CommitPlace& place) const {
+    cuda::FlatBufferArguments arguments = cuda::flat_buffer_arguments(
+        {kernel_view(buffers.parameters), kernel_view(buffers.gradients),
+         kernel_view(buffers.accumulated), kernel_view(buffers.first),
+         view_or_none(buffers.second), view_or_none(buffers.average)},
+        place_of_views(place), size_);
+    arguments.pieces = pieces_->data();
+    arguments.num_pieces = num_partial();
+    return arguments;
   }
 
-  template <typename T>
-  static void run(const Pieces& pieces, const cuda::FlatBufferArrays<T>& arrays,
-                  const cuda::FlatBufferCoefficients<T>& with, bool is_adam) {
-    const auto rule =
-        is_adam ? cuda::FlatBufferRule::kAdam : cuda::FlatBufferRule::kSgd;
-    const auto num_pieces = static_cast<int64_t>(pieces.size());
-    if constexpr (std::is_same_v<T, float>) {
-      check(headroom_flat_buffer_step_float(rule, &arrays, &with, pieces.data(),
-                                            num_pieces, /*stream=*/nullptr));
-    } else {
-      check(headroom_flat_buffer_step_double(rule, &arrays, &with,
-                                             pieces.data(), num_pieces,
-                                             /*stream=*/nullptr));
-    }
+  // The pieces live as long as what was given.
+  void give(const devices::FlatBuffers& buffers,
+            const cuda::FlatBufferArguments& arguments,
+            int (*kernel)(const cuda::FlatBufferArguments*, void*)) const {
+    do_or_remember(buffers.parameters.device(),
+                   [pieces = pieces_, arguments, kernel] {
+                     check(kernel(&arguments, /*stream=*/nullptr));
+                   });
   }
 
   const std::shared_ptr<const Pieces> pieces_;
+  const int64_t size_;
 };
 
 kernels::LossCall call_of_views(kernels::LossCall call) {
@@ -261,6 +243,16 @@ void EmulatedKernels::norm_gradient(
   call.write(cuda::headroom_norm_gradient);
 }
 
+void EmulatedKernels::scale_images(const at::Tensor& images,
+                                   const at::Tensor& input) {
+  count_launch("scale images");
+  do_or_remember(input.device(),
+                 [arguments = cuda::image_arguments(kernel_view(images),
+                                                    kernel_view(input))] {
+                   check(headroom_scale_images(&arguments, /*stream=*/nullptr));
+                 });
+}
+
 at::Tensor EmulatedKernels::upload(const at::Tensor& host,
                                    const c10::Device& device) {
   // As the plugin's: the copy's source is locked, and lives until it is read.
@@ -296,6 +288,31 @@ void EmulatedKernels::loss_gradient(const kernels::LossCall& call) {
 std::unique_ptr<devices::DeviceOptimizer> EmulatedKernels::make_optimizer(
     int, std::span<const devices::FlatBufferRange> ranges, int64_t size) {
   return std::make_unique<EmulatedOptimizer>(ranges, size);
+}
+
+void EmulatedKernels::decide(const at::Tensor& partial, const at::Tensor& items,
+                             const devices::CommitPlace& place) {
+  count_launch("decide");
+  do_or_remember(items.device(), [arguments = cuda::decision_arguments(
+                                      kernel_view(partial), kernel_view(items),
+                                      place_of_views(place))] {
+    check(headroom_decide(&arguments, /*stream=*/nullptr));
+  });
+}
+
+void EmulatedKernels::move_running(const devices::RunningStatistics& statistics,
+                                   const devices::CommitPlace& place) {
+  count_launch("running statistics");
+  devices::RunningStatistics views = statistics;
+  for (at::Tensor* const tensor :
+       {&views.values, &views.average, &views.sums, &views.places}) {
+    *tensor = kernel_view(*tensor);
+  }
+  do_or_remember(
+      statistics.values.device(),
+      [arguments = cuda::running_arguments(views, place_of_views(place))] {
+        check(headroom_move_running(&arguments, /*stream=*/nullptr));
+      });
 }
 
 void EmulatedKernels::render_samples(const at::Tensor& region,

@@ -41,6 +41,8 @@ class EmulatedKernels final : public devices::DeviceKernels {
                      const layers::ActivationFunction& activation,
                      const at::Tensor& means, const at::Tensor& dy) override;
 
+  void scale_images(const at::Tensor& images, const at::Tensor& input) override;
+
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
   void loss(const kernels::LossCall& call) override;
   void loss_gradient(const kernels::LossCall& call) override;
@@ -48,6 +50,10 @@ class EmulatedKernels final : public devices::DeviceKernels {
   std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
       int device, std::span<const devices::FlatBufferRange> ranges,
       int64_t size) override;
+  void decide(const at::Tensor& partial, const at::Tensor& items,
+              const devices::CommitPlace& place) override;
+  void move_running(const devices::RunningStatistics& statistics,
+                    const devices::CommitPlace& place) override;
 
   void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
                       const at::Tensor& images) override;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/support/test_device/device_pages.h"
+#include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_memory.h"
 
@@ -125,6 +126,7 @@ int64_t TestGraph::captures_underway(int device) {
 void TestGraph::replay() {
   TORCH_CHECK(captured == nullptr, "replayed while a graph is captured");
   TORCH_CHECK(!is_spoiled_, "a lost capture is replayed");
+  count_launch("graph");
   TestStreams& streams = TestStreams::instance();
   streams.give(streams.current(device_), [all = work_] {
     for (const std::function<void()>& work : *all) work();

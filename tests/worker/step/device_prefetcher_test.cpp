@@ -3,13 +3,16 @@
 #include "worker/step/device_prefetcher.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "parallel/devices/compute_device.h"
+#include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_api.h"
 
@@ -149,6 +152,30 @@ TEST_F(DevicePrefetcherTest, BuffersAreUsedAgain) {
     EXPECT_EQ(buffers.locked_bytes(), 190);
   }
   std::memset(last.get(), 1, 90);  // it outlives the buffers' own object
+}
+
+// One kernel, of any type: the CPU's bits, where a batch's part begins at no
+// multiple of a load, and where it ends within one.
+TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
+  const devices::ComputeDevice device = test_compute_device();
+  const at::Tensor images = at::randint(0, 256, {5, 7, 9, 3}, at::kByte);
+  const at::Tensor there = device.upload(images);
+  for (const at::ScalarType type :
+       {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const int64_t begin : {0, 1}) {
+      SCOPED_TRACE(testing::Message()
+                   << c10::toString(type) << " from image " << begin);
+      take_launches();
+      const at::Tensor input =
+          network_input(there.narrow(0, begin, 4), device.options(type));
+      const std::map<std::string, int64_t> launches = take_launches();
+      EXPECT_EQ(launches,
+                (std::map<std::string, int64_t>{{"scale images", 1}}));
+      EXPECT_TRUE(input.is_contiguous(at::MemoryFormat::ChannelsLast));
+      EXPECT_TRUE(
+          input.cpu().equal(network_input(images.narrow(0, begin, 4), type)));
+    }
+  }
 }
 
 }  // namespace

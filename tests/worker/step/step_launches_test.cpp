@@ -22,7 +22,8 @@ namespace {
 
 // yolov5s, one micro-batch of 16 images, the optimizer's step included. Their
 // size changes no count.
-std::map<std::string, int64_t> launches_of_step(configs::Precision precision) {
+std::map<std::string, int64_t> launches_of_step(configs::Precision precision,
+                                                bool cuda_graphs = false) {
   const devices::ComputeDevice device = test_compute_device();
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
@@ -35,10 +36,14 @@ std::map<std::string, int64_t> launches_of_step(configs::Precision precision) {
   config.layout = plan::parse_layout("data=1");
   config.activations = "keep";
   config.micro_batch_size = 16;
+  config.cuda_graphs = cuda_graphs;
   const auto world = collectives::make_single_communicator();
   RankTraining training(config, plan_of_synthetic_run(config), *world,
                         /*more_boxes_per_image=*/7, device);
   training.step();  // makes what later steps find
+  for (int run = 0; cuda_graphs && run < CudaGraphRunner::kWarmUps; ++run) {
+    training.step();
+  }
   take_launches();
   training.step();
   return take_launches();
@@ -62,6 +67,17 @@ int64_t total_of(const std::map<std::string, int64_t>& launches) {
 
 TEST(StepLaunches, AStepOfYolov5sTakesFew) {
   EXPECT_LE(total_of(launches_of_step(configs::Precision::kBf16)), 750);
+}
+
+// Forward, loss, backward, decision and commit; beside it what it reads goes
+// into its buffers, and what it adds to is cleared.
+TEST(StepLaunches, ACapturedStepIsOneGraph) {
+  const std::map<std::string, int64_t> launches =
+      launches_of_step(configs::Precision::kBf16, /*cuda_graphs=*/true);
+  EXPECT_LE(total_of(launches), 20);
+  EXPECT_EQ(launches.at("graph"), 1);
+  EXPECT_FALSE(launches.contains("commit"));
+  EXPECT_FALSE(launches.contains("batch norm"));
 }
 
 }  // namespace

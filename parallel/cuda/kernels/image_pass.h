@@ -1,0 +1,22 @@
+// Loaded images as the network's input: the launcher of its kernel; launch.h
+// has what it promises.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/cuda/kernels/launch.h"
+
+namespace headroom::cuda {
+
+struct ImageArguments {
+  ElementType type = ElementType::kFloat32;  // of the input
+  const uint8_t* images = nullptr;
+  void* input = nullptr;    // each byte / 255, in the same order
+  int64_t size = 0;         // in elements
+  bool is_aligned = false;  // both, to 16 bytes
+};
+
+}  // namespace headroom::cuda
+
+extern "C" int headroom_scale_images(
+    const headroom::cuda::ImageArguments* arguments, void* stream);

@@ -1,0 +1,152 @@
+// The end of a step that a device decides: what is not finite changes nothing
+// of the state, as kernels one by one and inside a captured graph, and the next
+// step trains as if it had never been.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/collectives/backend.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/test_device/test_device_api.h"
+#include "tests/support/test_device/test_graph.h"
+
+namespace headroom::step {
+namespace {
+
+using data_parallel::Outcome;
+
+struct Setting {
+  bool cuda_graphs = false;
+  int64_t micro_batch = 0;
+  std::string optimizer = "SGD";
+  configs::Precision precision = configs::Precision::kFp64;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << (setting.cuda_graphs ? "graphs " : "eager ") << setting.optimizer
+       << ", micro-batch " << setting.micro_batch << ", precision "
+       << static_cast<int>(setting.precision);
+}
+
+configs::RunConfig config_of(const Setting& setting) {
+  configs::RunConfig config;
+  config.cfg = "yolov5n";
+  config.synthetic_input = true;
+  config.image_height = config.image_width = 64;
+  config.global_batch_size = 4;
+  config.precision = setting.precision;
+  config.layout = plan::parse_layout("data=1");
+  config.activations = "keep";
+  config.optimizer = setting.optimizer;
+  config.cuda_graphs = setting.cuda_graphs;
+  config.micro_batch_size = setting.micro_batch;
+  config.batch_norm_group_size = setting.micro_batch;
+  config.epochs = 3;
+  config.hyp.warmup_epochs = 0.1;  // gradients are accumulated from step 4 on
+  return config;
+}
+
+std::vector<at::Tensor> copies_of(TrainingState& state) {
+  std::vector<at::Tensor> copies;
+  for (const TrainingState::Buffer& buffer : state.buffers()) {
+    copies.push_back(buffer.flat->detach().to(at::kCPU).clone());
+  }
+  return copies;
+}
+
+void expect_equal(const std::vector<at::Tensor>& a,
+                  const std::vector<at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(a[i].equal(b[i])) << "buffer " << i;
+  }
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<bool> optimizer_stepped;
+  std::vector<at::Tensor> state;
+  int64_t replays = 0;
+};
+
+// A run of `steps` steps, of which number `poisoned` meets an infinite weight,
+// which is taken back after it. -1: none does.
+Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
+  const devices::ComputeDevice device = test_compute_device();
+  activations::CountingAllocator::install();
+  activations::install_saved_tensor_policies();
+  const configs::RunConfig config = config_of(setting);
+  const auto world = collectives::make_single_communicator();
+  RankTraining training(config, plan_of_synthetic_run(config), *world,
+                        /*more_boxes_per_image=*/7, device);
+  Trained trained;
+  const int64_t replays = TestGraph::replays();
+  TrainingState& state = training.state();
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step != poisoned) {
+      const StepResult result = training.step();
+      trained.losses.push_back(result.loss);
+      trained.optimizer_stepped.push_back(result.optimizer_stepped);
+      continue;
+    }
+    const at::Tensor weight = state.buffers().front().flat->narrow(0, 100, 1);
+    const at::Tensor before = weight.clone();
+    weight.fill_(std::numeric_limits<double>::infinity());
+    state.renew_compute_weights();
+    const std::vector<at::Tensor> whole = copies_of(state);
+    const int64_t committed = state.counters.committed_steps;
+    const StepResult result = training.attempt();
+    EXPECT_FALSE(result.committed);
+    EXPECT_FALSE(result.optimizer_stepped);
+    EXPECT_EQ(result.verdict.outcome, Outcome::kNonFinite);
+    EXPECT_EQ(result.attempt, 1);
+    EXPECT_EQ(state.counters.committed_steps, committed);
+    expect_equal(copies_of(state), whole);
+    weight.copy_(before);
+    state.renew_compute_weights();
+  }
+  trained.state = copies_of(state);
+  trained.replays = TestGraph::replays() - replays;
+  return trained;
+}
+
+class DeviceCommit : public ::testing::TestWithParam<Setting> {};
+
+// In the seventh step, between ones that step the optimizer and ones that only
+// accumulate: as the schedule's warm-up has them.
+TEST_P(DeviceCommit, WhatIsNotFiniteChangesNothing) {
+  constexpr int64_t kSteps = 9, kPoisoned = 6;
+  Setting eager = GetParam();
+  eager.cuda_graphs = false;
+  const Trained expected = train(eager, kSteps, kPoisoned);
+  const Trained found =
+      GetParam().cuda_graphs ? train(GetParam(), kSteps, kPoisoned) : expected;
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(found.optimizer_stepped, expected.optimizer_stepped);
+  expect_equal(found.state, expected.state);
+  EXPECT_GT(std::ranges::count(found.optimizer_stepped, false), 0);
+  EXPECT_GT(std::ranges::count(found.optimizer_stepped, true), 4);
+  for (const double loss : found.losses) EXPECT_TRUE(std::isfinite(loss));
+  // It is replayed, too.
+  const int64_t each = GetParam().micro_batch == 0 ? 1 : 2;
+  EXPECT_EQ(found.replays, GetParam().cuda_graphs
+                               ? each * kSteps - CudaGraphRunner::kWarmUps
+                               : 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, DeviceCommit,
+    ::testing::Values(Setting{}, Setting{.cuda_graphs = true},
+                      Setting{.cuda_graphs = true, .micro_batch = 2},
+                      Setting{.cuda_graphs = true, .optimizer = "AdamW"},
+                      Setting{.cuda_graphs = true,
+                              .precision = configs::Precision::kBf16}));
+
+}  // namespace
+}  // namespace headroom::step
