@@ -37,7 +37,7 @@ bash "$repository/deploy/local/build.sh"
 # In the release preset the files of a room see each other's includes. Another
 # room each time is compiled file by file, so that includes stay honest.
 build_a_room_alone() {
-  local rooms room
+  local rooms room objects
   mapfile -t rooms < <(cd "$repository" &&
     git ls-files '*CMakeLists.txt' ':!tests' |
     xargs -r sed -n -E 's/^headroom_library\((headroom_[a-z_]+).*/\1/p' | sort)
@@ -45,7 +45,11 @@ build_a_room_alone() {
   room="${rooms[$(($(git -C "$repository" rev-list --count HEAD) % ${#rooms[@]}))]}"
   say "compiling $room file by file"
   LIBTORCH_ROOT="$(libtorch_root)" cmake -S "$repository" --preset dev -DHEADROOM_TESTS=OFF >/dev/null
-  cmake --build "$repository/build-dev" -j "$(build_jobs)" --target "$room" >&2
+  # Its objects alone, not the libraries that it needs.
+  mapfile -t objects < <(ninja -C "$repository/build-dev" -t targets all |
+    sed -n "s|^\(.*/$room\.dir/.*\.o\): .*|\1|p")
+  ((${#objects[@]} > 0)) || die "there is nothing to compile of $room"
+  ninja -C "$repository/build-dev" -j "$(build_jobs)" "${objects[@]}" >&2
 }
 if [[ -d $repository/.git ]]; then build_a_room_alone; fi
 
