@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBarWidth = 40;
 
-// "--gpu-memory" and its like, which train does not know.
+// The flags that plan takes and train does not, as --gpu-memory.
 std::vector<std::string> spellings_of_plan_alone() {
   std::vector<std::string> spellings;
   for (const configs::CommandFlag& flag : configs::command_flags()) {
@@ -62,9 +62,7 @@ std::string verdict(const PlanReport& report, int64_t needed,
 
 // A bar a kind of memory, and one for what is left of the limit.
 std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
-  const int64_t rest = memory.targets + memory.workspace;
-  const int64_t state = memory.total() - memory.images - memory.activations -
-                        memory.transient - memory.communication - rest;
+  const auto [state, rest] = memory_parts(memory);
   std::vector<std::pair<std::string, int64_t>> parts = {
       {"weights, gradients, optimizer", state},
       {"images", memory.images},

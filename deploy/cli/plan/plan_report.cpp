@@ -197,17 +197,14 @@ std::string memory_table(const PlanReport& report) {
                    report.memory.size(),
                    [&](size_t i) -> std::vector<std::string> {
                      const predict::MemoryEstimate& memory = report.memory[i];
-                     const int64_t rest = memory.targets + memory.workspace;
-                     const int64_t state =
-                         memory.total() - memory.images - memory.activations -
-                         memory.transient - memory.communication - rest;
+                     const MemoryParts parts = memory_parts(memory);
                      return {std::to_string(static_cast<int64_t>(i)),
-                             format_bytes(state),
+                             format_bytes(parts.model_state),
                              format_bytes(memory.images),
                              format_bytes(memory.activations),
                              format_bytes(memory.transient),
                              format_bytes(memory.communication),
-                             format_bytes(rest),
+                             format_bytes(parts.rest),
                              format_bytes(memory.total())};
                    });
 }
@@ -383,6 +380,14 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   }
   if (with_schedule) report.schedule = drawing(report);
   return report;
+}
+
+MemoryParts memory_parts(const predict::MemoryEstimate& memory) {
+  MemoryParts parts;
+  parts.rest = memory.targets + memory.workspace;
+  parts.model_state = memory.total() - memory.images - memory.activations -
+                      memory.transient - memory.communication - parts.rest;
+  return parts;
 }
 
 std::string assumptions_text(const configs::RunConfig& config) {

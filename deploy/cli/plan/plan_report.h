@@ -48,6 +48,13 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
                             bool with_schedule,
                             const planner::RemedyScope& remedies = {});
 
+// The items of a step's memory that are told apart for people.
+struct MemoryParts {
+  int64_t model_state = 0;  // weights, gradients, optimizer, averages
+  int64_t rest = 0;         // targets and workspaces
+};
+MemoryParts memory_parts(const predict::MemoryEstimate& memory);
+
 // What is assumed of data that is not there: the classes, the boxes.
 std::string assumptions_text(const configs::RunConfig& config);
 

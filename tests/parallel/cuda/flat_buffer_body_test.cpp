@@ -136,7 +136,7 @@ TEST(FlatBufferBody, AdamWEqualsTheOptimizers) {
           kGroups[g], {kMomentum, update, 99, /*decoupled_decay=*/true});
     }
     end.numbers.average_weight = 1 - optim::ema_decay(update);
-    // Of a loss that was multiplied.
+    // A scaled loss multiplies the gradients; the kernel divides them again.
     kernel.gradients.mul_(1024);
     end.numbers.gradient_scale = 1. / 1024;
     end.run(kernel, /*is_adam=*/true);

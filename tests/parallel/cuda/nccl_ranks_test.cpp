@@ -137,35 +137,39 @@ int64_t longest_quiet(
 
 // A host that reads behind a collective, or that the device takes no more work
 // from, waits for its peers: it is they who are late, and nobody is stuck.
-TEST_F(NcclRanks, WhoReadsBehindALatePeerWaitsForIt) {
-  EXPECT_LT(longest_quiet([&](std::atomic<bool>& is_waiting) {
-              expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
-                const at::Tensor sum = ones_on(device);
-                if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
-                ranks->all_reduce(sum);
-                if (rank == 0) is_waiting = true;
-                EXPECT_EQ(sum.sum().item<float>(), 200);
-                if (rank == 0) is_waiting = false;
-              }));
-            }),
-            100)
-      << "ms without a sign of life";
+class NcclLatePeer : public NcclRanks {
+ protected:
+  // Rank 1 comes late to a sum, behind which both ranks `wait`.
+  void expect_signs_of_life(const std::function<void(at::Tensor&)>& wait,
+                            float expected) {
+    EXPECT_LT(
+        longest_quiet([&](std::atomic<bool>& is_waiting) {
+          expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
+            at::Tensor sum = ones_on(device);
+            if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+            ranks->all_reduce(sum);
+            if (rank == 0) is_waiting = true;
+            wait(sum);
+            if (rank == 0) is_waiting = false;
+            EXPECT_EQ(sum.cpu()[0].item<float>(), expected);
+          }));
+        }),
+        100)
+        << "ms without a sign of life";
+  }
+};
+
+TEST_F(NcclLatePeer, WhoReadsBehindItWaitsForIt) {
+  expect_signs_of_life(
+      [](at::Tensor& sum) { EXPECT_EQ(sum.sum().item<float>(), 200); }, 2);
 }
 
-TEST_F(NcclRanks, AFullQueueBehindALatePeerIsAWaitForIt) {
-  EXPECT_LT(longest_quiet([&](std::atomic<bool>& is_waiting) {
-              expect_calm(run([&](int rank, Ranks& ranks, c10::Device device) {
-                const at::Tensor sum = ones_on(device);
-                if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
-                ranks->all_reduce(sum);
-                if (rank == 0) is_waiting = true;
-                for (int i = 0; i < 3000; ++i) sum.add_(1);
-                if (rank == 0) is_waiting = false;
-                EXPECT_EQ(sum.cpu()[0].item<float>(), 3002);
-              }));
-            }),
-            100)
-      << "ms without a sign of life";
+TEST_F(NcclLatePeer, AFullQueueBehindItIsAWaitForIt) {
+  expect_signs_of_life(
+      [](at::Tensor& sum) {
+        for (int i = 0; i < 3000; ++i) sum.add_(1);
+      },
+      3002);
 }
 
 // The peer never comes, and whoever learns that it is lost says so.

@@ -251,7 +251,8 @@ class CsvLabels : public LabelReader {
     boxes_[*at].push_back(std::move(box));
   }
 
-  // Of an image that is not there nothing, which is said once.
+  // The index of the image of that name. An image that is not there has none,
+  // and is reported once.
   std::optional<size_t> index_of(const std::string& name,
                                  const std::string& where,
                                  const ImageNames& names, KnownImages& known,
