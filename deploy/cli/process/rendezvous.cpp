@@ -52,19 +52,28 @@ bool is_marked(const fs::path& folder) {
          S_ISREG(found.st_mode);
 }
 
-// Only what this program writes into such a folder; the folder if it is empty
-// then.
+// Removes what this program writes into such a folder, and the folder unless
+// it holds something else. It loses its name first: whoever looks meanwhile
+// finds no folder, rather than one that lacks its marker.
 void remove_folder(const fs::path& folder) {
   std::error_code ignored;
+  bool holds_more = false;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("headroom-") &&
         name.find(".address") != std::string::npos) {
       fs::remove(entry.path(), ignored);
+    } else if (entry.path() != marker_of(folder)) {
+      holds_more = true;
     }
   }
-  fs::remove(marker_of(folder), ignored);
-  fs::remove(folder, ignored);
+  if (holds_more) return;
+  std::string nameless = folder.string() + ".XXXXXX";
+  if (mkdtemp(nameless.data()) == nullptr) return;
+  if (rename(folder.c_str(), nameless.c_str()) == 0) {
+    fs::remove(marker_of(nameless), ignored);
+  }
+  fs::remove(nameless, ignored);
 }
 
 void remove_left_behind(const fs::path& parent, unsigned user_id) {

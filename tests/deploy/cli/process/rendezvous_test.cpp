@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
+#include <string>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "tests/deploy/cli/temporary_folder.h"
@@ -156,6 +159,24 @@ TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
   EXPECT_TRUE(std::filesystem::exists(folder_of("living").path));
   EXPECT_TRUE(std::filesystem::exists(root.path() / "headroom-other"));
   EXPECT_EQ(root.read(mine + "/notes.txt"), "mine");
+}
+
+// Whoever comes while another removes the folder of a job that nobody holds
+// makes it anew, and never takes what is left of it for a stranger's.
+TEST(Rendezvous, ProcessesThatComeAndGoTogetherMeet) {
+  const TemporaryFolder root;
+  const RendezvousFolder folder =
+      rendezvous_folder(place_of(2, 2), "", root.path(), geteuid());
+  const auto come_and_go = [&] {
+    return refusal([&] {
+      for (int i = 0; i < 1000; ++i) (void)prepare_folder(folder, geteuid());
+    });
+  };
+  std::vector<std::future<std::string>> ends;
+  for (int process = 0; process < 4; ++process) {
+    ends.push_back(std::async(std::launch::async, come_and_go));
+  }
+  for (auto& end : ends) EXPECT_EQ(end.get(), "accepted");
 }
 
 TEST(Rendezvous, AFolderThatSomebodyMadeIsNotUsed) {
