@@ -74,7 +74,8 @@ endfunction()
 # headroom_test(NAME SOURCES a_test.cpp ... LINK target ... [TORCH] [UNITY]
 #               [LABEL slow] [TIMEOUT seconds]); one executable per mirrored folder.
 # UNITY: its files compile together where a room's do, so no two of them have a
-# helper of one name.
+# helper of one name. GoogleTest's headers, and LibTorch's with them, are
+# compiled once for all tests (tests/support).
 function(headroom_test name)
   cmake_parse_arguments(arg "TORCH;UNITY" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT arg_LABEL)
@@ -84,15 +85,18 @@ function(headroom_test name)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE headroom_options GTest::gmock GTest::gtest_main ${arg_LINK})
+  target_link_libraries(${name} PRIVATE
+    headroom_options headroom_test_options GTest::gtest_main ${arg_LINK})
   if(arg_TORCH)
     target_link_libraries(${name} PRIVATE LibTorch::cpu)
-    target_precompile_headers(${name} REUSE_FROM headroom_torch)
-    # The shared header was compiled with -fPIC; an executable's own -fPIE
-    # would not match it.
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${name} PRIVATE -fPIC)
+    target_precompile_headers(${name} REUSE_FROM headroom_test_torch_headers)
+  else()
+    target_precompile_headers(${name} REUSE_FROM headroom_test_headers)
   endif()
+  # The shared header was compiled with -fPIC; an executable's own -fPIE would
+  # not match it.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   if(NOT arg_UNITY)
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)

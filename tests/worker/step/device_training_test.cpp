@@ -197,6 +197,18 @@ std::string suffix_of(configs::Precision precision) {
   }
 }
 
+std::string name_of(const testing::TestParamInfo<Setting>& info) {
+  const Setting& setting = info.param;
+  std::string name = setting.layout + "Zero" +
+                     std::to_string(setting.zero_stage) + setting.activations +
+                     setting.optimizer + suffix_of(setting.precision);
+  if (setting.micro_batch > 0) {
+    name += "MicroBatch" + std::to_string(setting.micro_batch);
+  }
+  std::erase(name, '=');
+  return name;
+}
+
 class DeviceTraining : public testing::TestWithParam<Setting> {
  protected:
   static void SetUpTestSuite() {
@@ -234,50 +246,50 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{.layout = "data=2", .ranks = 2, .zero_stage = 3},
                     Setting{.layout = "pipeline=2", .ranks = 2},
                     Setting{.layout = "spatial=2", .ranks = 2}),
-    [](const auto& info) {
-      const Setting& setting = info.param;
-      std::string name = setting.layout + "Zero" +
-                         std::to_string(setting.zero_stage) +
-                         setting.activations + setting.optimizer +
-                         suffix_of(setting.precision);
-      std::erase(name, '=');
-      return name;
-    });
-
-class OneDevice : public DeviceTraining {};
+    name_of);
 
 // Graphs train as the run without them, before and after they are captured (the
 // third time that a shape is met): to the bit where sums have an order.
-TEST_F(OneDevice, CapturedLayersTrainAsTheyAre) {
-  for (Setting setting :
-       {Setting{}, Setting{.precision = configs::Precision::kBf16},
-        Setting{.precision = configs::Precision::kFp16},
-        Setting{.activations = "lean"}, Setting{.activations = "recompute"},
-        Setting{.micro_batch = 2},
-        Setting{.layout = "data=2",
-        .ranks = 2,
-        .zero_stage = 1,
-        .micro_batch = 2}}) {
-    SCOPED_TRACE(testing::PrintToString(setting) + " " + setting.activations);
-    const Curve plain = train(setting, true, 6);
-    setting.cuda_graphs = true;
-    const int64_t replays = TestGraph::replays();
-    const Curve captured = train(setting, true, 6);
-    if (!is_test_device()) {
-      expect_close_losses(
-          captured, plain,
-          setting.precision == configs::Precision::kFp64 ? 1e-9 : 0.05);
-      continue;
-    }
-    EXPECT_GE(TestGraph::replays() - replays, 4) << "one in each of 4 steps";
-    EXPECT_EQ(captured.loss, plain.loss);
-    EXPECT_EQ(captured.gradient_norm, plain.gradient_norm);
-    ASSERT_EQ(captured.state.size(), plain.state.size());
-    for (size_t i = 0; i < plain.state.size(); ++i) {
-      EXPECT_TRUE(captured.state[i].equal(plain.state[i])) << "buffer " << i;
-    }
+class CapturedTraining : public DeviceTraining {};
+
+TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
+  Setting setting = GetParam();
+  const Curve plain = train(setting, true, 6);
+  setting.cuda_graphs = true;
+  const int64_t replays = TestGraph::replays();
+  const Curve captured = train(setting, true, 6);
+  if (!is_test_device()) {
+    expect_close_losses(
+        captured, plain,
+        setting.precision == configs::Precision::kFp64 ? 1e-9 : 0.05);
+    return;
+  }
+  EXPECT_GE(TestGraph::replays() - replays, 4) << "one in each of 4 steps";
+  EXPECT_EQ(captured.loss, plain.loss);
+  EXPECT_EQ(captured.gradient_norm, plain.gradient_norm);
+  ASSERT_EQ(captured.state.size(), plain.state.size());
+  for (size_t i = 0; i < plain.state.size(); ++i) {
+    EXPECT_TRUE(captured.state[i].equal(plain.state[i])) << "buffer " << i;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, CapturedTraining,
+    testing::Values(Setting{}, Setting{.precision = configs::Precision::kBf16},
+                    Setting{.layout = "data=2",
+                            .ranks = 2,
+                            .zero_stage = 1,
+                            .micro_batch = 2}),
+    name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Slow, CapturedTraining,
+    testing::Values(Setting{.precision = configs::Precision::kFp16},
+                    Setting{.activations = "lean"},
+                    Setting{.activations = "recompute"},
+                    Setting{.micro_batch = 2}),
+    name_of);
+
+class OneDevice : public DeviceTraining {};
 
 // A folder that ends with the test.
 struct Folder {
@@ -374,7 +386,7 @@ TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
 TEST_F(OneDevice, OutOfMemoryWithGraphs) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   Setting setting;
-  const Curve plain = train(setting, true, 8);
+  const Curve plain = train(setting, true, 6);
   setting.cuda_graphs = true;
   const configs::RunConfig config = config_of(setting);
   const plan::Plan plan = plan_of_synthetic_run(config);
