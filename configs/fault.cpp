@@ -26,7 +26,7 @@ constexpr std::array kPhases = {
     PhaseName{Fault::Phase::kBetween, "between"},
     PhaseName{Fault::Phase::kEnd, "end"}};
 
-// Where a process can only be stopped, and where it cannot.
+// Phases in which a process can only be stopped do not take every kind.
 bool fits(const Fault& fault) {
   switch (fault.phase) {
     case Fault::Phase::kForward:

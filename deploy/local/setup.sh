@@ -150,8 +150,8 @@ part="${1:-all}"
   die "unknown argument $part: packages, libtorch, or none for both"
 if [[ $part != libtorch ]]; then
   install_packages packages.txt
-  # Without them all is built but headroom detect's videos. In a process of its
-  # own: where it cannot be done, this goes on.
+  # All is built without them but headroom detect's videos. They have a process
+  # of their own: where it cannot be done, this goes on.
   (install_packages optional_packages.txt) ||
     say "optional packages are missing: headroom detect will read no videos"
 fi

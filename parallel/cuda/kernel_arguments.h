@@ -29,7 +29,7 @@ ImageArguments image_arguments(const at::Tensor& images,
 // `by_total`, else those of forward.
 LossArguments loss_arguments(const kernels::LossCall& call);
 
-// Without its pieces and partial sums.
+// Fills all arguments but the pieces and partial sums.
 FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
                                           const devices::CommitPlace& place,
                                           int64_t size);

@@ -147,7 +147,7 @@ bool NcclConnection::finalize() {
       operations_.overdue(Clock::now());
       return !operations_.is_idle();
     });
-  } catch (const std::exception&) {  // of the device: nothing ends any more
+  } catch (const std::exception&) {  // the device failed: nothing ends any more
     return false;
   }
   if (!operations_.is_idle() || place_.family->has_failed()) return false;
@@ -310,7 +310,7 @@ void NcclConnection::watch() {
     if (communicator_ == nullptr) continue;
     try {
       look();
-    } catch (const std::exception& error) {  // of the device
+    } catch (const std::exception& error) {  // the device failed
       place_.family->fail(error.what());
       abort();
     }

@@ -84,7 +84,7 @@ class NcclConnection {
   // may be gone, and aborts, since peers must not wait for what will not come.
   void abandon() { is_abandoned_ = true; }
 
-  // As Communicator::split(). Waits for all that was issued.
+  // Does what Communicator::split() says. Waits for all that was issued.
   std::shared_ptr<NcclConnection> split(int color, int key);
 
  private:

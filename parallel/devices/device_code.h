@@ -16,8 +16,8 @@ struct DeviceCode {
   bool operator==(const DeviceCode&) const = default;
 };
 
-// From CMake's CUDA_ARCHITECTURES: "80-real,90": machine code for both, PTX for
-// the second; "90-virtual": PTX alone. Throws Error for other words.
+// Reads CMake's CUDA_ARCHITECTURES: "80-real,90": machine code for both, PTX
+// for the second; "90-virtual": PTX alone. Throws Error for other words.
 DeviceCode parse_architectures(const std::string& architectures);
 
 bool runs_on(const DeviceCode& code, int compute_capability);

@@ -16,8 +16,8 @@ constexpr int64_t kSmallMap = 20480;
 constexpr int64_t kPrimitiveBytes = 8344;
 constexpr int64_t kStridedBytes = 32 << 10;
 constexpr int64_t kBlockChannels = 16;
-// For bfloat16: how many channels of a sample a 1x1 weight gradient transposes
-// at a time, and what a primitive takes beside that.
+// The channels of a sample that a 1x1 weight gradient in bfloat16 transposes at
+// a time, and what a primitive takes beside that.
 constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
@@ -89,7 +89,7 @@ int64_t blocked_weight_bytes(const ConvolutionShape& shape,
   if (shape.groups > 1) return group_weight_bytes(shape, extents);
   const auto blocks = [](int64_t channels) { return round_up(channels, 16); };
   if (extents.is_mixed()) {
-    // From 64 channels on blocks come in pairs.
+    // Blocks come in pairs from 64 channels on.
     const int64_t outputs = round_up(shape.out_channels, 16);
     return shape.kernel * shape.kernel * inputs_in_blocks(shape) *
            (outputs < 64 ? outputs : round_up(outputs, 32)) *
@@ -236,7 +236,7 @@ int64_t weight_gradient_bytes(const ConvolutionShape& shape,
     return 3 * depthwise_weight_bytes(shape, extents) + kSmallGradientBytes;
   }
   if (extents.is_mixed()) {
-    // In blocks, and as sums in float32.
+    // The gradients lie in blocks, and as sums in float32.
     const int64_t blocked = shape.groups > 1
                                 ? group_weight_bytes(shape, extents)
                                 : blocked_weight_bytes(shape, extents);

@@ -12,10 +12,12 @@ namespace {
 
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
-constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
-// On a device (worker/kernels/loss_kernels.h): of a match its cell and class,
-// its box and anchor, and in doubles what its box gives; a level's parts fill
-// lines; numbers of the step, of the blocks of threads and of the result.
+// The most at once while a loss's values are made.
+constexpr int64_t kMostMaps = 3;
+// What a device keeps (worker/kernels/loss_kernels.h): a match's cell and
+// class, its box and anchor, and in doubles what its box gives; a level's
+// parts, which fill lines; numbers of the step, of the blocks of threads and of
+// the result.
 constexpr int64_t kPlacesOfMatch = 2, kPlaceBytes = 4;
 constexpr int64_t kTargetFields = 6;
 constexpr int64_t kDoublesOfMatch = 5;
@@ -24,8 +26,8 @@ constexpr int64_t kLossItems = 3, kNumbersOfAll = 6;
 constexpr int64_t kBlocksOfLevel = 256;
 
 struct Level {
-  int64_t cells_bytes = 0;    // of the objectness map
-  int64_t classes_bytes = 0;  // of the logits of matched cells
+  int64_t cells_bytes = 0;    // the objectness map
+  int64_t classes_bytes = 0;  // the logits of matched cells
   int64_t head_bytes = 0;
   int64_t more_maps = 0;
 };

@@ -87,7 +87,7 @@ class Estimator {
           share_.exchange_bytes(step.micro_batches.front());
   }
 
-  // With room for the most matches of every level.
+  // The loss shape with room for the most matches of every level.
   LossShape captured_loss() const {
     LossShape result = loss(0);
     const int64_t samples = share_.part().micro_batches.front().size();

@@ -12,9 +12,9 @@ namespace {
 struct Block {
   ConvolutionShape convolution;
   int64_t around = 0;  // rows of the halo
-  Map x;               // without memory
+  Map x;               // the input; holds no memory
   int64_t output_bytes = 0;
-  int64_t norm_bytes = 0;  // of a parameter per channel
+  int64_t norm_bytes = 0;  // one parameter per channel
 };
 
 Graph::Outcome backward(const OpContext& context, const Block& block,

@@ -48,7 +48,7 @@ Map transposed_conv(const OpContext& context, const Map& x,
 Map add(const OpContext& context, const Map& a, const Map& b);
 // Concatenation hands out slices of its gradient, each of which holds all.
 Map concatenate(const OpContext& context, const std::vector<Map>& maps);
-Map upsample(const OpContext& context, const Map& x);  // by 2
+Map upsample(const OpContext& context, const Map& x);  // doubles both sides
 // Folding and shuffling: the same elements in other places.
 Map rearrange(const OpContext& context, const Map& x,
               const layers::MapShape& output);

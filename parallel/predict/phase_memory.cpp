@@ -220,8 +220,8 @@ class StartUp {
     model.reset();
     return timeline_.allocate(kept_bytes());
   }
-  // In flat buffers, while the model's own tensors are still there; then, where
-  // ZeRO splits them, in slices of those.
+  // Flat buffers are made while the model's own tensors are still there; then,
+  // where ZeRO splits them, slices of those.
   void build_learning(Memory model) {
     statistics_ = timeline_.allocate(statistics_bytes());
     values_ = timeline_.allocate(flat());

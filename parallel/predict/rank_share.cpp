@@ -128,7 +128,7 @@ bool RankShare::groups_span_ranks() const {
                                            smallest_map_elements());
 }
 
-// Where a group sits on several ranks, all of them list all groups.
+// All ranks list all groups where a group sits on several of them.
 int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
   const auto groups =
       plan::batch_norm_groups(samples(), cut_.groups, smallest_map_elements());

@@ -23,10 +23,10 @@ class RankShare {
   // The rank's part of the step that the request asks for.
   const plan::BatchPart& part() const { return part_; }
 
-  int64_t samples() const { return samples_; }  // of the global batch
+  int64_t samples() const { return samples_; }  // the global batch's
   // The most of the rank in a batch.
   int64_t most_local_samples() const;
-  int64_t height() const;  // of whole images
+  int64_t height() const;  // the height of whole images
   int64_t width() const;
   int64_t largest_stride() const { return largest_stride_; }
   int64_t smallest_map_elements() const;
@@ -56,7 +56,7 @@ class RankShare {
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // That of the step that the request asks for; else a full batch, or an
+  // The batch of the step that the request asks for; else a full batch, or an
   // epoch's last one where its even groups need more at once.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;

@@ -110,7 +110,7 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
         extents_.on_device && !learns ? loaded_channels * extents_.cells(1)
                                       : 0);
     images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
-    // On the CPU they are made in float32 first.
+    // The CPU makes them in float32 first.
     if (extents_.element_bytes != kFloatBytes && !extents_.on_device)
       timeline_.touch(loaded_channels * extents_.map_bytes(1, 1) /
                       extents_.element_bytes * kFloatBytes);
@@ -286,7 +286,7 @@ std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
   num_missing_ = graph_.parameter_nodes();
   graph_.run_backward([this](int64_t layer) { after_parameters(layer); },
                       before_layer);
-  // For maps that nothing learns from zeros are sent.
+  // Zeros are sent for maps that nothing learns from.
   const std::vector<int> layers = stage_.received();
   for (size_t i = 0; i < layers.size(); ++i)
     if (received_gradients_[i] == nullptr)

@@ -25,7 +25,7 @@ namespace headroom::predict {
 
 // The part of a model that runs on a rank.
 struct SimulatedStage {
-  std::vector<ModelLayer> layers;  // of the whole model
+  std::vector<ModelLayer> layers;  // all layers of the model
   int64_t begin = 0;               // the rank's layers [begin, end)
   int64_t end = 0;
   // One per layer of the model; empty: every layer keeps.
@@ -110,8 +110,8 @@ class MicroBatch {
   OffloadPolicy offload_;
   bool derives_ = false;  // any layer makes maps again
   std::vector<Memory> sent_gradients_, received_gradients_;
-  std::vector<Map> teacher_heads_;  // until the loss is there
-  // Under ZeRO, by layer.
+  std::vector<Map> teacher_heads_;  // held until the loss is there
+  // Gathered values and gradients by layer, under ZeRO.
   std::map<int64_t, Memory> values_, gradients_;
   std::map<int64_t, int64_t> num_missing_;  // nodes with parameters
 };

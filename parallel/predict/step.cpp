@@ -13,7 +13,7 @@
 namespace headroom::predict {
 namespace {
 
-// Where a map, or the gradient of one, comes from or goes to.
+// The peer from which a map, or its gradient, comes, or to which it goes.
 struct End {
   int peer = 0;
   size_t map = 0;  // index into received() or sent() of this stage

@@ -30,7 +30,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
-// At first the coordinator may not be there yet.
+// The coordinator may not be there yet at first.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
@@ -91,7 +91,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   Assignment next_assignment() override {
-    const PeerWait waiting;  // for whoever has to come first, however long
+    const PeerWait waiting;  // others may have to come first, however long
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
     if (assignments_.empty()) std::rethrow_exception(failure_);
@@ -309,8 +309,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
-      // While the coordinator is away too: gRPC makes connections only while a
-      // call waits for one.
+      // Waiting is right also while the coordinator is away: gRPC makes
+      // connections only while a call waits for one.
       context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);
@@ -359,7 +359,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::condition_variable changed_;
   wire::Stamp stamp_;
   std::deque<Assignment> assignments_;
-  int64_t last_order_ = 0;      // of them, by the coordinator's count
+  int64_t last_order_ = 0;      // the newest of them by the coordinator's count
   std::exception_ptr failure_;  // why no further assignment will come
   grpc::ClientContext* watch_context_ = nullptr;
   wire::Progress progress_;

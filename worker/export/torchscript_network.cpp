@@ -176,7 +176,7 @@ class Source final : public NetworkEmitter {
   torch::jit::Module& module_;
   const model::LayerGraph& model_;
   const at::ScalarType type_;
-  std::vector<Value> boxes_;  // by level
+  std::vector<Value> boxes_;  // each level's
   std::string text_;
   int num_values_ = 0, num_buffers_ = 0;
 };

@@ -33,7 +33,7 @@ std::vector<HeadSize> head_sizes(const std::vector<HeadGrid>& grids,
 
 struct PackedTargets {
   at::Tensor bytes;                         // uint8, on the host or on a device
-  std::vector<int64_t> begins, capacities;  // of the levels
+  std::vector<int64_t> begins, capacities;  // each level's
   // Laid out as that one.
   bool is_like(const PackedTargets& other) const {
     return begins == other.begins && capacities == other.capacities;

@@ -169,7 +169,7 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     return out;
   }
 
-  // By reference: a copy of the list would hold a second reference to the
+  // The list is a reference: a copy would hold a second reference to the
   // gradient, which is worked on in place where nobody else has one.
   static variable_list backward(AutogradContext* ctx, variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();

@@ -103,7 +103,8 @@ at::Tensor as_matrix(const at::Tensor& weight) {
   return weight.reshape({weight.size(0), weight.size(1)});
 }
 
-// Per sample and channel, of `map`'s type, to be spread over its cells.
+// Values of each sample and channel, in `map`'s type, to be spread over its
+// cells.
 at::Tensor over_cells(const at::Tensor& values, const at::Tensor& map) {
   return values.to(map.scalar_type()).view({map.size(0), map.size(1), 1, 1});
 }

@@ -37,10 +37,10 @@ struct StepContext {
   // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm
   // layer at offset LayerGraph::BatchNorm::sums_offset. Undefined: not wanted.
   at::Tensor batch_norm_sums;
-  // On a device the gradients of a batch norm's gamma and beta are added to
-  // what the parameters hold already, by the kernel that makes them: autograd's
-  // accumulation would launch one kernel for each. REQUIRES: from forward to
-  // the end of backward the parameters hold their gradients.
+  // Whether the gradients of a batch norm's gamma and beta are added to what
+  // the parameters hold already by the kernel that makes them, on a device:
+  // autograd's accumulation would launch one kernel for each. REQUIRES: from
+  // forward to the end of backward the parameters hold their gradients.
   bool adds_gradients = false;
 };
 

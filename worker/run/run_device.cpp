@@ -47,7 +47,7 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-constexpr size_t kNumbers = 8;  // of a line
+constexpr size_t kNumbers = 8;  // numbers of a line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
   return *device.api();

@@ -54,7 +54,7 @@ class LeanMaps final : public NotedMaps {
   }
 };
 
-// Without state.
+// These two hold no state, so all layers share them.
 NotedMaps noted_maps;
 LeanMaps lean_maps;
 
@@ -69,7 +69,7 @@ std::vector<at::Tensor> recompute_with_tape(
         model::StepContext inside = context;
         inside.runner = nullptr;
         inside.tape = tape.get();
-        // In the first pass nothing is saved: a derivation would keep what it
+        // Nothing is saved in the first pass: a derivation would keep what it
         // is made from.
         inside.derived = nullptr;
         if (pass == activations::Pass::kAgain) {

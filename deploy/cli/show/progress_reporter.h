@@ -34,7 +34,7 @@ class EtaEstimate {
 class ProgressReporter {
  public:
   struct Output {
-    std::vector<std::string> lines;   // to stay
+    std::vector<std::string> lines;   // lines that stay
     std::optional<std::string> live;  // replaces the live line
   };
 
