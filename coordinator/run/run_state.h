@@ -12,8 +12,7 @@
 //                        stopping --saved, or nothing to save--> failed
 //
 // Calls are what happened, with the time as an argument; what is to be done
-// about it is read out with take_orders() and take_events(). The table of all
-// transitions is in coordinator/README.md.
+// about it is read out with take_orders() and take_events().
 //
 // Threads: none of its own; the service guards it, and all that it holds.
 // Invariants:

@@ -37,8 +37,7 @@ struct PlanDecision {
 };
 
 // Whether the plan depends on the model's layers, as with a pipeline or spatial
-// axis, where layers do not keep everything, or with a memory limit. Throws
-// Error if --layout is not a layout.
+// axis, where layers do not keep everything, or with a memory limit.
 bool plan_needs_layers(const configs::RunConfig& config);
 
 // What an answer is wanted for. Predicting bytes takes milliseconds, finding
@@ -54,7 +53,7 @@ enum class PlanAnswer {
 
 // The plan has no predicted bytes without layers. REQUIRES: world_size >= 1;
 // `layers` are the model's (parallel/planner/model_layers.h) where
-// plan_needs_layers(config). Throws Error if --layout is not a layout.
+// plan_needs_layers(config).
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer = PlanAnswer::kAll);

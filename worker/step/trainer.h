@@ -1,8 +1,8 @@
 // Trainer: the training step as a transaction.
 //
 //   forward and backward of the rank's part   nothing lasting changes
-//   vote      two small all-reduces: losses and gradient norm, then ok, out of
-//             memory, not finite; stop?
+//   vote      one small all-reduce (step_reports.h): losses, gradient norm; ok,
+//             out of memory, not finite; stop?
 //   commit    accumulate, running statistics, ledger, and on an optimizer step
 //             clip, optimizer, EMA: no allocation, no communication but ZeRO's
 //             gather of new parameters

@@ -2,7 +2,7 @@
 //
 // Built once per process at start; a line or an image that is faulty costs
 // that box or that image, is repaired where it can be, and is named in the
-// report (data_report.h). Rules: worker/data/README.md, "Labels".
+// report (data_report.h).
 //
 // Memory: about path + 16 bytes per image and 20 bytes per box; with outlines
 // 8 bytes more per box and per point.
