@@ -39,7 +39,7 @@
 // Several are separated by ";". Each fires once: a retried step meets the next
 // one in the list.
 //
-// Threads: a value. Errors: Error (exit 2) naming the part that is wrong.
+// Errors: Error (exit 2) naming the part that is wrong.
 #pragma once
 
 #include <cstdint>

@@ -238,7 +238,7 @@ class Composer {
       layer_.fail("only a kernel of 2 with stride 2 and padding 0 is supported",
                   "write " + form);
     check_halving();
-    block.grows = true;
+    block.is_transposed = true;
     const size_t own = program_.declare(std::move(block));
     program_.run_block(own, kInput);
     return std::move(program_);

@@ -76,7 +76,7 @@ struct LayerProgram {
     int64_t groups = 1;  // each reads and makes its share of the channels
     ActivationFunction activation = {};
     // True for kTransposedConv, which has a bias and no batch norm.
-    bool grows = false;
+    bool is_transposed = false;
     int64_t squeezed = 0;  // Channels between kSqueezeExcite's two products.
 
     int64_t weights() const {
@@ -87,10 +87,10 @@ struct LayerProgram {
       return weights() + squeezed + channels + norm_channels();
     }
     int64_t parameter_tensors() const {
-      return squeezed > 0 ? 4 : grows ? 2 : 3;
+      return squeezed > 0 ? 4 : is_transposed ? 2 : 3;
     }
     int64_t norm_channels() const {
-      return grows || squeezed > 0 ? 0 : channels;
+      return is_transposed || squeezed > 0 ? 0 : channels;
     }
   };
 

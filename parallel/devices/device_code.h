@@ -24,7 +24,7 @@ bool runs_on(const DeviceCode& code, int compute_capability);
 
 // Why a card cannot be used: "NVIDIA T4 has compute capability 7.5, but …";
 // empty where it can, and for a device without code of its own.
-std::string why_not_on(const DeviceCode& code, const std::string& card,
+std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability);
 
 }  // namespace headroom::devices

@@ -276,7 +276,7 @@ double mix_activations(const configs::RunConfig& config,
     rank.pipeline_stage = static_cast<int>(stage);
     const predict::RankMicroBatch part = predict::rank_micro_batch(whole, rank);
     const std::vector<predict::LayerCosts> bytes =
-        predict::layer_costs(part.stage, part.extents, part.loss);
+        predict::layer_costs(part.stage, part.shape, part.loss);
     MixtureRequest request;
     request.limit_bytes = config.memory_limit;
     for (size_t layer = begin; layer < end; ++layer) {

@@ -195,7 +195,7 @@ PartitionRequest request_of(const configs::RunConfig& config,
   memory.plan.stage_begins = {0};
   const predict::RankMicroBatch whole = predict::rank_micro_batch(memory, {});
   const std::vector<predict::LayerCost> bytes =
-      predict::planned_layer_costs(whole.stage, whole.extents, whole.loss);
+      predict::planned_layer_costs(whole.stage, whole.shape, whole.loss);
   PartitionRequest request;
   for (size_t i = 0; i < layers.size(); ++i) {
     const layers::LayerCost& layer = layers[i];
@@ -205,7 +205,7 @@ PartitionRequest request_of(const configs::RunConfig& config,
     part.fixed_bytes = state_bytes(memory, static_cast<int64_t>(i));
     part.activation_bytes = bytes[i].kept_bytes;
     part.busy_bytes = bytes[i].peak_bytes;
-    part.map_bytes = whole.extents.map_bytes(layer.channels, layer.stride);
+    part.map_bytes = whole.shape.map_bytes(layer.channels, layer.stride);
     part.has_parameters = layer.parameters > 0;
     part.inputs = layer.inputs;
     request.layers.push_back(part);

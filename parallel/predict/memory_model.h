@@ -134,7 +134,7 @@ StepRequest rank_step(const MemoryRequest& request,
 // for whoever wants its layers one by one (layer_costs).
 struct RankMicroBatch {
   SimulatedStage stage;
-  MicroBatchShape extents;
+  MicroBatchShape shape;
   LossShape loss;
   int64_t num_in_flight = 1;
 };

@@ -132,7 +132,7 @@ class Replay {
 enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {
-  const MicroBatchShape& extents;
+  const MicroBatchShape& shape;
   MemoryTimeline& timeline;
   Graph& graph;
   int64_t layer = 0;
@@ -144,10 +144,10 @@ struct OpContext {
   bool casts_weights = false;
 
   Memory allocate_map(int64_t channels, int64_t stride) const {
-    return timeline.allocate(extents.map_bytes(channels, stride));
+    return timeline.allocate(shape.map_bytes(channels, stride));
   }
   int64_t bytes_of(const Map& map) const {
-    return extents.map_bytes(map.channels, map.stride);
+    return shape.map_bytes(map.channels, map.stride);
   }
   std::vector<Unpack> pack(const std::vector<Memory>& saved) const {
     std::vector<Unpack> result;

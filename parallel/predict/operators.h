@@ -63,7 +63,7 @@ Map chained_pools(const OpContext& context, const Map& y,
 
 // Rows above and below together that a convolution fetches from other ranks; 0
 // where images are whole.
-int64_t rows_around(const MicroBatchShape& extents, int64_t kernel,
+int64_t rows_around(const MicroBatchShape& shape, int64_t kernel,
                     int64_t stride);
 
 // The `around` rows (above and below together), kept apart from the map.

@@ -26,7 +26,7 @@ namespace headroom::predict {
 
 struct EvaluationRequest {
   SimulatedStage stage;
-  MicroBatchShape extents;         // one group
+  MicroBatchShape shape;           // one group
   int64_t whole_image_height = 0;  // the rows of all ranks
   int spatial_rank = 0;
   LossShape loss;  // whole images', with the head

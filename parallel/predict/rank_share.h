@@ -32,8 +32,8 @@ class RankShare {
   int64_t smallest_map_elements() const;
   // How many of `height` rows of whole images this rank has.
   int64_t own_rows(int64_t height) const;
-  MicroBatchShape extents(int64_t samples, int64_t groups, int64_t height,
-                          int64_t width) const;
+  MicroBatchShape shape(int64_t samples, int64_t groups, int64_t height,
+                        int64_t width) const;
   MicroBatchShape micro_batch(size_t index) const;
 
   // What lies there between steps: weights, gradients, moments, averages,
@@ -42,7 +42,7 @@ class RankShare {
   MemoryEstimate resident() const;
   // Bytes with which a rank that fails would complete its exchanges: rows of
   // maps, or sums of a layer's groups. They lie ready from its first pass on.
-  int64_t exchange_bytes(const MicroBatchShape& extents) const;
+  int64_t exchange_bytes(const MicroBatchShape& shape) const;
   bool groups_span_ranks() const;
   // The teacher's weights and statistics, tensor by tensor.
   int64_t teacher_bytes() const;

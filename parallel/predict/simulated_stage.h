@@ -62,7 +62,7 @@ int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes, int shards);
 class MicroBatch {
  public:
   MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
-             const MicroBatchShape& extents, LossShape loss);
+             const MicroBatchShape& shape, LossShape loss);
 
   // Maps in the order of stage.received() and sent().
   std::vector<Memory> forward(std::vector<Memory> received);
@@ -73,7 +73,7 @@ class MicroBatch {
   std::vector<Map> evaluate(std::vector<Memory> received);
 
   int64_t image_bytes() const {
-    return extents_.map_bytes(stage_.image_channels, 1);
+    return shape_.map_bytes(stage_.image_channels, 1);
   }
   int64_t map_bytes(int layer) const;
 
@@ -103,7 +103,7 @@ class MicroBatch {
 
   MemoryTimeline& timeline_;
   const SimulatedStage& stage_;
-  const MicroBatchShape extents_;
+  const MicroBatchShape shape_;
   const LossShape loss_;
   Graph graph_;
   LeanPolicy lean_;
@@ -139,13 +139,13 @@ using LayerCosts = std::array<LayerCost, 4>;
 
 // The costs of layers [stage.begin, stage.end) under the stage's policies.
 std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
-                                           const MicroBatchShape& extents,
+                                           const MicroBatchShape& shape,
                                            const LossShape& loss);
 
 // The same under each policy; does not read stage.policies. The head's costs
 // include the loss, the first layer's the images.
 std::vector<LayerCosts> layer_costs(SimulatedStage stage,
-                                    const MicroBatchShape& extents,
+                                    const MicroBatchShape& shape,
                                     const LossShape& loss);
 
 }  // namespace headroom::predict

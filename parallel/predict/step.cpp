@@ -190,15 +190,15 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
 }
 
 int64_t captured_step_bytes(const SimulatedStage& stage,
-                            const MicroBatchShape& extents,
+                            const MicroBatchShape& shape,
                             const LossShape& loss) {
   MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, extents, loss);
+  MicroBatch micro_batch(timeline, stage, shape, loss);
   micro_batch.forward({});
   micro_batch.backward({});
   return timeline.peak_bytes() +
-         std::max(extents.map_bytes(stage.image_channels, 1),
-                  packed_target_bytes(loss, extents.parameter_bytes()));
+         std::max(shape.map_bytes(stage.image_channels, 1),
+                  packed_target_bytes(loss, shape.parameter_bytes()));
 }
 
 }  // namespace headroom::predict

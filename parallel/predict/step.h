@@ -53,7 +53,7 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 // become the network's input, or the targets on their way. `loss`: with as many
 // matches as there is room for. REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
-                            const MicroBatchShape& extents,
+                            const MicroBatchShape& shape,
                             const LossShape& loss);
 
 }  // namespace headroom::predict

@@ -30,9 +30,9 @@ namespace {
 
 constexpr int64_t kManyCells = 2;  // cells of an image's smallest map
 
-class Estimator {
+class TimeEstimator {
  public:
-  explicit Estimator(const TimeRequest& request)
+  explicit TimeEstimator(const TimeRequest& request)
       : request_(request),
         plan_(request.plan),
         cut_{request.global_batch_size, plan_.layout.data_parallel_size,
@@ -189,7 +189,7 @@ class Estimator {
 }  // namespace
 
 StepEstimate estimate_step(const TimeRequest& request) {
-  return Estimator(request).run();
+  return TimeEstimator(request).run();
 }
 
 }  // namespace headroom::predict

@@ -42,7 +42,7 @@ class NetworkEmitter {
   virtual ~NetworkEmitter() = default;
 
   // `name`: of the weight and bias in the state, "model.2.cv1.conv."; `shape`
-  // grows: a transposed convolution, without padding.
+  // is_transposed: without padding.
   virtual Value convolution(const Value& x, const std::string& name,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const layers::LayerProgram::Block& shape) = 0;

@@ -5,8 +5,6 @@
 // A level has room for `capacity` matches, however many there are: buffers of
 // equal capacities are laid out alike, so that a graph of the device that was
 // captured with one holds for all (kernels::MatchLayout).
-//
-// Ownership: a value. Threads: pack_targets() is pure.
 #pragma once
 
 #include <ATen/core/Tensor.h>

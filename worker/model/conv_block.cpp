@@ -113,7 +113,8 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
     return kernels::batch_statistics(y, plan.norm, kBatchNormEpsilon,
                                      sums_slice(arguments, context));
   };
-  return context.tape != nullptr ? context.tape->once(compute) : compute();
+  return context.replay_log != nullptr ? context.replay_log->once(compute)
+                                       : compute();
 }
 
 // The output follows from y and its statistics. The affine parameters are

@@ -131,7 +131,7 @@ class SqueezeExciteFunction
       return sums;
     };
     const at::Tensor sums =
-        context->tape != nullptr ? context->tape->once(sum) : sum();
+        context->replay_log != nullptr ? context->replay_log->once(sum) : sum();
     const int64_t rows = context->halo != nullptr
                              ? context->halo->window(x.size(2)).global_rows
                              : x.size(2);

@@ -30,7 +30,7 @@ struct StepContext {
   StatisticsExchange* exchange = nullptr;  // null: every group is local
   HaloExchange* halo = nullptr;            // null: the whole image is here
   LayerExecutor* runner = nullptr;         // null: layers are simply called
-  ReplayLog* tape = nullptr;               // null: the layer runs once
+  ReplayLog* replay_log = nullptr;         // null: the layer runs once
   DerivedMaps* derived = nullptr;          // null: what is saved is kept
   // Running statistics move once a step, at its commit. Until then forward
   // adds each group's mean and unbiased variance (per channel) to

@@ -40,7 +40,7 @@ void set_arithmetic(const configs::RunConfig& config) {
 // kernel and name neither number.
 void require_code(const devices::DeviceInfo& device) {
   const std::string why =
-      devices::why_not_on(device.code, device.name, device.compute_capability);
+      devices::card_error(device.code, device.name, device.compute_capability);
   if (why.empty()) return;
   throw Error("device", why,
               "use another card, or --device cpu, or build for it with "

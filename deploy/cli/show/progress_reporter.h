@@ -7,7 +7,7 @@
 // Warnings are printed as they come, but for a fault: when it ends the run, its
 // words are the run's last line, and are not said twice.
 //
-// Threads: a value with state; one thread. Time is an argument.
+// Threads: one calls it. Time is an argument.
 #pragma once
 
 #include <cstddef>
