@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/image_pass.h"
@@ -28,6 +29,11 @@ ImageArguments image_arguments(const at::Tensor& images,
 // The arguments of the loss kernel: those of backward where the call has
 // `by_total`, else those of forward.
 LossArguments loss_arguments(const kernels::LossCall& call);
+
+// Pieces that tile [0, size) in order, each in one range or in none.
+// REQUIRES: as DeviceKernels::make_optimizer (checked).
+std::vector<FlatBufferPiece> flat_buffer_pieces(
+    std::span<const devices::FlatBufferRange> ranges, int64_t size);
 
 // Fills all arguments but the pieces and partial sums.
 FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,

@@ -273,7 +273,6 @@ const std::multimap<std::string, std::string>& exceptions() {
       // gRPC ends here; TensorBoard's files are protobuf messages.
       {"worker/control/coordinator_call.h", "grpc"},
       {"worker/control/coordinator_client.cpp", "grpc"},
-      {"worker/control/rendezvous_client.h", "grpc"},
       {"worker/control/report_queue.h", "grpc"},
       {"worker/run/tensorboard.cpp", "grpc"},
       // Slopes and class names, as text.

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/key_value_store.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/utf8.h"
@@ -19,7 +22,6 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
 #include "worker/control/coordinator_call.h"
-#include "worker/control/rendezvous_client.h"
 #include "worker/control/report_queue.h"
 
 namespace headroom::control {
@@ -48,6 +50,84 @@ Assignment to_assignment(const wire::Assignment& message) {
                           : Action::kSaveAndExit;
   static_cast<wire::RankAssignment&>(assignment) = wire::from_wire(message);
   return assignment;
+}
+
+// One generation's rendezvous map, kept by the coordinator. Borrows the stub,
+// which must outlive it. Errors: CommunicationError, also where the coordinator
+// refuses: to whoever wants to form a generation that is a lost one.
+class RendezvousClient final : public KeyValueStore {
+ public:
+  // `address`: of the coordinator, for messages.
+  RendezvousClient(wire::Coordinator::Stub& stub, wire::Stamp stamp,
+                   std::string address, Patience patience);
+
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key,
+                  std::chrono::milliseconds timeout) override;
+
+ private:
+  [[noreturn]] void fail(const std::string& doing, const std::string& key,
+                         const grpc::Status& status) const;
+
+  wire::Coordinator::Stub& stub_;
+  const wire::Stamp stamp_;
+  const std::string address_;
+  const Patience patience_;
+};
+
+RendezvousClient::RendezvousClient(wire::Coordinator::Stub& stub,
+                                   wire::Stamp stamp, std::string address,
+                                   Patience patience)
+    : stub_(stub),
+      stamp_(std::move(stamp)),
+      address_(std::move(address)),
+      patience_(std::move(patience)) {}
+
+void RendezvousClient::set(const std::string& key, const std::string& value) {
+  wire::PublishRequest request;
+  *request.mutable_stamp() = stamp_;
+  request.set_key(valid_utf8(key));
+  request.set_value(value);
+  wire::PublishResponse response;
+  const grpc::Status status =
+      patience_.call(kCallTimeout, [&](grpc::ClientContext& context) {
+        return stub_.Publish(&context, request, &response);
+      });
+  if (!status.ok()) fail("publishing", key, status);
+}
+
+std::string RendezvousClient::get(const std::string& key,
+                                  milliseconds timeout) {
+  constexpr milliseconds kSlice{10000};
+  const auto deadline = SteadyClock::now() + timeout;
+  wire::LookupRequest request;
+  *request.mutable_stamp() = stamp_;
+  request.set_key(valid_utf8(key));
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(
+        std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
+    const milliseconds slice = std::min(left, kSlice);
+    request.set_timeout_ms(slice.count());
+    wire::LookupResponse response;
+    const grpc::Status status =
+        patience_.call(slice + kCallTimeout, [&](grpc::ClientContext& context) {
+          return stub_.Lookup(&context, request, &response);
+        });
+    if (!status.ok()) fail("looking up", key, status);
+    if (response.found()) return response.value();
+    if (left <= slice) {
+      throw CommunicationError("nobody published rendezvous key '" + key +
+                               "' within " + std::to_string(timeout.count()) +
+                               " ms");
+    }
+  }
+}
+
+void RendezvousClient::fail(const std::string& doing, const std::string& key,
+                            const grpc::Status& status) const {
+  throw CommunicationError(doing + " rendezvous key '" + key +
+                           "' at the coordinator at " + address_ + ": " +
+                           status.error_message());
 }
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
