@@ -98,9 +98,8 @@ const std::vector<Rule>& rules() {
         "parallel/planner", "proto"},
        {"grpc", "xxhash", "system"}},
       // What a detector is made of.
-      // Tensors stand in what devices offer; nvcc, which reads the rest, finds
-      // no
-      // header of LibTorch.
+      // Tensors stand in what devices offer; nvcc, which reads the rest,
+      // finds no header of LibTorch.
       {"worker/kernels", {"configs/layers"}, {"torch"}},
       {"worker/kernels/cpu",
        {"configs/layers", "parallel/base", "worker/kernels"},
