@@ -23,8 +23,8 @@ struct InputSize {
 // REQUIRES: both sides are multiples of the stride, at least two of it.
 int64_t num_input_sizes(InputSize size, int64_t stride);
 
-// Returns the sizes in rising order. No side is below two strides. REQUIRES: 0
-// <= index < num_input_sizes(size, stride).
+// Sizes rise with `index`. No side is below two strides.
+// REQUIRES: 0 <= index < num_input_sizes(size, stride).
 InputSize input_size(InputSize size, int64_t stride, int64_t index);
 
 // The largest of the input sizes.

@@ -76,9 +76,9 @@ struct RunConfig {
   std::string cfg;
   std::string weights;
   std::string teacher;
-  // Its digest is read from the file when the run is first started.
+  // The model and its digest are read from the file when the run first starts.
   std::string teacher_model;
-  std::string teacher_digest;  // run is first started
+  std::string teacher_digest;
   std::string hyp_file;
   Hyperparameters hyp;
   bool noautoanchor = false;

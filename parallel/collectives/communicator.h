@@ -84,8 +84,11 @@ class Communicator {
 
   virtual void barrier() = 0;
 
-  // An operation's wait() orders the device's work where there is one, and the
-  // host learns later that it failed.
+  // An operation's wait() orders the work of a device, where there is one, and
+  // the host learns later that it failed. check() throws CommunicationError
+  // where one has failed so far: what was computed after it is worthless.
+  // synchronize() returns when all that was issued is done, and throws where it
+  // failed.
   virtual void check() {}
   virtual void synchronize() {}
   // This rank's end is a failure: its destructor then waits for no peer.

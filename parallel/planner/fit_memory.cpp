@@ -31,7 +31,7 @@ int data_ranks(const configs::RunConfig& config, int world_size) {
   return config.layout ? config.layout->data_parallel_size : world_size;
 }
 
-// The last stage that the request leaves open: all of them if there is
+// The last ZeRO stage to try: 3 if the request leaves it open and there is
 // something to split.
 int64_t last_zero_stage(const configs::RunConfig& config, int world_size) {
   return config.zero_stage == 0 && data_ranks(config, world_size) > 1
@@ -295,7 +295,7 @@ class AnyFit {
       all.emplace_back(rule, micro_batch);
     }
     if (micro_batch > 0) {
-      // Groups as a micro-batch holds them: more of the smaller ones.
+      // Rules whose whole groups fill less of a micro-batch come first.
       std::ranges::stable_sort(all, {}, [this](const auto& piece) {
         return images_at_once(piece.first);
       });

@@ -58,7 +58,7 @@ struct MicroBatchShape {
   int64_t image_width = 0;
   // Image parts above and below whose rows are fetched: 0, 1 or 2.
   int64_t neighbours = 0;
-  int64_t element_bytes = 4;  // an element of a map; 2: float32 parameters
+  int64_t element_bytes = 4;  // a map's; 2: parameters are float32
   int64_t num_threads = 1;    // an operator's threads
   // Maps of 16 bits are convolved as float32
   // (worker/kernels/cpu/convolution.h).

@@ -32,7 +32,8 @@ std::string digest_of(const std::string& text) {
   return digest.hex();
 }
 
-// The place of the manifest's own digest in its text, which ends with it.
+// The place of the manifest's own digest in its text, which ends with it. npos:
+// it has none.
 size_t own_digest_at(const std::string& text) {
   const std::string key = '"' + std::string(kOwnDigest) + "\": \"";
   const size_t at = text.rfind(key);

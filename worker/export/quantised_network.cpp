@@ -226,7 +226,7 @@ class Quantiser {
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
   std::set<std::string> heads_, floats_;  // values: of levels; not quantised
-  // The least value that counts, by value.
+  // The least that counts of each value that goes into an activation.
   std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;
   OnnxBody made_;

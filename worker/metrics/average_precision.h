@@ -77,7 +77,8 @@ struct AveragePrecision {
   double map = 0;  // the mean over the thresholds too
   double precision = 0;
   double recall = 0;
-  double confidence = 0;                // the one at which both are read
+  // The confidence at which precision and recall are read.
+  double confidence = 0;
   std::vector<ClassPrecision> classes;  // those with labels, ascending
   std::vector<ClassCurves> curves;      // the curves of `classes`
 
