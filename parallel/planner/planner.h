@@ -51,9 +51,9 @@ enum class PlanAnswer {
   kWhetherFits  // any plan that fits, without bytes; a refusal has no reason
 };
 
-// The plan has no predicted bytes without layers. REQUIRES: world_size >= 1;
-// `layers` are the model's (parallel/planner/model_layers.h) where
-// plan_needs_layers(config).
+// The plan has no predicted bytes without layers.
+// REQUIRES: world_size >= 1; `layers` are the model's
+// (parallel/planner/model_layers.h) where plan_needs_layers(config).
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer = PlanAnswer::kAll);

@@ -152,8 +152,8 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
 
 double ema_decay(int64_t updates);
 
-// Works in place; allocates nothing. `updates` counts this one. REQUIRES: two
-// flat tensors of one size and type; updates >= 1.
+// Works in place; allocates nothing. `updates` counts this one.
+// REQUIRES: two flat tensors of one size and type; updates >= 1.
 void ema_update(const at::Tensor& average, const at::Tensor& value,
                 int64_t updates);
 
