@@ -18,14 +18,15 @@ struct Instance {
   std::string name;      // "p4d.24xlarge"
   int64_t gpus = 0;
   std::string gpu;               // "NVIDIA A100 40GB"
-  int64_t gpu_memory_bytes = 0;  // of one, as the driver shows it
+  int64_t gpu_memory_bytes = 0;  // Memory of one GPU, as the driver shows it.
   // The GPU's compute capability, "8.0" as 80.
   int compute_capability = 0;
-  // Between the machine's GPUs; "" where there is one.
+  // The link between the GPUs; "" with one GPU.
   std::string link;
-  int64_t link_gigabytes_per_second = 0;    // of one GPU; 0: not published
-  int64_t network_gigabits_per_second = 0;  // of the machine, of small ones for
-                                            // a while only; 0: not published
+  int64_t link_gigabytes_per_second = 0;  // One GPU's link; 0: not published.
+  // The machine's network bandwidth; small machines reach it briefly. 0: not
+  // published.
+  int64_t network_gigabits_per_second = 0;
 };
 
 // `text` is the content of `file`.

@@ -19,10 +19,11 @@ inline constexpr char kPixelSize[] = "HEIGHT [WIDTH]";
 // What may be left out of a flag's declaration.
 struct CommandFlagRules {
   static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-  // Which program takes it, of headroom and the tool behind the command.
+  // The programs that take the flag: headroom, the tool behind the command, or
+  // both.
   enum class KnownTo { kBoth, kHeadroom, kTool };
 
-  std::string value_name = {};  // for the help: "N"; "" for a switch
+  std::string value_name = {};  // "N" in the help; "" for a switch
   // What the tool takes where the flag is not given; the description ends with
   // it. "": its own choice.
   std::string default_value = {};
@@ -30,7 +31,7 @@ struct CommandFlagRules {
   KnownTo known_to = KnownTo::kBoth;
   double low = -kUnbounded;   // tools refuse numbers outside [low, high]
   double high = kUnbounded;   // bounded on both sides or on none
-  bool is_required = false;   // by the tool
+  bool is_required = false;   // the tool refuses to start without it
   bool may_be_empty = false;  // "" is then as if the flag were not given
 };
 

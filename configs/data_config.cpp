@@ -104,7 +104,7 @@ class Reader {
     return paths;
   }
 
-  // Where the images of a split's COCO JSONs are; "" if that is not written.
+  // The folder of the images of a split's COCO JSONs; "" if none is written.
   fs::path images(const std::string& split) const {
     const yaml::YamlValue* value = root_.find("images");
     if (value != nullptr && value->kind == yaml::YamlValue::Kind::kMapping) {

@@ -29,11 +29,11 @@ void check_class_names(const std::vector<std::string>& names,
 
 struct DataConfig {
   std::filesystem::path file;
-  std::vector<std::string> names;            // by class index
+  std::vector<std::string> names;            // the name of each class
   std::vector<std::filesystem::path> train;  // existing directories and lists
   std::vector<std::filesystem::path> val;
   std::vector<std::filesystem::path> test;  // may be empty
-  // Where a COCO JSON of the split has its images; "" is beside the JSON.
+  // The folders of the images of each split's COCO JSON; "": beside the JSON.
   std::filesystem::path train_images, val_images, test_images;
   // Why `test` is empty although the file names one; "" otherwise.
   std::string test_split_error;

@@ -26,7 +26,8 @@ constexpr std::array kPhases = {
     PhaseName{Fault::Phase::kBetween, "between"},
     PhaseName{Fault::Phase::kEnd, "end"}};
 
-// Where a process can only be stopped, and where it cannot.
+// Whether the phase takes the kind: a process can only be stopped in some, and
+// not at all in others.
 bool fits(const Fault& fault) {
   switch (fault.phase) {
     case Fault::Phase::kForward:

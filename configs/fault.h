@@ -39,7 +39,7 @@
 // Several are separated by ";". Each fires once: a retried step meets the next
 // one in the list.
 //
-// Threads: a value. Errors: Error (exit 2) naming the part that is wrong.
+// Errors: Error (exit 2) naming the part that is wrong.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ struct Fault {
   int64_t step = 0;
   int64_t allocation = 1;  // counted from the phase's first
   Phase phase = Phase::kStep;
-  int64_t bytes = 0;    // of a ballast
-  int64_t seconds = 0;  // of a pause
+  int64_t bytes = 0;    // the size of a ballast
+  int64_t seconds = 0;  // the length of a pause
   bool stops_the_worker() const {
     return kind == Kind::kKill || kind == Kind::kHang || kind == Kind::kPause;
   }

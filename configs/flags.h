@@ -22,7 +22,7 @@ struct Flag {
   std::vector<std::string> spellings = {};  // "--batch-size", "--batch"
   std::vector<std::string> keys = {};  // knobs it sets; none: --config, --set
   Values values = Values::kOne;
-  std::string value_name = {};  // for the help: "N", "HEIGHT [WIDTH]"
+  std::string value_name = {};  // the help's "N" or "HEIGHT [WIDTH]"
   // Each use adds to the ones before; other flags are given once.
   bool may_repeat = false;
   bool in_train = true;

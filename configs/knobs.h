@@ -21,7 +21,7 @@ namespace headroom::configs {
 struct KnobFlag {
   enum class Commands { kTrain, kVal, kTrainAndVal };
   std::vector<std::string> spellings = {};  // "--batch"; none: --set alone
-  std::string value_name = {};  // for the help: "N"; "" for a switch
+  std::string value_name = {};              // "N" in the help; "" for a switch
   Commands commands = Commands::kTrain;
   // Another knob, which a second value sets, or else the first sets, too.
   std::string second_key = {};
@@ -39,7 +39,7 @@ struct KnobRules {
   std::string unit = {};     // "images", "pixels", "bytes", ... or ""
   double low = -kUnbounded;  // numbers outside [low, high] are refused
   double high = kUnbounded;
-  std::vector<std::string> choices = {};  // of a word; empty: any text
+  std::vector<std::string> choices = {};  // words it may be; empty: any text
   // YOLOv5's choices that are none here, each with what to do instead.
   std::vector<std::pair<std::string, std::string>> absent_choices = {};
   bool is_byte_size = false;  // accepts "2GiB"
@@ -77,7 +77,7 @@ std::string key_suggestion(const std::string& key);
 // "true or false", "a whole number", ...: for the help and for refusals.
 std::string type_name(const Knob& knob);
 
-// For refusals: the key, and the flag where it is spelled otherwise:
+// The key, and the flag where it is spelled otherwise, as refusals show them:
 // "global_batch_size (--batch)", "epochs".
 std::string shown_name(const Knob& knob);
 

@@ -21,7 +21,7 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
   if (is_whole) made *= 2;
-  int64_t tiles = 0;  // of a mosaic
+  int64_t tiles = 0;  // pixels of a mosaic's tiles
   if (!shape.validation && shape.mosaic) {
     const int64_t rows =
         own_rows == shape.image_height
@@ -54,7 +54,7 @@ int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
       hyp.perspective != 0 || hyp.scale >= 1) {
     return height;
   }
-  constexpr int64_t kNeighbours = 3;  // that are blended in, and rounding
+  constexpr int64_t kNeighbours = 3;  // rows blended in, and rounding
   const auto reached = static_cast<int64_t>(
       std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));
   return std::min(height, reached + kNeighbours);

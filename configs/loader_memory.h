@@ -20,28 +20,28 @@
 
 namespace headroom::configs {
 
-// Where --host-memory-limit is not given: over the ranks that share an image.
+// The budget without --host-memory-limit, shared by the ranks of an image.
 inline constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
 
 struct LoaderShape {
   bool validation = false;
-  bool mosaic = true;          // in training
-  int64_t image_height = 640;  // of the network's input, in training
+  bool mosaic = true;          // a training sample may be a mosaic
+  int64_t image_height = 640;  // The network's input size in training.
   int64_t image_width = 640;
-  int64_t own_rows = 640;         // of image_height
-  int64_t largest_pixels = 0;     // of a whole sample
-  int64_t input_pixels = 0;       // of the same in its batch, if larger
-  int64_t source_pixels = 0;      // of a picture that a thread holds
-  int64_t images_of_a_batch = 1;  // of this rank
+  int64_t own_rows = 640;      // how many lines of image_height this rank holds
+  int64_t largest_pixels = 0;  // pixels of the largest whole sample
+  int64_t input_pixels = 0;    // pixels of that sample in its batch, if larger
+  int64_t source_pixels = 0;   // pixels of a picture that a thread holds
+  int64_t images_of_a_batch = 1;  // images of this rank in a batch
   int64_t most_threads = 1;
-  int64_t bands = 3;   // of a pixel
+  int64_t bands = 3;   // channels of a pixel
   bool packs = false;  // what a device renders the images from
 };
 
 struct LoaderBudget {
   int64_t num_threads = 1;
   int64_t queue_depth = 1;  // batches that are ready or being made
-  int64_t cache_bytes = 0;  // of images that are remembered
+  int64_t cache_bytes = 0;  // bytes of remembered images
   int64_t thread_bytes = 0;
   int64_t batch_bytes = 0;
 
@@ -56,8 +56,9 @@ struct LoaderBudget {
 // Do pixels depend on those around them? Then samples are made whole.
 bool blends_neighbours(const Hyperparameters& hyp);
 
-// At most that many rows of a picture of that height make `rows` of the warped
-// one. Turned pictures reach as far as they are wide: all of it, for short.
+// The number of rows of a picture of that height that make `rows` of the warped
+// one, at most. Turned pictures reach as far as they are wide: all of it, for
+// short.
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 
 // `limit` in bytes; 0: the default.

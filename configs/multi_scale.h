@@ -23,11 +23,11 @@ struct InputSize {
 // REQUIRES: both sides are multiples of the stride, at least two of it.
 int64_t num_input_sizes(InputSize size, int64_t stride);
 
-// By rising size. No side is below two strides.
+// Sizes rise with `index`. No side is below two strides.
 // REQUIRES: 0 <= index < num_input_sizes(size, stride).
 InputSize input_size(InputSize size, int64_t stride, int64_t index);
 
-// The last of these.
+// The largest of the input sizes.
 InputSize largest_input_size(InputSize size, int64_t stride);
 
 // All that the run's batches may have; --img rounded up is the only one without

@@ -76,8 +76,9 @@ struct RunConfig {
   std::string cfg;
   std::string weights;
   std::string teacher;
-  std::string teacher_model;   // with its digest read from the file when the
-  std::string teacher_digest;  // run is first started
+  // The model and its digest are read from the file when the run first starts.
+  std::string teacher_model;
+  std::string teacher_digest;
   std::string hyp_file;
   Hyperparameters hyp;
   bool noautoanchor = false;
@@ -102,12 +103,12 @@ struct RunConfig {
   Precision precision = Precision::kAuto;
   int64_t patience = 100;
   int64_t batch_norm_group_size = 0;  // 0: chosen
-  // That of a run which goes on, from its plan; none: of what is asked for.
+  // The rule of a run which goes on, from its plan; none: what is asked for.
   std::optional<plan::BatchNormRule> batch_norm_rule;
   bool sync_batch_norm = false;
   bool skip_non_finite = false;
 
-  // Where and how it runs.
+  // The device and the arithmetic that it uses.
   std::string device;
   bool tf32 = false;
   bool deterministic = false;
@@ -183,9 +184,9 @@ void check_run_config(const RunConfig& config);
 // judge. Not asked of a run that is only planned.
 void check_run_sources(const RunConfig& config);
 
-// Where a run's training samples are rendered from their recipes
-// (worker/data/augment/sample_recipe.h): by the loader's threads, or by a
-// kernel on the device. The bytes are the same.
+// The place where a run's training samples are rendered from their recipes
+// (worker/data/augment/sample_recipe.h): the loader's threads, or a kernel on
+// the device. The bytes are the same.
 struct AugmentPlace {
   bool on_device = false;
   std::string reason;

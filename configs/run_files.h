@@ -1,7 +1,5 @@
 // run_files: what the files of a run are called, where more than one room has
 // to know it.
-//
-// Threads: pure functions, but for the one that looks at paths.
 #pragma once
 
 #include <cstdint>

@@ -11,22 +11,22 @@ namespace headroom::wire {
 
 // PEM texts; "" without TLS.
 struct ChannelSecurity {
-  std::string ca;           // whose certificates are believed
+  std::string ca;           // the authority that signs certificates
   std::string certificate;  // this side's
   std::string key;
-  std::string token;  // that everybody must know; "" for none
+  std::string token;  // what everybody must know; "" for nothing
 
   bool is_encrypted() const { return !ca.empty(); }
 };
 
-// In which a run hands its own processes the token that it drew. Another user's
-// process cannot read it.
+// The variable in which a run passes its token to its own processes. Another
+// user's process cannot read it.
 inline constexpr const char* kTokenVariable = "HEADROOM_JOIN_TOKEN";
 
 // A new one: 64 random hexadecimal digits.
 std::string draw_token();
 
-// Which of the two sides' certificates.
+// The side whose certificates are meant.
 enum class ChannelSide { kServer, kClient };
 
 // Reads --certs and --token-file, either of which may be "". A folder of

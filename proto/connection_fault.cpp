@@ -72,7 +72,7 @@ class Socket {
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
-  // In the system's words; "" if it is connected.
+  // The system's words for the error; "" if it is connected.
   const std::string& error() const { return error_; }
   void send_all(std::string_view bytes) const {
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -127,7 +127,8 @@ std::string newest_error() {
   return words == nullptr ? "it hung up" : words;
 }
 
-// When this side's own certificate ended, or is to begin; "" while it holds.
+// The date on which this side's own certificate ended, or is to begin; "" while
+// it holds.
 std::string own_certificate_fault(const ChannelSecurity& security) {
   const X509Certificate own(PEM_read_bio_X509(
       reading(security.certificate).get(), nullptr, nullptr, nullptr));
@@ -202,7 +203,8 @@ std::optional<ConnectionFault> tls_fault(const std::string& whom,
       is_told};
 }
 
-// Without TLS: a server of HTTP/2 answers its greeting with a frame.
+// Looks for a peer without TLS: a server of HTTP/2 answers its greeting with a
+// frame.
 std::optional<ConnectionFault> plain_fault(const std::string& whom,
                                            const Socket& peer) {
   constexpr std::string_view kGreeting(

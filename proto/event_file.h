@@ -32,9 +32,10 @@ struct EventRecord {
   std::string detail_json = {};
   bool warning = false;
   std::string time = {};  // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
-  int64_t report = 0;     // of the worker that reported it, counted from 1
+  // The reporting worker's count of its own reports, from 1.
+  int64_t report = 0;
   std::string reporter = {};  // its worker_id; not in the file
-  bool ends_run = false;  // so the last event says the same; not in the file
+  bool ends_run = false;  // the run's last event says the same; not in the file
 };
 
 // A line of events.jsonl without its line feed. Members of detail_json stand

@@ -5,8 +5,6 @@
 // remembers it. Each of its workers has a secret of its own that follows from
 // the agent's, so that nobody but the agent has to hand it out. The coordinator
 // believes nobody who speaks in the name of another member.
-//
-// Threads: pure.
 #pragma once
 
 #include <string>

@@ -82,12 +82,12 @@ struct WorkerFailure {
 struct LeftGeneration {
   bool was_asked = false;
   int64_t committed_steps = 0;
-  // As in WorkerFailure.
+  // The worker holds only a part of the state.
   bool holds_a_part = false;
   int64_t checkpoint_steps = 0;
-  // For want of memory:
+  // The next four fields are set when memory ran out.
   std::string checkpoint = {};   // its folder
-  std::string result_json = {};  // of rank 0: summary.json's content
+  std::string result_json = {};  // summary.json's content, if rank 0 reports
   int failed_rank = 0;           // the lowest that had nothing leaner left
   MemoryShortfall shortfall = {};
 };

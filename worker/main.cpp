@@ -79,7 +79,8 @@ int answer_question(int argc, char** argv) {
   }
 }
 
-// Where the agent left it. Processes that this one starts do not get it.
+// The secret that the agent left in the environment. Processes that this one
+// starts do not get it.
 std::string secret_of_environment() {
   const char* const secret = std::getenv(headroom::wire::kSecretVariable);
   const std::string text = secret == nullptr ? "" : secret;
@@ -209,7 +210,7 @@ int main(int argc, char** argv) {
     return first == kAnswer ? answer_question(argc - 1, argv + 1)
                             : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
-    std::fflush(stdout);  // in one log it stands above the refusal
+    std::fflush(stdout);  // stands above the refusal in one log
     std::fprintf(stderr, "%s%s\n", speaker,
                  headroom::printable(error.what()).c_str());
     return static_cast<int>(error.exit_code());

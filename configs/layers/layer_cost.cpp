@@ -67,11 +67,11 @@ void count_program(LayerProgram program, LayerCost& cost) {
         step.operation != Operation::kTransposedConv)
       continue;
     // A transposed convolution is a product per cell of its input.
-    const bool grows = step.operation == Operation::kTransposedConv;
+    const bool is_transposed = step.operation == Operation::kTransposedConv;
     cost.multiply_adds_per_pixel +=
         static_cast<double>(program.blocks[step.block].weights()) /
-        area_of(grows ? program.shape_of(step.inputs.front()).stride
-                      : step.output.stride);
+        area_of(is_transposed ? program.shape_of(step.inputs.front()).stride
+                              : step.output.stride);
   }
   cost.kept_elements_per_pixel = kept_elements(program);
   cost.program = std::make_shared<const LayerProgram>(std::move(program));

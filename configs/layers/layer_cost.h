@@ -25,13 +25,13 @@ namespace headroom::layers {
 struct LayerCost {
   std::string module;       // "C3"
   std::vector<int> inputs;  // layers it reads; -1: the image
-  int64_t channels = 0;     // of its output; Detect: of all levels together
+  int64_t channels = 0;     // channels of its output; Detect: of all levels
   int64_t stride = 1;       // pixels per cell of its output; Detect: largest
   std::shared_ptr<const LayerProgram> program;  // null: Detect
   int64_t anchors_per_level = 0;                // Detect alone has them
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
-  int64_t norm_channels = 0;  // of its batch norms
+  int64_t norm_channels = 0;  // channels of its batch norms
   double multiply_adds_per_pixel = 0;
   // Elements that stay until backward when everything is kept. A convolution
   // block keeps its convolution's output and its own output, the next one's

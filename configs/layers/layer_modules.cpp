@@ -238,7 +238,7 @@ class Composer {
       layer_.fail("only a kernel of 2 with stride 2 and padding 0 is supported",
                   "write " + form);
     check_halving();
-    block.grows = true;
+    block.is_transposed = true;
     const size_t own = program_.declare(std::move(block));
     program_.run_block(own, kInput);
     return std::move(program_);
@@ -285,8 +285,8 @@ class Composer {
     return {ActivationKind::kHardswish};
   }
 
-  // To a share of the channels, rounded to a multiple of 8 by no more than a
-  // tenth down, as MobileNets count.
+  // Squeezes to a share of the channels, rounded to a multiple of 8 by no more
+  // than a tenth down, as MobileNets count.
   int squeeze_excite(const std::string& name, int x, int64_t ratio) {
     constexpr int64_t kMultiple = 8;
     const int64_t channels = channels_of(x);

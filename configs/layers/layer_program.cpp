@@ -60,13 +60,14 @@ int LayerProgram::run_block(size_t block, int x) {
                      " channels on a map of " +
                      std::to_string(shape_of(x).channels));
   Step step;
-  step.operation = made.squeezed > 0 ? Operation::kSqueezeExcite
-                   : made.grows      ? Operation::kTransposedConv
-                                     : Operation::kBlock;
+  step.operation = made.squeezed > 0    ? Operation::kSqueezeExcite
+                   : made.is_transposed ? Operation::kTransposedConv
+                                        : Operation::kBlock;
   step.inputs = {x};
   step.block = block;
-  step.output = {made.channels, made.grows ? shape_of(x).stride / made.stride
-                                           : shape_of(x).stride * made.stride};
+  step.output = {made.channels, made.is_transposed
+                                    ? shape_of(x).stride / made.stride
+                                    : shape_of(x).stride * made.stride};
   return push(std::move(step));
 }
 

@@ -43,7 +43,7 @@ enum class ActivationKind { kSilu, kLeaky, kHardswish, kMish };
 
 struct ActivationFunction {
   ActivationKind kind = ActivationKind::kSilu;
-  double slope = 0;  // of kLeaky: 0 ReLU, 1 the identity
+  double slope = 0;  // kLeaky's slope: 0 ReLU, 1 the identity
 
   bool operator==(const ActivationFunction&) const = default;
 };
@@ -67,7 +67,7 @@ struct LayerProgram {
   // What has parameters: a convolution of kBlock or kTransposedConv, or
   // kSqueezeExcite's two products of means.
   struct Block {
-    std::string name;  // in the state, within the layer: "m.0.cv1."
+    std::string name;  // "m.0.cv1.": its name in the layer's state
     int64_t in_channels = 0;
     int64_t channels = 0;
     int64_t kernel = 1;
@@ -75,8 +75,9 @@ struct LayerProgram {
     int64_t padding = 0;
     int64_t groups = 1;  // each reads and makes its share of the channels
     ActivationFunction activation = {};
-    bool grows = false;  // of kTransposedConv: without batch norm, with a bias
-    int64_t squeezed = 0;  // of kSqueezeExcite: channels between its products
+    // True for kTransposedConv, which has a bias and no batch norm.
+    bool is_transposed = false;
+    int64_t squeezed = 0;  // Channels between kSqueezeExcite's two products.
 
     int64_t weights() const {
       return squeezed > 0 ? 2 * squeezed * channels
@@ -86,10 +87,10 @@ struct LayerProgram {
       return weights() + squeezed + channels + norm_channels();
     }
     int64_t parameter_tensors() const {
-      return squeezed > 0 ? 4 : grows ? 2 : 3;
+      return squeezed > 0 ? 4 : is_transposed ? 2 : 3;
     }
     int64_t norm_channels() const {
-      return grows || squeezed > 0 ? 0 : channels;
+      return is_transposed || squeezed > 0 ? 0 : channels;
     }
   };
 
@@ -108,17 +109,18 @@ struct LayerProgram {
   struct Step {
     Operation operation = Operation::kBlock;
     std::vector<int> inputs;  // values
-    size_t block =
-        0;  // of kBlock, kTransposedConv, kSqueezeExcite: its place in `blocks`
-    std::vector<int64_t> windows;  // of kPools: odd, one per pooling
-    int64_t first_channel = 0;     // of kSlice
-    int64_t groups = 1;            // of kShuffle
+    // The place in `blocks` of the block that kBlock, kTransposedConv or
+    // kSqueezeExcite runs.
+    size_t block = 0;
+    std::vector<int64_t> windows;  // kPools' windows: odd, one per pooling
+    int64_t first_channel = 0;     // the first channel that kSlice takes
+    int64_t groups = 1;            // kShuffle's groups
     MapShape output;
   };
 
   std::vector<MapShape> inputs;
-  std::vector<Block> blocks;  // in the state's order
-  std::vector<Step> steps;    // in the order in which they run
+  std::vector<Block> blocks;  // blocks as the state orders them
+  std::vector<Step> steps;    // steps as they run
 
   int num_values() const {
     return static_cast<int>(inputs.size() + steps.size());

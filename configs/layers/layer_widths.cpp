@@ -8,7 +8,8 @@
 namespace headroom::layers {
 namespace {
 
-constexpr size_t kPlace = 2;  // of the extension among a layer's arguments
+// The place of the widths among a layer's arguments.
+constexpr size_t kPlace = 2;
 constexpr double kMostChannels = 16384;
 
 [[noreturn]] void fail(const ModelTable::Layer& layer, const std::string& what,

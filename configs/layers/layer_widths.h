@@ -10,7 +10,7 @@
 // add their input, every m.i.cv2 is as wide as cv1. Written widths count as
 // they are: width_multiple is for `channels` alone.
 //
-// Errors: Error with the layer's place. Threads: pure functions.
+// Errors: Error with the layer's place.
 #pragma once
 
 #include <cstddef>

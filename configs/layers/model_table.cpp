@@ -66,12 +66,13 @@ std::string to_text(const AnchorList& anchors) {
 
 namespace {
 
-// Beyond any real detector; keeps a damaged file from asking for gigabytes.
+// Limits beyond any real detector, which keep a damaged file from asking for
+// gigabytes.
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostLayers = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
 constexpr int kMostInputChannels = 512;  // bands of an image
-constexpr size_t kLongestWord = 60;      // as much as refusals show
+constexpr size_t kLongestWord = 60;      // what refusals show of a word
 
 int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {

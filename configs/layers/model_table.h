@@ -33,7 +33,7 @@ constexpr int picture_channels(int64_t input_channels) {
 // of text: "10,13 16,30 33,23; 30,61 62,45 59,119", width,height in pixels,
 // levels by rising stride.
 
-// Per level, pixels (w, h).
+// The anchors of each level: width and height in pixels.
 using AnchorList = std::vector<std::vector<std::pair<double, double>>>;
 
 // Nothing where a word is no pair of numbers above 0, or levels differ in
@@ -61,7 +61,7 @@ struct ModelTable {
   double width_multiple = 1;
   int channel_multiple = 8;
   int input_channels = 3;
-  ActivationFunction activation = {};  // of every block; SiLU
+  ActivationFunction activation = {};  // every block's; default SiLU
   AnchorList anchors;
   std::vector<Layer> layers;  // backbone, then head
 };

@@ -5,7 +5,7 @@
 // the head's width.
 //
 // Errors: Error with the table's file:line:column.
-// Threads: pure functions. Borrows what it is made from.
+// Ownership: borrows what it is made from.
 #pragma once
 
 #include <cstdint>

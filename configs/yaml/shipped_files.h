@@ -9,7 +9,7 @@
 namespace headroom::yaml {
 
 struct ShippedFile {
-  std::string path;  // below configs/: "model/yolov5n.yaml"
+  std::string path;  // "model/yolov5n.yaml", relative to configs/
   std::string_view content;
 };
 

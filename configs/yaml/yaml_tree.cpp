@@ -157,8 +157,8 @@ const YamlValue* YamlValue::find(const std::string& key) const {
 
 YamlValue parse_yaml(const std::string& text, const std::string& file) {
   refuse_tabs(text, file);
-  // Without the end marker yaml-cpp takes a quote that is never closed for one
-  // that ends with the file.
+  // The end marker is there because yaml-cpp takes a quote that is never closed
+  // for one that ends with the file.
   std::istringstream stream(text + "\n...\n");
   const int64_t num_lines = std::count(text.begin(), text.end(), '\n') + 1;
   TreeBuilder builder(file);

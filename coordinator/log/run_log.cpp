@@ -31,7 +31,7 @@ void take(std::optional<LoggedRun>& run, wire::LogRecord record,
           record.key().value();
       break;
     case wire::LogRecord::RECORD_NOT_SET:
-      break;  // of a newer build; what it means is not known here
+      break;  // A newer build wrote this record; its meaning is unknown here.
   }
 }
 

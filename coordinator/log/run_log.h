@@ -33,8 +33,9 @@ namespace headroom::coordinator {
 struct LoggedRun {
   wire::LogSnapshot snapshot;
   std::optional<wire::Progress> progress;
-  std::vector<wire::Event> events;          // oldest first
-  std::map<std::string, std::string> keys;  // of the snapshot's generation
+  std::vector<wire::Event> events;  // oldest first
+  // The rendezvous keys of the snapshot's generation.
+  std::map<std::string, std::string> keys;
 };
 
 class RunLog {

@@ -250,7 +250,7 @@ size_t WriteAheadLog::read_records(std::string_view bytes,
   return at;
 }
 
-// Behind the end there is nothing, or what a write left that was cut short.
+// Nothing may lie behind the end but what a write left that was cut short.
 void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
   for (size_t behind = end + 1; behind < bytes.size(); ++behind) {
     const auto record = record_at(bytes, behind);
@@ -281,7 +281,8 @@ uint64_t WriteAheadLog::synced_number() const {
              : 0;
 }
 
-// After the log itself is synced: it never says more than the log holds.
+// Called after the log itself is synced: the note never says more than the log
+// holds.
 void WriteAheadLog::note_synced(uint64_t number) {
   const std::string text = little_endian(number);
   const std::string bytes = text + little_endian(crc32c(text));

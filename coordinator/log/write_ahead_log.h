@@ -96,8 +96,8 @@ class WriteAheadLog {
   std::filesystem::path file_;
   int lock_ = -1;
   std::atomic<int> descriptor_ = -1;
-  uint64_t number_ = 0;  // of the newest record
-  uint32_t chain_ = 0;   // of the newest record
+  uint64_t number_ = 0;  // the newest record's number
+  uint32_t chain_ = 0;   // the newest record's checksum
   // Up to which number all is in the file: sync() may run beside append().
   std::atomic<uint64_t> written_ = 0;
   int64_t bytes_ = 0;

@@ -144,7 +144,7 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
           .reason = decision.reason};
 }
 
-// After a loss, or because members come or go.
+// Decides after a loss, or because members come or go.
 CycleDecision GenerationCycle::after_loss(TimePoint now,
                                           const std::string& there,
                                           int64_t known_steps) const {

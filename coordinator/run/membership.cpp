@@ -49,7 +49,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     Member member;
     member.worker_id = worker_id;
     member.node_id = node.node_id;
-    // Without a name every agent is a machine of its own.
+    // An agent without a name is a machine of its own.
     member.hostname = node.hostname.empty() ? node.node_id : node.hostname;
     member.launcher_rank = node.launcher_rank;
     member.local_slot = static_cast<int>(added.size());

@@ -70,7 +70,7 @@ class Membership {
   // workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
 
-  // From now on there may be more slots than the run expected.
+  // Allows more slots than the run expected, from now on.
   void open() { open_ = true; }
 
   // Nothing, or why the worker is refused.

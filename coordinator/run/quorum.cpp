@@ -62,7 +62,7 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
 }
 
 std::vector<RankedMember> assign_ranks(std::vector<Member> members) {
-  std::map<std::string, int> first_rank;  // of a machine
+  std::map<std::string, int> first_rank;  // each machine's first rank
   std::map<std::string, int> count;
   for (const Member& member : members) {
     const auto [entry, added] =

@@ -22,7 +22,7 @@ struct QuorumOptions {
 struct QuorumDecision {
   std::vector<Member> members;  // empty: not yet
   bool timed_out = false;       // it will not come about any more
-  std::string reason;           // for the log and the status
+  std::string reason;           // what the log and the status say
 };
 
 // `since`: when the waiting began.

@@ -25,8 +25,8 @@
 
 namespace headroom::coordinator {
 
-// Where a generation begins: a checkpoint in the run directory, and the steps
-// that its state has. Without one, as the run's request says.
+// The beginning of a generation: a checkpoint in the run directory, and the
+// steps that its state has. Without one, as the run's request says.
 struct ResumePoint {
   int64_t committed_steps = 0;
   std::string checkpoint;  // its folder
@@ -39,12 +39,14 @@ enum class LeavingCause { kMemory, kLostPeer, kAsked };
 // What a worker says when it has left.
 struct Leaving {
   ResumePoint from;
-  // As the worker knows it: the failed rank is the same for all, the bytes are
-  // its own. Of kMemory.
+  // What the worker knows of the shortage; the bytes are its own. Only for
+  // kMemory.
   planner::MemoryShortage shortage;
-  std::string result_json;  // from rank 0: summary.json's content
+  std::string result_json;  // summary.json's content, sent by rank 0
   LeavingCause cause = LeavingCause::kMemory;
-  SurvivorState state;  // but of kMemory, where the checkpoint has it
+  // What this worker holds; unused for kMemory, whose state is in the
+  // checkpoint.
+  SurvivorState state;
 };
 
 Leaving leaving_of(const wire::LeftGeneration& left);
@@ -53,7 +55,7 @@ struct Regrouping {
   TimePoint begin;
   bool has_loss = false;                // else it is a memory shortage,
   bool is_asked = false;                // unless it was asked for
-  std::map<std::string, Leaving> left;  // by worker
+  std::map<std::string, Leaving> left;  // how each worker left
 };
 
 // Members that live and have not left, in the order of their ranks.
@@ -94,12 +96,12 @@ struct RegroupingOptions {
 
 // Who is there once every member that lives has left.
 struct RegroupingView {
-  std::chrono::milliseconds elapsed{0};  // since the generation broke
+  std::chrono::milliseconds elapsed{0};  // time since the generation broke
   int ready = 0;                         // joined and in no generation any more
   int coming = 0;  // slots whose worker starts, or is being started again
   int wanted = 1;  // processes of the run's own plan
   int min_processes = 1;
-  bool has_agent = true;  // that is not silent
+  bool has_agent = true;  // false if there is none but silent ones
 };
 
 struct RegroupingDecision {
@@ -118,7 +120,7 @@ RegroupingDecision decide_regrouping(const RegroupingView& view,
 // is refused by number before anything looks at its content.
 struct Generation {
   uint64_t number = 0;                // 0: none yet
-  std::vector<RankedMember> members;  // in the order of their ranks
+  std::vector<RankedMember> members;  // members as ranked
   plan::Plan plan;
   ResumePoint begin;
   std::string reason;

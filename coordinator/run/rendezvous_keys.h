@@ -40,8 +40,8 @@ class RendezvousKeys {
                                        size_t max_bytes) const;
 
   std::map<std::string, std::string> values_;
-  std::map<std::string, std::string> publishers_;  // by key
-  std::map<std::string, Share> shares_;            // by publisher
+  std::map<std::string, std::string> publishers_;  // who published each key
+  std::map<std::string, Share> shares_;            // each publisher's share
   Share all_;
 };
 

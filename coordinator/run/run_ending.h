@@ -21,8 +21,8 @@
 namespace headroom::coordinator {
 
 struct EndingOptions {
-  // For survivors to say how far they are: longer than their own time limit of
-  // an operation, since one may sit in a collective with the lost peer.
+  // How long survivors may take to report; longer than a collective's limit, in
+  // which one may sit.
   std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
   // The time for the agent to say how the lost worker died.
   std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
@@ -40,14 +40,15 @@ struct Loss {
   // the exit code does.
   bool explained = false;
   bool agent_silent = false;     // nobody will report the exit code
-  std::optional<int> exit_code;  // from its agent; 128 + signal
+  std::optional<int> exit_code;  // its agent's word; 128 + signal
   std::string last_words;        // may have many lines
   TimePoint time;
 };
 
 // What a survivor says it has.
 struct SurvivorState {
-  bool holds_a_part = false;  // of the state: alone it cannot save it
+  // Holds only a part of the state, so it cannot save it alone.
+  bool holds_a_part = false;
   // Steps of the newest checkpoint that it knows of; 0: there is none.
   std::optional<int64_t> checkpoint_steps = {};
 };
@@ -64,9 +65,10 @@ struct Survivor {
 
 struct RunEnding {
   TimePoint begin;
-  std::optional<Loss> loss;         // none while only peers have complained
-  std::string first_complaint;      // of a survivor, for when nobody was lost
-  std::vector<Survivor> survivors;  // in the order of their ranks
+  std::optional<Loss> loss;  // none while only peers have complained
+  // The first survivor's complaint, used when nobody was lost.
+  std::string first_complaint;
+  std::vector<Survivor> survivors;  // survivors as ranked
   int64_t known_steps = 0;          // committed, as rank 0 last told
   std::string saver;                // told to save; "" for nobody
   TimePoint saver_since;
@@ -89,8 +91,8 @@ struct EndReason {
   bool says_how_to_go_on = false;  // `text` has the command that resumes it
 };
 
-// Which survivors have left, and whether anybody can say how the lost worker
-// ended.
+// Notes which survivors have left, and whether anybody can say how the lost
+// worker ended.
 void note_who_is_gone(RunEnding& ending, const Membership& membership);
 
 // REQUIRES: give_up_saver() was called before.
@@ -102,7 +104,7 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
 std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
                                       const EndingOptions& options);
 
-// That of the lost worker where it could not even start, else 5.
+// The lost worker's exit code if it could not even start, else 5.
 ExitCode exit_code_of(const RunEnding& ending);
 
 // How the worker was lost, as a verb phrase.

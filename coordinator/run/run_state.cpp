@@ -342,8 +342,8 @@ void RunState::note_pause(TimePoint now) {
 
 void RunState::tick(TimePoint now) {
   note_pause(now);
-  // If this process is so busy that it comes late, nobody else is to blame for
-  // the silence.
+  // Nobody else is to blame for the silence if this process is so busy that it
+  // comes late.
   const auto late = now - last_tick_ - options_.heartbeat_timeout / 8;
   if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;

@@ -12,8 +12,7 @@
 //                        stopping --saved, or nothing to save--> failed
 //
 // Calls are what happened, with the time as an argument; what is to be done
-// about it is read out with take_orders() and take_events(). The table of all
-// transitions is in coordinator/README.md.
+// about it is read out with take_orders() and take_events().
 //
 // Threads: none of its own; the service guards it, and all that it holds.
 // Invariants:
@@ -51,7 +50,7 @@ struct RunOptions {
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
   std::vector<layers::LayerCost>
-      layers;  // of the model, where the plan needs them
+      layers;  // The model's layers, if the plan needs them.
   // The first generation's plan; none: that of the request.
   std::optional<plan::Plan> plan = {};
 };
@@ -59,8 +58,8 @@ struct RunOptions {
 // A coordinator stays so long to tell everybody that the run is over.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
 
-// For workers and agents to find the way back to a coordinator that was away,
-// on top of the usual time between heartbeats.
+// How long workers and agents may take to find a restarted coordinator, on top
+// of the usual time between heartbeats.
 inline constexpr std::chrono::milliseconds kReadoption =
     std::chrono::seconds(5);
 
@@ -145,8 +144,9 @@ class RunState {
   bool over() const {
     return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
   }
-  // Over, no worker is connected, every node that is not silent has had an
-  // answer since, and no follower of the events is left; or kFarewell passed.
+  // True once the run is over, no worker is connected, every node that is not
+  // silent has had an answer since, and no follower of the events is left; or
+  // once kFarewell passed.
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
   // Members are to leave their generation at the next committed step.
@@ -200,7 +200,7 @@ class RunState {
   std::string reason_;
   int exit_code_ = 0;
   bool says_how_to_go_on_ = false;  // reason_ does
-  RunEnding ending_;                // from kStopping on
+  RunEnding ending_;                // set since kStopping
   GenerationCycle cycle_;
   std::optional<TimePoint> waiting_since_;  // the first registration
   TimePoint last_tick_;
@@ -212,10 +212,12 @@ class RunState {
   // What was decided of workers whose end was reported, until they are
   // succeeded: a report may come twice.
   std::map<std::string, RestartDecision> restarts_;
-  int64_t num_commits_ = 0;  // by any generation, those done again included
+  // Commits of all generations, repeated ones included.
+  int64_t num_commits_ = 0;
   std::map<std::pair<std::string, int>, RestartBudget>
-      restart_budgets_;                                 // by node and slot
-  std::map<std::string, int64_t> measured_peak_bytes_;  // by worker
+      restart_budgets_;  // The restart budget of each slot of each node.
+  // Each worker's measured peak.
+  std::map<std::string, int64_t> measured_peak_bytes_;
   std::set<std::string> given_up_;    // lost, their exit not yet reported
   std::set<std::string> told_nodes_;  // have had an answer since the end
   std::vector<Order> orders_;

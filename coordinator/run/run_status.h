@@ -63,12 +63,12 @@ struct RunStatus {
   bool ended_by_signal = false;    // it ends because a worker was killed
   bool says_how_to_go_on = false;  // `reason` has the command that resumes it
   std::string run_directory;
-  wire::RunProgress progress;  // of rank 0
+  wire::RunProgress progress;  // what rank 0 reports
   std::vector<MemberStatus> members;
   std::optional<plan::Plan> plan;  // once there is a generation
   std::string result_json;         // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
-  int64_t memory_limit = 0;  // of a process, in bytes; 0 where there is none
+  int64_t memory_limit = 0;               // bytes of one process; 0: no limit
 
   bool over() const {
     return state == RunPhase::kFinished || state == RunPhase::kFailed;

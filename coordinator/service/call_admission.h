@@ -45,8 +45,8 @@ class MemberSecrets {
 
 // Who makes a call.
 struct Caller {
-  std::string peer;               // as gRPC says it
-  wire::MemberIdentity identity;  // as it says
+  std::string peer;               // gRPC's name of the caller
+  wire::MemberIdentity identity;  // the caller's own words
   bool is_proved = false;
 
   // Proved to be this worker; this node's agent.

@@ -25,11 +25,11 @@ enum class RefusalKind {
   kTooManyCalls,
   kTooManyJoins,
   kForeignName,  // somebody speaks for another member
-  kStale,        // of another generation or run
+  kStale,        // the call belongs to another generation or run
   kNotAsAgreed,
   kMessageTooLong,
   kNoRoom,
-  kNotYet,  // in a moment it may be done
+  kNotYet,  // the call may succeed in a moment
   kEnding,
   kFailed
 };
@@ -58,7 +58,7 @@ class CallBudgets {
  private:
   struct Entry {
     CallBudget budget;
-    std::list<std::string>::iterator place;  // in recent_
+    std::list<std::string>::iterator place;  // its entry in recent_
   };
   std::map<std::string, Entry> budgets_;
   std::list<std::string> recent_;  // the newest first

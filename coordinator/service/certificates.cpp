@@ -68,7 +68,7 @@ void add_extension(X509* certificate, X509* issuer, int kind,
 
 struct Subject {
   std::string name;
-  std::string usage;      // of the key, beyond signatures
+  std::string usage;      // the key's use, beyond signatures
   std::string alternate;  // names; "" for none
   bool is_ca = false;
 };

@@ -14,7 +14,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// Between the arrival of bytes and the call that is made of them.
+// The time from the arrival of bytes to the call made of them.
 constexpr std::chrono::milliseconds kOnTheWay{50};
 constexpr size_t kMaxKnownHosts = 8192;
 

@@ -65,9 +65,9 @@ class Connections {
   // and how many were ended since the last time.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
-  // When bytes came, from where this member's heartbeats come, that no call has
-  // followed yet: they lie unread, or are on their way through gRPC. Nothing
-  // where there are none.
+  // The time at which bytes came, from where this member's heartbeats come,
+  // that no call has followed yet: they lie unread, or are on their way through
+  // gRPC. Nothing where there are none.
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 
@@ -80,14 +80,14 @@ class Connections {
   struct Connection {
     int descriptor = -1;
     std::string host;
-    std::string member;  // whose heartbeats come here
+    std::string member;  // the member whose heartbeats come here
     Standing standing = Standing::kStranger;
     TimePoint since;
     TimePoint last_call;
-    int64_t bytes_as_guest = 0;  // that had come when it became one
+    int64_t bytes_as_guest = 0;  // its bytes before it became one
   };
   struct Host {
-    double new_connections = 0;  // that it may still open
+    double new_connections = 0;  // connections it may still open
     TimePoint filled;
     size_t strangers = 0;
   };
@@ -106,11 +106,12 @@ class Connections {
 
   const ConnectionLimits limits_;
   mutable std::mutex mutex_;
-  std::map<std::string, Connection> connections_;  // by peer
-  std::map<std::string, std::string> peers_;       // by member
+  // The connection of each peer.
+  std::map<std::string, Connection> connections_;
+  std::map<std::string, std::string> peers_;  // the peer of each member
   std::map<std::string, Host> hosts_;
-  size_t counts_[3] = {0, 0, 0};          // by standing
-  std::map<std::string, int64_t> ended_;  // since the last sweep, by reason
+  size_t counts_[3] = {0, 0, 0};          // one for each standing
+  std::map<std::string, int64_t> ended_;  // ends since the last sweep by reason
 };
 
 }  // namespace headroom::coordinator

@@ -35,7 +35,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kMaxPause{1000};
-// After so long without an answer it is asked why.
+// The silence of the coordinator after which its connection is examined.
 constexpr milliseconds kFirstLook{3000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
@@ -220,8 +220,8 @@ class GrpcControlClient final : public ControlClient {
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
-      // While the coordinator is away too: gRPC makes connections only while a
-      // call waits for one.
+      // Waiting is right also while the coordinator is away: gRPC makes
+      // connections only while a call waits for one.
       context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);

@@ -38,7 +38,7 @@ struct NodeOrders {
   bool run_over = false;  // finished or failed, with exit_code and reason
   int exit_code = 0;
   std::string reason;
-  // Since the last answer; grows while the coordinator is away.
+  // Seconds since the last answer; they grow while the coordinator is away.
   double silence_seconds = 0;
 };
 

@@ -82,7 +82,7 @@ void Delivery::deliver_orders(AfterUnlock& after) {
     if (watcher == watchers_.end()) continue;
     watcher->second.queue.push_back(assignment_for(order));
     watcher->second.queue.back().set_order(number);
-    // While its own Watch is being answered there is no stream yet.
+    // There is no stream yet while its own Watch is being answered.
     if (watcher->second.stream != nullptr) watcher->second.stream->pump(after);
   }
 }

@@ -112,9 +112,10 @@ class Delivery {
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
   EventLog events_;
-  std::map<std::string, int64_t> newest_reports_;  // by reporter
+  // Each reporter's newest number.
+  std::map<std::string, int64_t> newest_reports_;
   std::vector<std::string> event_lines_;
-  std::map<std::string, Watcher> watchers_;  // by worker_id
+  std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
   std::list<Follower> followers_;
   std::list<PendingLookup*> lookups_;
 };

@@ -24,7 +24,7 @@ const wire::EventRecord& EventLog::restore(wire::EventRecord record) {
 }
 
 const wire::EventRecord& EventLog::keep(wire::EventRecord record) {
-  // Without a gap: next_after() counts on it.
+  // Sequence numbers have no gap: next_after() counts on it.
   if (record.sequence != last_sequence_ + 1) {
     events_.clear();
     bytes_ = 0;

@@ -76,7 +76,8 @@ int listener_at(const addrinfo& where, bool shares_port) {
   return -1;
 }
 
-// As gRPC names a caller: "ipv4:10.0.0.2:41234", "ipv6:%5B::1%5D:41234".
+// The caller's name as gRPC writes it: "ipv4:10.0.0.2:41234",
+// "ipv6:%5B::1%5D:41234".
 std::string peer_of(const sockaddr_storage& name) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto ipv4 = [&](const void* address, uint16_t port) {

@@ -9,7 +9,7 @@ struct addrinfo;
 namespace headroom::coordinator {
 
 struct ListenAddress {
-  std::string host;  // without the brackets of [::1]
+  std::string host;  // "::1" without its brackets
   int port = 0;      // 0: any free one
   std::string to_string() const;
 };

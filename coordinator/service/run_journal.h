@@ -33,7 +33,7 @@ struct RunIdentity {
   std::string run_config_yaml;
   std::string run_directory;
   std::string resume_checkpoint;
-  std::string run_digest;  // of the three above
+  std::string run_digest;  // the digest of the three above
 };
 
 class RunJournal {
@@ -80,11 +80,12 @@ class RunJournal {
   const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
-  TimePoint next_try_;  // of a log that was given up
+  TimePoint next_try_;  // the next try of a log that was given up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;
   uint64_t term_ = 1;
-  std::map<std::string, wire::LoggedOrder> newest_orders_;  // by worker_id
+  // Each worker_id's newest order.
+  std::map<std::string, wire::LoggedOrder> newest_orders_;
 };
 
 }  // namespace headroom::coordinator

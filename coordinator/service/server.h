@@ -55,9 +55,9 @@ struct ServerOptions {
   bool saved_plan = false;
   // All agents' slots together, with which the first generation starts.
   int expected_workers = 1;
-  // Where decisions are written down (run_log.h): a coordinator that is started
-  // again with the same configuration and log goes on with the run, in its run
-  // directory. "": they die with this process.
+  // The file to which decisions are written (run_log.h): a coordinator that is
+  // started again with the same configuration and log goes on with the run, in
+  // its run directory. "": they die with this process.
   std::string log;
   // The server's side: TLS where it has certificates, and the join token.
   wire::ChannelSecurity security;

@@ -57,7 +57,7 @@ int parse_and_run(const std::vector<std::string>& words) {
   try {
     line = parse_command_line(words);
   } catch (const headroom::Error& error) {
-    // Under a launcher every process has the same words: rank 0 says what is
+    // Every process has the same words under a launcher: rank 0 says what is
     // wrong with them.
     const auto place = launcher_place(process_environment());
     if (!place || place->rank == 0) throw;
@@ -69,7 +69,7 @@ int parse_and_run(const std::vector<std::string>& words) {
   return run(line);
 }
 
-// Without standard streams our pipes would take their numbers.
+// Our pipes would take the numbers of standard streams that are closed.
 void open_standard_streams() {
   int descriptor = ::open("/dev/null", O_RDWR);
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) {
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     end = {headroom::cli::kInternalError,
            std::string("[headroom] internal error: ") + error.what()};
   }
-  std::fflush(stdout);  // in one log it stands above the refusal
+  std::fflush(stdout);  // stands above the refusal in one log
   headroom::cli::tell_parent({end.reason, tag});
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {

@@ -10,7 +10,8 @@ namespace {
 
 using configs::Precision;
 
-// Before it bf16 is computed in float32, which is slower than float32 itself.
+// The first capability with bfloat16; older cards compute it in float32, slower
+// than float32 itself.
 constexpr int kFirstWithBf16 = 80;
 
 std::string capability_text(int capability) {

@@ -15,8 +15,8 @@ struct PrecisionChoice {
   std::string reason;  // "the cards compute in it"
 };
 
-// For a run whose precision is auto. `capabilities`: of its cards, 9.0 as 90; 0
-// for one of which nobody tells, none where there are no cards.
+// Chooses for a run whose precision is auto. `capabilities`: of its cards, 9.0
+// as 90; 0 for one of which nobody tells, none where there are no cards.
 PrecisionChoice choose_precision(const configs::RunConfig& config,
                                  std::span<const int> capabilities);
 

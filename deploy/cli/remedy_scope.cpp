@@ -12,7 +12,7 @@
 namespace headroom::cli {
 namespace {
 
-// As a shell reads it back.
+// Quotes a word so that a shell reads it back.
 std::string quoted(const std::string& word) {
   const auto is_plain = [](unsigned char c) {
     return std::isalnum(c) != 0 ||

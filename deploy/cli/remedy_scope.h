@@ -22,9 +22,9 @@ std::string command_text(const CommandLine& line);
 // Takes a flag and its values out of `words`.
 void remove_flag(std::vector<std::string>& words, const std::string& spelling);
 
-// For a run that is started here, by `num_agents` agents. `shared_cores` of
-// this host are divided among its processes; 0: --threads is given. Under a
-// launcher the whole command is not known.
+// The scope of remedies for a run that is started here, by `num_agents` agents.
+// `shared_cores` of this host are divided among its processes; 0: --threads is
+// given. Under a launcher the whole command is not known.
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
                                   bool has_launcher, int num_agents,

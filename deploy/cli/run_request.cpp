@@ -332,7 +332,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
     config.precision = saved.precision;
   }
   make_paths_absolute(config);
-  // With one, another file of the same model is no other model.
+  // Another file of the same model is no other model if there is a record.
   const bool has_record = std::filesystem::exists(
       std::filesystem::path(run_directory) / layers::kModelRecord);
   for (const configs::Knob& knob : configs::knobs()) {
@@ -415,7 +415,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());
-  // Before the plan: what an operator takes grows with its threads.
+  // Comes before the plan: what an operator takes grows with its threads.
   const bool shares_cores = config.threads == 0;
   request.remedies =
       remedy_scope(line, config, place.has_value(), request.num_agents,

@@ -54,7 +54,7 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
-// With --watch once a second, until the run is over.
+// Shows the folder's status; --watch repeats it each second until the run ends.
 int show_folder(const CommandLine& line) {
   const bool json = line.has("--json");
   const bool watch = line.has("--watch");

@@ -37,11 +37,11 @@ constexpr auto kStartTimeout = std::chrono::seconds(30);
 constexpr auto kPatience = std::chrono::seconds(3);
 // Longer than an agent gives its workers.
 constexpr auto kGrace = std::chrono::seconds(75);
-// For workers to save before this process leaves them to it, and before it says
-// what they do.
+// How long workers may save before this process leaves them to it, and before
+// it says what they do.
 constexpr auto kTimeToSave = std::chrono::seconds(3);
 constexpr auto kQuietTime = std::chrono::milliseconds(200);
-// For this process to find a coordinator that was started again.
+// How long this process looks for a restarted coordinator.
 constexpr auto kReconnect = std::chrono::seconds(5);
 
 class FileDescriptor {
@@ -69,7 +69,7 @@ std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
 
 const RunExit kStoppedAtOnce = {130, "stopped at once"};
 
-// By a signal: it did not end itself.
+// Whether a signal ended the child.
 bool was_killed(ChildProcess& child) {
   constexpr int kKilled = 128;
   return child.exit_code().value_or(0) > kKilled;
@@ -234,7 +234,8 @@ class Supervisor {
     return std::nullopt;
   }
 
-  // While a coordinator starts: in mid-run it is needed to stop gently.
+  // One interrupt is bearable while a coordinator starts: in mid-run it is
+  // needed to stop gently.
   int bearable_interrupts() const { return follower_ ? 1 : 0; }
 
   // False when the coordinator closed the pipe without a word, or is late.
@@ -392,8 +393,8 @@ class Supervisor {
     return kStoppedAtOnce;
   }
 
-  // By this start of the run: there is nothing to wait for. Agents beyond this
-  // one have to hear of the end.
+  // Whether this start has committed no step, so nothing is worth waiting for.
+  // Agents beyond this one have to hear of the end.
   bool nothing_is_committed() {
     if (options_.request.num_agents > 1) return false;
     try {
@@ -504,11 +505,12 @@ class Supervisor {
       std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
-  std::optional<FileDescriptor> held_address_;  // for later coordinators
+  // The address that later coordinators take over.
+  std::optional<FileDescriptor> held_address_;
   std::atomic<bool> is_listening_{false};
   coordinator::RunStatus status_;
   Clock::time_point last_status_{};
-  std::optional<int64_t> first_step_;  // that was heard of
+  std::optional<int64_t> first_step_;  // the first step that was reported
   std::optional<Clock::time_point> child_ended_;
   int answered_interrupts_ = 0;
   std::optional<Clock::time_point> interrupted_;

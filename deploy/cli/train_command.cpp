@@ -32,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
 constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
-// Where rank 0 reads the whole data set first.
+// The time limit while rank 0 reads the whole data set first.
 constexpr auto kAnchorTimeout = std::chrono::seconds(600);
 
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
@@ -87,7 +87,7 @@ void require_reachable(const CommandLine& line) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-// Where the coordinator of this process's run listens.
+// The address at which the coordinator of this process's run listens.
 std::string listen_address(const CommandLine& line,
                            const std::optional<LauncherPlace>& place) {
   if (!place || (place->one_host() && !line.has("--coordinator"))) {
@@ -97,9 +97,9 @@ std::string listen_address(const CommandLine& line,
                                    : host_address() + ":0";
 }
 
-// On loopback every user of the machine could join a run: without another token
-// it has one of its own. An address that was given is for processes that were
-// started with the same flags. "" where none is drawn.
+// A token of the run's own on loopback, which every user of the machine could
+// join: it is drawn unless another is given. An address that was given is for
+// processes that were started with the same flags. "" where none is drawn.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
   if (is_known || line.has("--coordinator") ||
@@ -127,7 +127,7 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   return run.end.exit_code;
 }
 
-// With fewer, processes fail one after the other, each with another message.
+// A process with fewer descriptors would fail later, each with another message.
 void require_descriptors() {
   constexpr rlim_t kLeast = 32;
   rlimit limit{};
@@ -164,7 +164,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     }
     terminal.print("processes and plan: " + command);
   };
-  find_worker_program();  // before anything is started
+  find_worker_program();  // fails before anything is started
   require_descriptors();
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);

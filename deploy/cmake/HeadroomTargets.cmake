@@ -58,7 +58,7 @@ endif()
 
 # headroom_library(NAME SOURCES a.cpp b.cpp LINK target ... [TORCH])
 # TORCH reuses the one precompiled LibTorch header of target headroom_torch.
-# Without LibTorch such a library is declared and not built.
+# Such a library is declared and not built without LibTorch.
 function(headroom_library name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})

@@ -34,8 +34,9 @@ install_packages() {
     return
   fi
   say "packages: installing ${#missing[@]} of ${#wanted[@]}: ${missing[*]}"
-  as_root apt-get -qq update
-  as_root apt-get -qq -y --no-install-recommends install "${missing[@]}" >&2
+  # A line a package, so that one sees how far it is.
+  as_root apt-get -q update >&2
+  as_root apt-get -q -y --no-install-recommends install "${missing[@]}" >&2
 }
 
 # pip fetches the wheels: a pinned version, checked by hash.
@@ -48,6 +49,13 @@ fetch_wheels() {
   TMPDIR="$into" "$python" -m pip download --quiet --no-cache-dir -d "$into" \
     --only-binary=:all: --python-version 311 --implementation cp --abi cp311 \
     --platform manylinux2014_x86_64 "${platforms[@]}" -r "$list" "$@" >&2
+}
+
+# Says every 10 s how much of $2 MB lies in folder $1, as long as this script runs.
+report_size() {
+  while sleep 10 && kill -0 "$$" 2>/dev/null; do
+    say "LibTorch: $(du -sm "$1" | cut -f1) of about $2 MB fetched"
+  done
 }
 
 check_free_disk() {
@@ -87,20 +95,26 @@ cuda_requirements() {
 
 fetch_libtorch() {
   local kind="$1" root="$dependencies/libtorch" wheels="$dependencies/wheels"
-  local partial="$dependencies/libtorch.partial" started=$SECONDS
+  local partial="$dependencies/libtorch.partial" started=$SECONDS megabytes reporter
   mkdir -p "$dependencies"
   rm -rf "$root" "$partial" "$wheels"
   if [[ $kind == cuda ]]; then
+    megabytes=2700
     check_free_disk 9000
-    say "LibTorch: fetching torch $libtorch_version with its CUDA libraries (about 2.7 GB)"
+    say "LibTorch: fetching torch $libtorch_version with its CUDA libraries (about $megabytes MB)"
   elif [[ $kind == link ]]; then
+    megabytes=775
     check_free_disk 3000
-    say "LibTorch: nvcc but no NVIDIA driver here; fetching torch $libtorch_version for its CPU part and what the CUDA plugin links to (775 MB)"
+    say "LibTorch: nvcc but no NVIDIA driver here; fetching torch $libtorch_version for its CPU part and what the CUDA plugin links to ($megabytes MB)"
   else
+    megabytes=544
     check_free_disk 1600
-    say "LibTorch: no NVIDIA driver here; fetching torch $libtorch_version for its CPU part (544 MB)"
+    say "LibTorch: no NVIDIA driver here; fetching torch $libtorch_version for its CPU part ($megabytes MB)"
   fi
   mkdir -p "$wheels" "$partial"
+  report_size "$wheels" "$megabytes" &
+  reporter=$!
+  disown "$reporter"  # its end is no news
   fetch_wheels "$repository/deploy/local/libtorch.txt" "$wheels" --no-deps --require-hashes
   if [[ $kind == link ]]; then
     fetch_wheels "$repository/deploy/local/cuda_link.txt" "$wheels" --no-deps --require-hashes
@@ -109,6 +123,7 @@ fetch_libtorch() {
     cuda_requirements "$wheels" >"$wheels/cuda.txt"
     fetch_wheels "$wheels/cuda.txt" "$wheels"
   fi
+  kill "$reporter" || true
   say "LibTorch: unpacking into $root"
   unpack_libtorch "$kind" "$wheels" "$partial"
   rm -rf "$wheels"
@@ -129,7 +144,7 @@ provide_libtorch() {
   if has_nvidia_driver; then
     kind=cuda
   elif has_nvcc; then
-    kind=link
+    kind="link"
   fi
   # Each variant holds the one before it, and serves in its place.
   case $kind in
@@ -150,8 +165,8 @@ part="${1:-all}"
   die "unknown argument $part: packages, libtorch, or none for both"
 if [[ $part != libtorch ]]; then
   install_packages packages.txt
-  # Without them all is built but headroom detect's videos. In a process of its
-  # own: where it cannot be done, this goes on.
+  # All is built without them but headroom detect's videos. They have a process
+  # of their own: where it cannot be done, this goes on.
   (install_packages optional_packages.txt) ||
     say "optional packages are missing: headroom detect will read no videos"
 fi

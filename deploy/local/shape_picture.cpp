@@ -8,10 +8,10 @@
 namespace headroom {
 namespace {
 
-constexpr double kSmallestSide = 0.25;  // of the image
+constexpr double kSmallestSide = 0.25;  // a share of the image's side
 constexpr double kLargestSide = 0.55;
-constexpr double kLargestOverlap = 0.05;  // of the smaller box
-constexpr double kLeastContrast = 70;     // between colours, 0..441
+constexpr double kLargestOverlap = 0.05;  // a share of the smaller box
+constexpr double kLeastContrast = 70;     // the distance of colours, 0..441
 
 // A small random grid enlarged: blotches of `cell` pixels.
 cv::Mat blotches(int size, int cell, Draws& draws) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a bare Debian machine to a test result: sets up, builds, runs the unit
+# Turns a bare Debian machine into a test result: sets up, builds, runs the unit
 # and integration tests. --slow runs the slow ones too.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -34,7 +34,7 @@ bash "$repository/deploy/local/setup.sh"
 provide_python_packages
 bash "$repository/deploy/local/build.sh"
 
-# In the release preset the files of a room see each other's includes. Another
+# The files of a room see each other's includes in the release preset. Another
 # room each time is compiled file by file, so that includes stay honest.
 build_a_room_alone() {
   local rooms room objects

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# From a bare Debian machine to a trained detector: sets up, builds, trains.
+# Turns a bare Debian machine into a trained detector: sets up, builds, trains.
+# What is there already is not done again.
 #
 #   bash deploy/local/train.sh            draws a small data set, trains on it
 #   bash deploy/local/train.sh FLAGS      trains as the flags of
@@ -8,25 +9,28 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 called_from="$PWD"
 
-say "1 of 4: system packages; 2 of 4: LibTorch, 0.5 to 0.8 GB to fetch, beside"
-say "  3 of 4: compiling, about 10 minutes of processor time for $(build_jobs) jobs;"
-say "  4 of 4: training. What is there already is not done again."
+say "1 of 4: installing system packages, 1 to 3 minutes"
 bash "$repository/deploy/local/setup.sh" packages
+say "2 of 4: fetching LibTorch beside step 3, 0.5 to 0.8 GB: a minute at 100 Mbit/s"
 bash "$repository/deploy/local/setup.sh" libtorch &
 fetching=$!
 trap 'kill "$fetching" 2>/dev/null || true' EXIT
-say "3 of 4: compiling what needs no LibTorch"
+jobs="$(build_jobs)"
+say "3 of 4: compiling with $jobs jobs, about $(((10 + jobs - 1) / jobs)) minutes"
 bash "$repository/deploy/local/build.sh" --without-libtorch headroom headroom-shapes
+if kill -0 "$fetching" 2>/dev/null; then
+  say "2 of 4: waiting for LibTorch, which the rest needs"
+fi
 wait "$fetching" || die "LibTorch could not be provided: see above"
 trap - EXIT
-say "3 of 4: compiling the rest"
 bash "$repository/deploy/local/build.sh" headroom headroom-worker headroom-shapes
-say "4 of 4: training"
 
 if [[ $# -gt 0 ]]; then
+  say "4 of 4: training, as long as the flags say"
   cd "$called_from"
   exec "$repository/build/bin/headroom" train "$@"
 fi
+say "4 of 4: training, about 4 minutes on two cores"
 cd "$repository"
 if [[ ! -f runs/shapes/data.yaml ]]; then
   say "drawing a data set into runs/shapes"

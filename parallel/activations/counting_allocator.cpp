@@ -35,7 +35,7 @@ CountingAllocator& CountingAllocator::instance() {
 }
 
 void CountingAllocator::install() {
-  // Above any priority that LibTorch itself uses.
+  // The priority is above any that LibTorch itself uses.
   c10::SetAllocator(c10::kCPU, &instance(), 255);
   OutsideMemory::set_counter(&count_outside);
 }

@@ -40,7 +40,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // exist already stay uncounted. May be called again.
   static void install();
 
-  // From now on what the calling thread allocates counts for it alone, and the
+  // Counts what the calling thread allocates from now on for it alone, and the
   // other methods speak of that. A block counts for the thread that allocated
   // it until it is freed, by whatever thread.
   static void count_separately();
@@ -110,7 +110,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   };
 
   CountingAllocator() = default;
-  static Account& account();       // of the calling thread
+  static Account& account();       // the calling thread's
   static Account*& own_account();  // null: the process's
   static int64_t& countdown();
   static std::optional<Refusal>& last_refusal();

@@ -91,7 +91,8 @@ class Derivation {
   const at::TensorOptions options_;
   const std::vector<int64_t> sizes_, strides_;
   const int64_t offset_;
-  std::vector<Source> unused_;  // until the first use; then they are sources_
+  // Sources before the first use, which makes them sources_.
+  std::vector<Source> unused_;
   std::vector<KeptTensor> sources_;
   MakeAgain make_;
   const DerivationCost cost_;

@@ -20,18 +20,18 @@ class MemoryMeter {
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
   virtual int64_t live_bytes() const = 0;
-  // Since the last reset_peak(), which sets it to live_bytes().
+  // The peak since the last reset_peak(), which sets it to live_bytes().
   virtual int64_t peak_bytes() const = 0;
   virtual void reset_peak() = 0;
   // Bytes per category. Each has its peak at its own moment: their sum is at
   // least peak_bytes().
   virtual CategoryBytes live_by_category() const = 0;
   virtual CategoryBytes peak_by_category() const = 0;
-  // From now on allocations and releases are recorded there too; null ends it.
+  // Records allocations and releases there too from now on; null ends it.
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
   // Allocations of more than 0 bytes since the start.
   virtual int64_t allocations() const = 0;
-  // From now on no allocation may bring what is in use above this.
+  // Refuses allocations from now on that bring what is in use above this.
   virtual void set_limit(int64_t bytes) = 0;
   virtual int64_t limit() const = 0;
 

@@ -29,7 +29,7 @@ class MemoryTimeline final : public StepPhaseObserver {
     kUncounted,
   };
   struct Event {
-    int64_t nanoseconds = 0;  // of the system's clock
+    int64_t nanoseconds = 0;  // the system's clock
     int64_t bytes = 0;
     Kind kind = Kind::kLive;
     int32_t index = 0;
@@ -54,12 +54,12 @@ class MemoryTimeline final : public StepPhaseObserver {
   void add(Event event);
   void raise_peak();
 
-  const int64_t origin_;  // of the steady clock, on the system's
+  const int64_t origin_;  // the system's clock minus the steady one
   mutable std::mutex mutex_;
   std::vector<Event> events_;
   size_t most_events_;
   CategoryBytes live_{};
-  int64_t peak_ = 0;  // of all categories together
+  int64_t peak_ = 0;  // the sum over all categories
   bool is_full_ = false;
 };
 

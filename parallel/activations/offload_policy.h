@@ -41,7 +41,7 @@ class OffloadError : public Error {
 // full.
 class OffloadFile {
  public:
-  // With limit_bytes 0 the file takes as much as the disk has.
+  // The file takes as much as the disk has if limit_bytes is 0.
   explicit OffloadFile(int64_t limit_bytes);
   ~OffloadFile();
   OffloadFile(const OffloadFile&) = delete;
@@ -52,7 +52,7 @@ class OffloadFile {
   void read(int64_t place, void* data, int64_t bytes) const;
   void release(int64_t place, int64_t bytes);
 
-  int64_t size() const { return size_; }  // of the file
+  int64_t size() const { return size_; }  // the file's size
   int64_t used_bytes() const { return used_; }
 
  private:
@@ -77,7 +77,7 @@ class OffloadPolicy final : public SavedTensorPolicy {
   const OffloadFile* file() const { return file_.get(); }
 
  private:
-  class Copy;  // of a tensor, in the file
+  class Copy;  // a tensor's copy in the file
   struct Known {
     c10::weak_intrusive_ptr<c10::StorageImpl> memory;
     std::weak_ptr<Copy> copy;

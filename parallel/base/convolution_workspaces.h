@@ -16,14 +16,14 @@
 namespace headroom {
 
 struct ConvolutionKey {
-  bool is_backward = false;  // of both gradients, else of the output
+  bool is_backward = false;  // both gradients, not the output
   int64_t in_channels = 0;
   int64_t out_channels = 0;
   int64_t taps = 1;  // rows by columns of the kernel
   int64_t stride = 1;
   int64_t groups = 1;
   int64_t samples = 0;
-  int64_t out_cells = 0;  // of all samples
+  int64_t out_cells = 0;  // cells of all samples
   int64_t element_bytes = 4;
   auto operator<=>(const ConvolutionKey&) const = default;
 };

@@ -14,7 +14,7 @@ inline constexpr int64_t kStagedSamples = 4;
 // rendered. A sample whose tiles take more than twice its pixels is rendered by
 // the loader instead, so this bounds whatever is drawn.
 constexpr int64_t packed_room(int64_t image_bytes) {
-  constexpr int64_t kRecipe = 1024;  // with two times nine tiles
+  constexpr int64_t kRecipe = 1024;  // a recipe with two times nine tiles
   constexpr int64_t kAligned = 64;
   return (2 * image_bytes + kRecipe + kAligned - 1) / kAligned * kAligned;
 }

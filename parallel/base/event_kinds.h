@@ -51,7 +51,7 @@ enum class EventKind {
 
 struct EventDescription {
   EventKind kind;
-  const char* name;  // in files and on the wire
+  const char* name;  // its name in files and messages
   const char* says;
 };
 

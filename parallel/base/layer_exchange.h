@@ -41,10 +41,10 @@ class StatisticsExchange {
   virtual void sum_tensor(const at::Tensor& values) = 0;
 };
 
-// Which rows of a whole map a rank holds.
+// The rows of a whole map that a rank holds.
 struct RowWindow {
   int64_t first_row = 0;
-  int64_t global_rows = 0;  // of the whole map
+  int64_t global_rows = 0;  // the whole map's height
   bool operator==(const RowWindow&) const = default;
 };
 

@@ -28,7 +28,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
 
 struct State {
   std::shared_ptr<spdlog::logger> logger = spdlog::stderr_color_mt("headroom");
-  // For lines that have their time and level already.
+  // This logger writes lines that have their time and level already.
   std::shared_ptr<spdlog::logger> lines = spdlog::stderr_color_mt("lines");
   std::mutex mutex;
   std::string prefix;

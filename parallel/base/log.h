@@ -46,8 +46,8 @@ std::optional<Record> from_line(std::string_view line);
 
 // The environment variable of a child whose stderr is read by this program.
 inline constexpr const char* kRecordsVariable = "HEADROOM_LOG_RECORDS";
-// From now on writes records where the parent asked for them. Call it before
-// there are threads or children: these do not inherit the variable.
+// Writes records from now on if the parent asked for them. Call it before there
+// are threads or children: these do not inherit the variable.
 void follow_parent();
 // Writes a child's record as if it were this process's own.
 void pass_on(const Record& record);

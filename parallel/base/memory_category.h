@@ -19,7 +19,7 @@ namespace headroom {
 enum class MemoryCategory : uint8_t {
   kOther,          // images, what no scope claims
   kParameters,     // weights, running statistics
-  kGradients,      // of weights: the step's, the accumulated
+  kGradients,      // the step's and the accumulated ones
   kOptimizer,      // moments
   kAverage,        // EMA
   kActivations,    // maps between forward and backward, and their gradients

@@ -8,7 +8,7 @@ namespace headroom {
 
 struct MemoryShortfall {
   int64_t asked_bytes = 0;  // 0: the C++ heap refused
-  int64_t free_bytes = 0;   // below the limit; of the machine without one
+  int64_t free_bytes = 0;   // room below the limit; without one, of the machine
   int64_t limit_bytes = 0;  // 0: none
   // Bytes for the tensors of a process once it has released all of its own; 0:
   // not known, as without a limit.

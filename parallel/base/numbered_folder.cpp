@@ -111,7 +111,7 @@ void NewFolder::remove(const fs::path& file) const {
 
 void NewFolder::finish() {
   std::error_code error;
-  fs::rename(partial_, folder_, error);  // over an empty folder too
+  fs::rename(partial_, folder_, error);  // replaces an empty folder too
   if (error) {
     throw Error(tag_,
                 partial_.string() + " cannot become " + folder_.string() +

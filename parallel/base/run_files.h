@@ -22,8 +22,7 @@ inline constexpr const char* kCheckpoints = "checkpoints";
 inline constexpr const char* kLogs = "logs";
 
 struct Description {
-  std::vector<std::string>
-      names;  // of files or folders; N and * stand for more
+  std::vector<std::string> names;  // Files or folders; N and * stand for more.
   std::string content;
 };
 

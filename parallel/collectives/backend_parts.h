@@ -33,7 +33,7 @@ void check_rank(int rank, int size);
 void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size);
 
 struct SplitMembers {
-  std::vector<int> ranks;  // in the old communicator, in their new order
+  std::vector<int> ranks;  // Ranks of the old communicator, in their new order.
   int rank = 0;            // this rank's position in it
 };
 

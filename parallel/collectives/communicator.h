@@ -68,7 +68,7 @@ class Communicator {
 
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 
-  // Between two ranks, messages of one direction match in order of issue; any
+  // Messages of one direction between two ranks match in order of issue; any
   // number may be under way. Tensors have at least one element; bfloat16 and
   // float16 are taken too.
   virtual std::unique_ptr<Work> send_async(const at::Tensor& tensor,
@@ -84,10 +84,11 @@ class Communicator {
 
   virtual void barrier() = 0;
 
-  // On a device an operation's wait() orders the device's work, and the host
-  // learns later that it failed. check() throws CommunicationError where one
-  // has failed so far: what was computed after it is worthless. synchronize()
-  // returns when all that was issued is done, and throws where it failed.
+  // An operation's wait() orders the work of a device, where there is one, and
+  // the host learns later that it failed. check() throws CommunicationError
+  // where one has failed so far: what was computed after it is worthless.
+  // synchronize() returns when all that was issued is done, and throws where it
+  // failed.
   virtual void check() {}
   virtual void synchronize() {}
   // This rank's end is a failure: its destructor then waits for no peer.

@@ -211,7 +211,7 @@ class Connection {
   c10::intrusive_ptr<ClosableGroup> group_;
   const int rank_;
   const int size_;
-  Works under_way_;  // but for messages
+  Works under_way_;  // all but messages
   Works messages_;
   std::string failure_;
 };

@@ -30,7 +30,7 @@ class SharedBuffers {
   // The same stretch of a buffer, seen in the memory of every rank.
   struct Place {
     int64_t number = 0;             // equal on all ranks for the same stretch
-    std::vector<std::byte*> parts;  // by rank
+    std::vector<std::byte*> parts;  // each rank's part
   };
 
   // [count] zeros, and on every rank a tensor of the same size that the others
@@ -51,7 +51,7 @@ class SharedBuffers {
     int64_t bytes = 0;
     std::shared_ptr<Memory> own;
     std::vector<SharedSegment> peers;
-    std::vector<std::byte*> parts;  // by rank
+    std::vector<std::byte*> parts;  // each rank's part
   };
 
   std::vector<Buffer> buffers_;

@@ -38,11 +38,11 @@ int64_t host_identity() {
 
 }  // namespace
 
-// At the start of every segment. Peers read it in their own mapping, so it
-// holds no pointers and only atomics that need no lock.
+// The start of every segment. Peers read it in their own mapping, so it holds
+// no pointers and only atomics that need no lock.
 struct SharedGroup::Shared {
   // These are the segment's owner's.
-  alignas(64) std::atomic<uint64_t> meetings;  // that it has come to
+  alignas(64) std::atomic<uint64_t> meetings;  // how many it came to
   std::atomic<uint32_t> has_left;
   Signature signatures[2];
 

@@ -80,8 +80,8 @@ class SharedGroup {
 
   const int rank_;
   const std::chrono::milliseconds timeout_;
-  std::vector<Member> members_;       // by rank
-  std::vector<std::byte*> parts_[2];  // by rank
+  std::vector<Member> members_;       // one for each rank
+  std::vector<std::byte*> parts_[2];  // each rank's, on two sides
   int side_ = 0;
   bool checked_ = true;  // the turn's signatures
   uint64_t meetings_ = 0;

@@ -46,7 +46,7 @@ class SharedSegment {
   SharedSegment(const SegmentAddress& address, int descriptor, size_t bytes);
 
   SegmentAddress address_;
-  int descriptor_ = -1;  // of the owner: peers open it through /proc
+  int descriptor_ = -1;  // the owner's: peers open it through /proc
   std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
 };

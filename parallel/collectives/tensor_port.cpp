@@ -122,7 +122,8 @@ bool presents(int descriptor, const Secret& secret) {
       static_cast<ssize_t>(said.size())) {
     return false;
   }
-  int difference = 0;  // in a time that does not depend on where they differ
+  // The comparison takes equally long wherever they differ.
+  int difference = 0;
   for (size_t i = 0; i < said.size(); ++i) difference |= said[i] ^ secret[i];
   return difference == 0;
 }
@@ -149,8 +150,8 @@ int accept_any(int listener, sockaddr* name, socklen_t* size, int flags) {
   return static_cast<int>(syscall(SYS_accept4, listener, name, size, flags));
 }
 
-// Where a rank's machine does not answer for so long, the connection goes on
-// without the secret, and is refused.
+// The connection goes on without the secret, and is refused, if a rank's
+// machine does not answer for so long.
 constexpr int kLongestConnectMs = 10'000;
 
 int connect_any(int descriptor, const sockaddr* name, socklen_t size) {

@@ -72,7 +72,7 @@ class CudaGraph final : public devices::DeviceGraph {
   void abandon_capture() noexcept override {
     if (!std::exchange(is_capturing_, false)) return;
     const c10::cuda::CUDAGuard guard(device_);
-    // After a failed end_capture() this fails as well.
+    // This fails as well after a failed end_capture().
     if (!graph_.has_ended()) succeeds([this] { graph_.capture_end(); });
     static_cast<void>(cudaGetLastError());
     if (graph_.has_ended()) return;

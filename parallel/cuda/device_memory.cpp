@@ -108,7 +108,7 @@ class CudaDeviceMemory final : public devices::DeviceMemory {
   }
   void let_go(const void* owner) override { account_.let_go(owner); }
 
-  // With what is unused given back and no segment more to be had, the next
+  // Gives back what is unused and lets no segment be had, so that the next
   // request that no segment has room for is refused.
   void fail_allocation(int64_t n) override {
     pending_failure_ = n > 0 ? 1 : 0;

@@ -11,7 +11,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/cuda/kernel_arguments.h"
-#include "parallel/cuda/kernels/flat_buffer_pieces.h"
 
 namespace headroom::cuda {
 namespace {

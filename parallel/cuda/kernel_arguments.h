@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/image_pass.h"
@@ -29,7 +30,12 @@ ImageArguments image_arguments(const at::Tensor& images,
 // `by_total`, else those of forward.
 LossArguments loss_arguments(const kernels::LossCall& call);
 
-// Without its pieces and partial sums.
+// Pieces that tile [0, size) in order, each in one range or in none.
+// REQUIRES: as DeviceKernels::make_optimizer (checked).
+std::vector<FlatBufferPiece> flat_buffer_pieces(
+    std::span<const devices::FlatBufferRange> ranges, int64_t size);
+
+// Fills all arguments but the pieces and partial sums.
 FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
                                           const devices::CommitPlace& place,
                                           int64_t size);

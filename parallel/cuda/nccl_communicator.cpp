@@ -181,7 +181,7 @@ class NcclCommunicator final : public collectives::Communicator {
   void abandon() override { connection_->abandon(); }
 
   void barrier() override {
-    // On the host's side too: a tensor of the CPU.
+    // Sums a CPU tensor, so that the host waits too.
     all_reduce(at::zeros({1}, at::kLong));
   }
 

@@ -5,7 +5,7 @@
 // shared by all communicators of the process, behind the stream that issued
 // them; that stream waits for them where the caller does. The watch looks every
 // 20 ms for NCCL's own errors, for an operation over its time limit and for the
-// end of its family (nccl_family.h); then it aborts the communicator, which
+// end of its family (NcclFamily); then it aborts the communicator, which
 // ends kernels that wait for a peer. While an operation has begun on the device
 // and is not done, it is peers that are late: the watch says so to whoever
 // watches over the process (PeerWait), wherever the host waits meanwhile: in a
@@ -36,11 +36,35 @@
 #include <string>
 #include <thread>
 
-#include "parallel/cuda/nccl_family.h"
 #include "parallel/cuda/operation_watch.h"
 #include "parallel/devices/device_api.h"
 
 namespace headroom::cuda {
+
+// The communicators of one generation: one of all ranks, and what was split
+// off. The first failure of one is the end of all, and whoever learns that a
+// peer is lost ends them (abort_all), also while they connect. Threads: any.
+class NcclFamily {
+ public:
+  static std::shared_ptr<NcclFamily> make();
+
+  // The first reason stays. `is_full`: the device had no memory for NCCL.
+  void fail(const std::string& reason, bool is_full = false);
+  bool has_failed() const { return has_failed_; }
+  // Throws CommunicationError, or Error (exit 5) where the device is full.
+  [[noreturn]] void throw_failure(int rank, int size) const;
+
+  // Ends all that live in this process.
+  static void abort_all(const std::string& reason);
+
+ private:
+  NcclFamily() = default;
+
+  mutable std::mutex mutex_;
+  std::string reason_;    // guarded
+  bool is_full_ = false;  // guarded
+  std::atomic<bool> has_failed_{false};
+};
 
 // The end of an operation, on the device.
 using OperationEnd = std::shared_ptr<c10::Event>;
@@ -84,7 +108,7 @@ class NcclConnection {
   // may be gone, and aborts, since peers must not wait for what will not come.
   void abandon() { is_abandoned_ = true; }
 
-  // As Communicator::split(). Waits for all that was issued.
+  // Does what Communicator::split() says. Waits for all that was issued.
   std::shared_ptr<NcclConnection> split(int color, int key);
 
  private:

@@ -68,8 +68,9 @@ class CudaDeviceApi final : public devices::DeviceApi {
 
   devices::DeviceKernels& kernels() override { return cuda_kernels(); }
 
-  // For all devices of the process. The loader's threads have chosen none:
-  // without a guard each process would make a context on the first card.
+  // The pages are locked for all devices of the process. The loader's threads
+  // have chosen none: without a guard each process would make a context on the
+  // first card.
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     const c10::cuda::OptionalCUDAGuard guard(
         c10::cuda::getDeviceIndexWithPrimaryContext());
@@ -91,7 +92,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
                     c10::cuda::getDeviceIndexWithPrimaryContext());
                 static_cast<void>(cudaFreeHost(held));
               } catch (const c10::Error&) {
-                // At the process's end the driver may be gone already.
+                // The driver may be gone already at the process's end.
               }
             }};
   }

@@ -33,8 +33,8 @@ struct FlatBufferEntry {
 using MakeZeros = std::function<at::Tensor(int64_t count, at::ScalarType)>;
 
 struct FlatBufferOptions {
-  at::ScalarType scalar_type = at::kFloat;  // that of all entries
-  c10::Device device = c10::kCPU;           // of the buffers
+  at::ScalarType scalar_type = at::kFloat;  // all entries' type
+  c10::Device device = c10::kCPU;           // the device of the buffers
   bool with_gradients = false;
   int layer_parts = 1;  // equal, aligned parts that a layer can be cut into
   // Each layer in a storage of its own.
@@ -49,13 +49,13 @@ class FlatBuffer {
  public:
   struct Slot {
     std::string name;
-    int64_t offset = 0;  // in elements
-    int64_t size = 0;    // in elements, padding excluded
+    int64_t offset = 0;  // counted in elements
+    int64_t size = 0;    // elements, padding excluded
     int64_t layer = 0;   // index into layers()
   };
   struct Layer {
-    int64_t number = 0;  // as the entries say
-    int64_t offset = 0;  // in elements
+    int64_t number = 0;  // the entries' number
+    int64_t offset = 0;  // counted in elements
     int64_t size = 0;    // up to the end of the last slot
     int64_t padded_size = 0;
     int64_t first_slot = 0;  // slots [first_slot, last_slot)
@@ -98,7 +98,7 @@ class FlatBuffer {
  private:
   void lay_out(const std::vector<FlatBufferEntry>& entries, int layer_parts);
 
-  int64_t alignment_;  // in elements
+  int64_t alignment_;  // counted in elements
   int64_t size_ = 0;
   std::vector<Slot> slots_;
   std::vector<Layer> layers_;

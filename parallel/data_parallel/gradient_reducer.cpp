@@ -12,7 +12,7 @@
 namespace headroom::data_parallel {
 namespace {
 
-// At yolov5s' width the first two convolutions: less than one Gloo latency.
+// The first two convolutions at yolov5s' width: less than one Gloo latency.
 constexpr int64_t kStemBytes = 64 << 10;
 
 // The number of first slots that stay for the last bucket.
@@ -69,8 +69,8 @@ struct GradientReducer::State {
 
   bool active = true;  // false once the reducer is gone
   bool reducing = false;
-  std::vector<bool> seen;            // per slot, in this backward
-  std::vector<int64_t> num_missing;  // per bucket
+  std::vector<bool> seen;            // each slot's, in this backward
+  std::vector<int64_t> num_missing;  // each bucket's
   int64_t num_started = 0;           // buckets [0, num_started) are started
   std::vector<std::unique_ptr<collectives::Work>> under_way;
 

@@ -63,8 +63,8 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Before the one backward of each micro-batch. With `reduce`, set for a
-  // step's last one, buckets start as soon as their gradients are final.
+  // Called before the one backward of each micro-batch. With `reduce`, set for
+  // a step's last one, buckets start as soon as their gradients are final.
   // Parameters that require no gradient are not waited for.
   void begin(bool reduce);
 
@@ -72,9 +72,9 @@ class GradientReducer {
   // every sum is in place. A rank without samples calls it without begin().
   void finish(std::span<at::Tensor> extra = {});
 
-  // In place of finish() on a rank that failed before it: waits for buckets
-  // under way, zeroes the gradients and `extra`, and takes part in the rest.
-  // Allocates no tensor memory. The sums are worthless on every rank.
+  // Takes the place of finish() on a rank that failed before it: waits for
+  // buckets under way, zeroes the gradients and `extra`, and takes part in the
+  // rest. Allocates no tensor memory. The sums are worthless on every rank.
   void complete_with_zeros(std::span<at::Tensor> extra = {});
 
   int64_t num_buckets() const;

@@ -13,8 +13,8 @@
 
 namespace headroom::data_parallel {
 
-// From best to worst. After kOutOfMemory the step is tried again, leaner on
-// that rank; after kSmallerMicroBatch, leaner on all of them; after
+// Outcomes from best to worst. After kOutOfMemory the step is tried again,
+// leaner on that rank; after kSmallerMicroBatch, leaner on all of them; after
 // kMemoryExhausted the rank has nothing leaner left.
 enum class Outcome {
   kOk = 0,
@@ -27,7 +27,7 @@ enum class Outcome {
 struct Ballot {
   Outcome outcome = Outcome::kOk;
   bool stop_requested = false;
-  int rank = 0;  // of the voter
+  int rank = 0;  // the voter's rank
   bool leave_requested = false;
   bool save_requested = false;
   bool checkpoint_due = false;
@@ -39,7 +39,7 @@ struct Verdict {
   int rank = -1;  // the lowest that had the outcome; -1 if ok
   bool leave_requested = false;
   bool save_requested = false;
-  bool checkpoint_due = false;  // and no save_requested, which is more
+  bool checkpoint_due = false;  // false beside save_requested, which is more
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;

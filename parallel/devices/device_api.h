@@ -55,10 +55,10 @@ class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
 
-  // From here to end_capture() what the thread gives its stream is captured and
-  // not done. Memory is shared with `before`, unless null, which was captured
-  // earlier and lives as long as this: the two are replayed in that order, and
-  // only tensors that are still held keep their values in between.
+  // Captures, without doing it, what the thread gives its stream until
+  // end_capture(). Memory is shared with `before`, unless null, which was
+  // captured earlier and lives as long as this: the two are replayed in that
+  // order, and only tensors that are still held keep their values in between.
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
   // Ends a capture in which something failed, end_capture() itself included,
@@ -88,15 +88,15 @@ struct DeviceInfo {
   int compute_capability = 0;  // 9.0 as 90
   int multiprocessors = 0;
   int64_t total_bytes = 0;
-  DeviceCode code;         // of the plugin; empty where it needs none
+  DeviceCode code;         // the plugin's; empty if it needs none
   std::vector<int> peers;  // devices whose memory it reads and writes directly
 };
 
 // How much of a device's memory is in use, as its driver tells.
 struct DeviceUse {
-  int64_t used_bytes = 0;  // by everyone
-  // By this process, its context included; nothing where the driver does not
-  // tell, or does not know this process by its number (containers).
+  int64_t used_bytes = 0;  // bytes that all processes use
+  // Bytes that this process uses, context included; nothing where the driver
+  // does not tell, or does not know this process by its number (containers).
   std::optional<int64_t> own_bytes;
 };
 
@@ -130,12 +130,12 @@ class DeviceMemory : public activations::MemoryMeter {
     uint64_t stream = 0;
     int64_t microseconds = 0;
   };
-  // From now on keeps the last `most_events` events; 0 ends it.
+  // Keeps the last `most_events` events from now on; 0 ends it.
   virtual void record_history(int64_t most_events) = 0;
   virtual std::vector<HistoryEvent> history() const = 0;
 
-  // For tests (--inject oom@): from the `n`-th allocation on (1: the next) one
-  // is refused as on a full device; 0 disarms. An allocator that can only be
+  // Refuses one allocation as on a full device, for tests (--inject oom@): one
+  // from the `n`-th on (1: the next); 0 disarms. An allocator that can only be
   // kept from adding segments takes every `n` for 1, and refuses what needs
   // one.
   virtual void fail_allocation(int64_t n) = 0;
@@ -169,8 +169,8 @@ class DeviceApi {
   // Host memory whose pages stay where they are, so that copies from it need
   // no host. Throws Error where there is none.
   virtual std::shared_ptr<void> lock_pages(int64_t bytes) = 0;
-  // From now on the calling thread's work goes to a stream that graphs can be
-  // captured on, after what it has been given before.
+  // Gives the calling thread's work to a stream that graphs can be captured on
+  // from now on, after what it has been given before.
   virtual void leave_default_stream(int device) = 0;
   // REQUIRES: leave_default_stream() on the threads that capture.
   virtual std::unique_ptr<DeviceGraph> make_graph(int device) = 0;

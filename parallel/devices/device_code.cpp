@@ -55,7 +55,7 @@ bool runs_on(const DeviceCode& code, int compute_capability) {
              code.ptx, [&](int built) { return built <= compute_capability; });
 }
 
-std::string why_not_on(const DeviceCode& code, const std::string& card,
+std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability) {
   if (code == DeviceCode() || runs_on(code, compute_capability)) return "";
   return card + " has compute capability " + version(compute_capability) +

@@ -16,15 +16,15 @@ struct DeviceCode {
   bool operator==(const DeviceCode&) const = default;
 };
 
-// From CMake's CUDA_ARCHITECTURES: "80-real,90": machine code for both, PTX for
-// the second; "90-virtual": PTX alone. Throws Error for other words.
+// Reads CMake's CUDA_ARCHITECTURES: "80-real,90": machine code for both, PTX
+// for the second; "90-virtual": PTX alone. Throws Error for other words.
 DeviceCode parse_architectures(const std::string& architectures);
 
 bool runs_on(const DeviceCode& code, int compute_capability);
 
 // Why a card cannot be used: "NVIDIA T4 has compute capability 7.5, but …";
 // empty where it can, and for a device without code of its own.
-std::string why_not_on(const DeviceCode& code, const std::string& card,
+std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability);
 
 }  // namespace headroom::devices

@@ -19,7 +19,7 @@ namespace headroom::devices {
 // A range of the flat buffer whose elements are updated with one parameter
 // group's coefficients.
 struct FlatBufferRange {
-  int64_t offset = 0;  // in elements
+  int64_t offset = 0;  // counted in elements
   int64_t size = 0;
   int group = 0;
 };
@@ -49,7 +49,8 @@ class DeviceOptimizer {
   // partial: double [num_partial()].
   virtual void squares(const FlatBuffers& buffers, const CommitPlace& place,
                        const at::Tensor& partial) = 0;
-  // Where the outcome says so: accumulation, clipping, optimizer and EMA.
+  // Accumulates, clips, updates the parameters and their EMA if the outcome
+  // says so.
   virtual void commit(const FlatBuffers& buffers, const CommitPlace& place) = 0;
 };
 
@@ -71,7 +72,7 @@ class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
   // Writes the outcome, of all optimizers' partial sums and the step's items.
   virtual void decide(const at::Tensor& partial, const at::Tensor& items,
                       const CommitPlace& place) = 0;
-  // Where the outcome commits.
+  // Moves them if the outcome commits.
   virtual void move_running(const RunningStatistics& statistics,
                             const CommitPlace& place) = 0;
 

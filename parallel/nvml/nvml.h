@@ -24,23 +24,23 @@ namespace headroom::nvml {
 
 // A process that computes on a card.
 struct CardProcess {
-  int64_t pid = 0;  // of the driver's process namespace, not of a container's
+  int64_t pid = 0;  // The driver's number of the process, not a container's.
   // Nothing where the driver does not tell.
   std::optional<int64_t> used_bytes;
 };
 
 struct Card {
-  int index = 0;        // as CUDA counts in a process of this environment
-  int nvidia_smi = -1;  // as nvidia-smi counts; -1 for a part of a card (MIG)
+  int index = 0;        // CUDA's number in a process of this environment
+  int nvidia_smi = -1;  // nvidia-smi's number; -1 for a part of a card (MIG)
   std::string uuid;     // "GPU-f2b1c3…" or "MIG-…"
   std::string name;
   int compute_capability = 0;  // 9.0 as 90; 0: the driver does not tell
-  int64_t total_bytes = 0;     // of the card
+  int64_t total_bytes = 0;     // the card's memory
   int64_t reserved_bytes = 0;  // the driver's own part of these
   int64_t free_bytes = 0;
   std::vector<CardProcess> processes;
 
-  // By everyone, this process included.
+  // Bytes that all processes use, this one included.
   int64_t used_bytes() const {
     return total_bytes - reserved_bytes - free_bytes;
   }

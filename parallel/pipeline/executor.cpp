@@ -101,7 +101,7 @@ using torch::autograd::impl::gradient_edge;
 // What a micro-batch leaves for its backward, beside autograd's graph. Edges
 // instead of tensors: a map that nothing saved is released once it is sent.
 struct Held {
-  Edge loss;               // on the last stage
+  Edge loss;               // set on the last stage
   std::vector<Edge> sent;  // invalid where no gradient is wanted
   std::vector<std::shared_ptr<MapGradient>> sent_gradients;
   std::vector<std::shared_ptr<MapGradient>> received_gradients;
@@ -274,7 +274,7 @@ class Step {
   StageWork& work_;
   const at::Tensor& one_;         // a root's own gradient
   size_t current_ = 0;            // instruction
-  std::map<int64_t, Held> held_;  // by micro-batch
+  std::map<int64_t, Held> held_;  // each micro-batch's
 };
 
 [[noreturn]] void refuse_completion(const std::string& why) {
@@ -282,7 +282,7 @@ class Step {
               "use smaller micro-batches or more stages", ExitCode::kResource);
 }
 
-// With all micro-batches released this takes less than any step does.
+// Takes less than any step does, once all micro-batches are released.
 void complete(Step& step) {
   try {
     step.complete();

@@ -56,7 +56,7 @@ class BackwardOnThisThread {
   const bool before_;
 };
 
-// Where autograd's graph of one stage begins and ends.
+// The ends of autograd's graph of one stage.
 //
 //   map ~~> [received_map] -> layers of the stage -> [sent_map] ~~> map
 //   gradient <~~ <-                                          <- <~~ gradient
@@ -106,9 +106,9 @@ class StageWork {
   // Right before backward; `is_last`: no other backward follows in this step.
   virtual void before_backward(int64_t micro_batch, bool is_last) = 0;
 
-  // After this rank ran out of memory: in place of the instruction that failed
-  // and of each that follows, finishes what collectives of its own it has not
-  // issued yet. Must not allocate more than a step does at its start.
+  // Takes the place, after this rank ran out of memory, of the instruction that
+  // failed and of each that follows: finishes what collectives of its own it
+  // has not issued yet. Must not allocate more than a step does at its start.
   virtual void complete(const Instruction& instruction) = 0;
 };
 

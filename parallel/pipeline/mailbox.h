@@ -45,8 +45,8 @@ struct StageMessage {
 
 struct InstructionMessages {
   Instruction instruction;
-  std::vector<StageMessage> receives;  // before the computation
-  std::vector<StageMessage> sends;     // after it
+  std::vector<StageMessage> receives;  // awaited before the computation
+  std::vector<StageMessage> sends;     // issued after it
 };
 
 // The messages in order of issue: one entry per instruction of schedule(kind,
@@ -83,8 +83,8 @@ class Mailbox {
   // not change any more.
   void send(size_t index, size_t position, const at::Tensor& map);
 
-  // After a failure: from here on messages are completed, in place of what is
-  // left of each instruction. Allocates one map to send and the maps that one
+  // Completes messages from here on, after a failure, in place of what is left
+  // of each instruction. Allocates one map to send and the maps that one
   // instruction receives.
   void start_completion();
   void complete_receives(size_t index);
@@ -100,7 +100,7 @@ class Mailbox {
     std::unique_ptr<collectives::Work> work;
   };
   struct Sending {
-    size_t index = 0;  // of the instruction
+    size_t index = 0;  // the instruction's place
     StageMessage message;
     at::Tensor map;
     std::unique_ptr<collectives::Work> work;
@@ -114,7 +114,7 @@ class Mailbox {
   const MapSizes map_sizes_;
   const at::TensorOptions map_options_;
   std::vector<size_t> num_posted_;  // receives per instruction
-  std::vector<size_t> num_taken_;   // of those posted
+  std::vector<size_t> num_taken_;   // receives taken of those posted
   std::vector<size_t> num_sent_;
   std::list<Receiving> receiving_;  // posted and not taken, in order
   std::list<Sending> sending_;

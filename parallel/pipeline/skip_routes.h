@@ -1,4 +1,4 @@
-// Which maps cross which cuts of a pipeline.
+// The maps that cross each cut of a pipeline.
 //
 // Layers are numbered in order and read earlier layers or the images (-1).
 // Where a later stage reads a map, the map goes straight from the stage that

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kUsualGroup = 16;
 
-// For images whose smallest map has several cells.
+// The groups of images whose smallest map has several cells.
 std::vector<SampleRange> groups_of_large_maps(int64_t count,
                                               const BatchNormRule& rule) {
   return batch_norm_groups(count, rule, /*smallest_map_elements=*/2);

@@ -31,7 +31,8 @@ struct BatchNormRule {
   bool operator==(const BatchNormRule&) const = default;
 };
 
-// That of a run which does not say its own: max(1, round(count / 16)) groups.
+// The rule of a run which does not say its own: max(1, round(count / 16))
+// groups.
 BatchNormRule usual_batch_norm_rule(int64_t global_batch_size);
 
 // The groups of a batch of `count` samples. A group that would have fewer than

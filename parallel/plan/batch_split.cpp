@@ -107,7 +107,7 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
 
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  std::vector<int64_t> begins;  // of groups, in order
+  std::vector<int64_t> begins;  // each group's first sample
   for (const SampleRange& group :
        batch_norm_groups(count, cut.groups, smallest_map_elements)) {
     begins.push_back(group.begin);

@@ -1,4 +1,4 @@
-// Which samples of a global batch go where: to which rank, into which
+// The way of each sample of a global batch: to which rank, into which
 // micro-batch, into which batch-norm group.
 //
 // The mathematics of a step is fixed before its layout: groups follow from the
@@ -16,7 +16,7 @@ namespace headroom::plan {
 
 // How the batches of a run are cut.
 struct BatchCut {
-  int64_t global_batch_size = 1;  // of a full batch
+  int64_t global_batch_size = 1;  // samples of a full batch
   int data_parallel_size = 1;
   int64_t micro_batch_size = 1;
   BatchNormRule groups;

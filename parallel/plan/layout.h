@@ -24,7 +24,7 @@ struct ParallelLayout {
   bool operator==(const ParallelLayout&) const = default;
 };
 
-// Where a rank stands on each axis.
+// A rank's place on each axis.
 struct MeshCoordinates {
   int pipeline_stage = 0;
   int data_parallel_rank = 0;

@@ -70,8 +70,9 @@ struct Plan {
   // What each rank is expected to need at most, in bytes of tensors
   // (phase_memory.h): the largest of its phases. Empty where that is not known.
   std::vector<int64_t> predicted_peak_bytes;
-  std::vector<PhaseBytes> predicted_phase_bytes;  // of the same ranks
-  std::string reason;                             // why this plan was chosen
+  // The bytes of the same ranks in each phase.
+  std::vector<PhaseBytes> predicted_phase_bytes;
+  std::string reason;  // why this plan was chosen
 
   bool operator==(const Plan&) const = default;
 };

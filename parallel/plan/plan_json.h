@@ -13,7 +13,7 @@
 namespace headroom::plan {
 
 inline constexpr int kMaxZeroStage = 3;
-inline constexpr int64_t kMaxLayers = 100'000;  // of a model
+inline constexpr int64_t kMaxLayers = 100'000;  // a model's layers
 
 // What is wrong with a plan's stage_begins from a message or a file; nothing
 // where there are as many as the pipeline axis has ranks, the first is 0, and

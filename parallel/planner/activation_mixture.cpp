@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMostStates = 4096;
 constexpr int kBoundsTried = 24;
-constexpr int kPasses = 3;  // over all layers, to try faster policies
+constexpr int kPasses = 3;  // walks over all layers to try faster policies
 
 using Choice = MixtureLayer::Choice;
 
@@ -25,8 +25,8 @@ using Choice = MixtureLayer::Choice;
 struct State {
   int64_t kept = 0;
   double seconds = 0;
-  uint32_t before = 0;  // of the states of the layers before
-  uint32_t choice = 0;  // of the last layer
+  uint32_t before = 0;  // index of the state of the layers before
+  uint32_t choice = 0;  // the last layer's choice
 
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
@@ -94,8 +94,8 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
   }
 }
 
-// At most kMostStates and the first; of more states the fastest of each part of
-// the bound.
+// Keeps at most kMostStates and the first; of more states the fastest of each
+// part of the bound.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
@@ -276,7 +276,7 @@ double mix_activations(const configs::RunConfig& config,
     rank.pipeline_stage = static_cast<int>(stage);
     const predict::RankMicroBatch part = predict::rank_micro_batch(whole, rank);
     const std::vector<predict::LayerCosts> bytes =
-        predict::layer_costs(part.stage, part.extents, part.loss);
+        predict::layer_costs(part.stage, part.shape, part.loss);
     MixtureRequest request;
     request.limit_bytes = config.memory_limit;
     for (size_t layer = begin; layer < end; ++layer) {

@@ -32,7 +32,7 @@ struct MixtureLayer {
   struct Choice {
     plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
     double seconds = 0;      // modelled; any unit
-    int64_t kept_bytes = 0;  // from its forward to its backward
+    int64_t kept_bytes = 0;  // kept between its forward and backward
     // Bytes in its forward or backward, what it keeps included.
     int64_t busy_bytes = 0;
   };
@@ -57,7 +57,7 @@ struct MixtureRequest {
 
 struct Mixture {
   ActivationPolicies policies;
-  double seconds = 0;  // of its choices
+  double seconds = 0;  // the time of its choices
   int64_t peak_bytes = 0;
 
   bool operator==(const Mixture&) const = default;

@@ -20,7 +20,8 @@
 namespace headroom::planner {
 namespace {
 
-constexpr double kWorthIt = 0.98;  // of the time, for a smaller micro-batch
+// The share of the time at which a smaller micro-batch pays.
+constexpr double kWorthIt = 0.98;
 
 int64_t bytes_of(const PlanDecision& decision) {
   return fullest_rank_bytes(*decision.plan);
@@ -30,7 +31,8 @@ int data_ranks(const configs::RunConfig& config, int world_size) {
   return config.layout ? config.layout->data_parallel_size : world_size;
 }
 
-// Where the request leaves it open and there is something to split: all.
+// The last ZeRO stage to try: 3 if the request leaves it open and there is
+// something to split.
 int64_t last_zero_stage(const configs::RunConfig& config, int world_size) {
   return config.zero_stage == 0 && data_ranks(config, world_size) > 1
              ? 3
@@ -293,7 +295,7 @@ class AnyFit {
       all.emplace_back(rule, micro_batch);
     }
     if (micro_batch > 0) {
-      // As many groups as a micro-batch holds: more of the smaller ones.
+      // Rules whose whole groups fill less of a micro-batch come first.
       std::ranges::stable_sort(all, {}, [this](const auto& piece) {
         return images_at_once(piece.first);
       });

@@ -121,7 +121,7 @@ class BatchSearch {
       break;
     }
     constexpr int64_t kMebibyte = int64_t{1} << 20;
-    // On a card the limit may be the card's.
+    // The limit may be the card's own.
     if (parse_device_list(config_.device).empty()) {
       all.push_back("--memory-limit " +
                     std::to_string((least_bytes + kMebibyte - 1) / kMebibyte) +

@@ -1,5 +1,5 @@
-// Which model a run trains, and what its layers cost: read from files, so that
-// the planner itself stays pure. Errors: Error (exit 2).
+// The model that a run trains, and what its layers cost: read from files, so
+// that the planner itself stays pure. Errors: Error (exit 2).
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@
 namespace headroom::planner {
 namespace {
 
-constexpr int64_t kManyCells = 2;  // in the smallest map of an image
+constexpr int64_t kManyCells = 2;  // cells of an image's smallest map
 
 // Data ranks that usually share a machine, where an exchange costs little.
 constexpr int kNearRanks = 8;

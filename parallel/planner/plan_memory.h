@@ -43,7 +43,7 @@ std::optional<std::string> host_shortage(
 
 // What the rank that needs most needs. REQUIRES: a plan with predicted bytes.
 int64_t fullest_rank_bytes(const plan::Plan& plan);
-// In which part of a run that is: "in a step", "at the start", "in a
+// The part of a run in which that is: "in a step", "at the start", "in a
 // validation", "for a checkpoint".
 std::string fullest_phase(const plan::Plan& plan);
 // What it needs outside validation: no smaller validation would change that.

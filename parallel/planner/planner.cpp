@@ -265,7 +265,7 @@ PlanDecision plan_without_bytes(const configs::RunConfig& config,
   return decision;
 }
 
-// Without regard to the limit on memory of devices.
+// Plans without regard to the limit on memory of devices.
 PlanDecision plan_with_host_memory(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers) {

@@ -31,30 +31,29 @@ namespace headroom::planner {
 // A plan, or a refusal: what disagrees, with both numbers, and what to do.
 struct PlanDecision {
   std::optional<plan::Plan> plan;
-  std::string reason;                    // of the choice, or of the refusal
-  std::string remedy;                    // of a refusal
+  std::string reason;                    // why it was chosen, or refused
+  std::string remedy;                    // what to do about a refusal
   ExitCode exit_code = ExitCode::kDone;  // kRequest or kNoPlan if refused
 };
 
 // Whether the plan depends on the model's layers, as with a pipeline or spatial
-// axis, where layers do not keep everything, or with a memory limit. Throws
-// Error if --layout is not a layout.
+// axis, where layers do not keep everything, or with a memory limit.
 bool plan_needs_layers(const configs::RunConfig& config);
 
 // What an answer is wanted for. Predicting bytes takes milliseconds, finding
 // what would fit instead of a request that does not takes a second.
 enum class PlanAnswer {
   kAll,
-  kWithoutRemedy,      // a refusal for want of memory does not say what fits
-  kWhetherAdmissible,  // without predicted bytes where there is no limit; where
-                       // there is one, a plan that fits and is not the fastest
+  kWithoutRemedy,  // a refusal for want of memory does not say what fits
+  // Predicted bytes are left out where there is no limit; where there is one,
+  // the plan fits and is not the fastest.
+  kWhetherAdmissible,
   kWhetherFits  // any plan that fits, without bytes; a refusal has no reason
 };
 
-// Without layers the plan has no predicted bytes.
+// The plan has no predicted bytes without layers.
 // REQUIRES: world_size >= 1; `layers` are the model's
-// (parallel/planner/model_layers.h) where plan_needs_layers(config). Throws
-// Error if --layout is not a layout.
+// (parallel/planner/model_layers.h) where plan_needs_layers(config).
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer = PlanAnswer::kAll);

@@ -20,7 +20,7 @@ using configs::RunConfig;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMostMebibytes = int64_t{1} << 24;  // 16 TiB
-constexpr int64_t kLeastImage = 64;                   // of --img
+constexpr int64_t kLeastImage = 64;                   // the least --img
 
 // The flags that change where memory goes, and nothing else.
 struct MemoryFlags {
@@ -490,7 +490,7 @@ class RemedySearch {
   const TryPlan& try_plan_;
   const MemoryFlags given_;
   const int64_t stride_;
-  int64_t limit_mebibytes_ = 0;  // of the limit that was found
+  int64_t limit_mebibytes_ = 0;  // the limit that was found
   std::map<Key, bool> known_;
   std::vector<Remedy> found_;
 };

@@ -49,7 +49,7 @@ struct Remedy {
   RemedyKind kind = RemedyKind::kActivations;
   configs::RunConfig config;  // the changed request, and its processes
   int world_size = 1;
-  std::vector<configs::FlagUse> flags;  // to add, or to give another value
+  std::vector<configs::FlagUse> flags;  // flags to add or change
   bool drops_sync_bn = false;           // --sync-bn is to be left out
   plan::Plan plan;
 };
@@ -59,7 +59,7 @@ struct RemedyScope {
   // The number of processes follows that of agents or nodes: the value of the
   // flag times `processes_each`. "" where the number is settled.
   std::string processes_flag = "--processes";
-  std::string processes_prefix = {};  // of the value: "p4d.24xlarge:"
+  std::string processes_prefix = {};  // "p4d.24xlarge:", before the value
   int processes_each = 1;
   int most_processes = 64;
   // The memory limit that a value of so many MiB stands for. A flag of "" is
@@ -79,8 +79,8 @@ struct RemedyScope {
 using TryPlan = std::function<std::optional<plan::Plan>(
     const configs::RunConfig&, int world_size, bool is_final)>;
 
-// In the order in which they are worth trying. REQUIRES: layers; a request that
-// `try_plan` refuses.
+// Remedies in the order in which they are worth trying. REQUIRES: layers; a
+// request that `try_plan` refuses.
 std::vector<Remedy> find_remedies(const configs::RunConfig& config,
                                   int world_size,
                                   const std::vector<layers::LayerCost>& layers,

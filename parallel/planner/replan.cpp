@@ -104,7 +104,7 @@ class ReplanSearch {
     configs::RunConfig trial = request_;
     if (frees_layout) trial.layout.reset();
     if (frees_zero) trial.zero_stage = 0;
-    // By itself the planner offloads nothing, but the failed plan did.
+    // The planner offloads nothing by itself, but the failed plan did.
     for (const char* activations : {"auto", "offload"}) {
       trial.activations = activations;
       const PlanDecision decision =

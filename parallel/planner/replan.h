@@ -1,4 +1,4 @@
-// Which plan a run goes on under when its workers are more or fewer
+// The plan under which a run goes on when its workers are more or fewer
 // (plan_for_workers), or when one ran out of memory at its leanest
 // (plan_after_shortage):
 //
@@ -47,7 +47,8 @@ int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
 
 struct Replan {
   std::optional<plan::Plan> plan;
-  std::string reason;  // of the plan, or why there is none, with both numbers
+  // Why this plan, or why there is none, with both numbers.
+  std::string reason;
   // The flags that --resume needs to go on after a refusal; "" where none would
   // help.
   std::string resume_flags;
@@ -62,7 +63,7 @@ Replan plan_after_shortage(const configs::RunConfig& config,
 
 struct ElasticPlan {
   std::optional<plan::Plan> plan;
-  std::string reason;  // of the plan, or of the last refusal
+  std::string reason;  // why this plan, or the last refusal
 };
 
 // The plan for the workers that there are. `wanted` is the run's plan where

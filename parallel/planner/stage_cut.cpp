@@ -22,10 +22,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Part {
   double cost = 0;
   int64_t fixed_bytes = 0;
-  int64_t bytes_in_flight = 0;   // per micro-batch, received maps included
-  int64_t activation_bytes = 0;  // per micro-batch, without them
-  int64_t busy_bytes = 0;        // at the fullest layer, activations included
-  int64_t received_bytes = 0;    // per micro-batch
+  int64_t bytes_in_flight = 0;   // a micro-batch's, received maps included
+  int64_t activation_bytes = 0;  // a micro-batch's, without them
+  int64_t busy_bytes = 0;        // bytes at the fullest layer, with activations
+  int64_t received_bytes = 0;    // a micro-batch's
   bool has_parameters = false;
 };
 
@@ -173,7 +173,8 @@ std::string layers_text(int64_t begin, int64_t end) {
                                 std::to_string(end - 1);
 }
 
-constexpr double kMemorySlack = 1.05;  // over the least that any cut needs
+// A share of the least that any cut needs.
+constexpr double kMemorySlack = 1.05;
 
 // Bytes of one layer's parameters, and of all that has their size, on one rank.
 int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
@@ -194,7 +195,7 @@ PartitionRequest request_of(const configs::RunConfig& config,
   memory.plan.stage_begins = {0};
   const predict::RankMicroBatch whole = predict::rank_micro_batch(memory, {});
   const std::vector<predict::LayerCost> bytes =
-      predict::planned_layer_costs(whole.stage, whole.extents, whole.loss);
+      predict::planned_layer_costs(whole.stage, whole.shape, whole.loss);
   PartitionRequest request;
   for (size_t i = 0; i < layers.size(); ++i) {
     const layers::LayerCost& layer = layers[i];
@@ -204,7 +205,7 @@ PartitionRequest request_of(const configs::RunConfig& config,
     part.fixed_bytes = state_bytes(memory, static_cast<int64_t>(i));
     part.activation_bytes = bytes[i].kept_bytes;
     part.busy_bytes = bytes[i].peak_bytes;
-    part.map_bytes = whole.extents.map_bytes(layer.channels, layer.stride);
+    part.map_bytes = whole.shape.map_bytes(layer.channels, layer.stride);
     part.has_parameters = layer.parameters > 0;
     part.inputs = layer.inputs;
     request.layers.push_back(part);

@@ -1,4 +1,4 @@
-// Between which layers a pipeline is cut, and what its stages compute.
+// The layers between which a pipeline is cut, and what its stages compute.
 //
 // Layers stay in order; every stage gets a run of them with at least one layer
 // that has parameters. partition_stages() finds the cut, exactly, by dynamic
@@ -33,10 +33,10 @@ struct PartitionLayer {
   double cost = 0;               // seconds, or any measure that adds up
   int64_t fixed_bytes = 0;       // parameters and all that has their size
   int64_t activation_bytes = 0;  // kept for backward, per micro-batch
-  // While the layer runs, forward or backward, its activation_bytes included;
-  // beside what the layers before it keep.
+  // Bytes while the layer runs, forward or backward, its activation_bytes
+  // included; beside what the layers before it keep.
   int64_t busy_bytes = 0;
-  int64_t map_bytes = 0;  // of its output, per micro-batch
+  int64_t map_bytes = 0;  // its output, per micro-batch
   bool has_parameters = true;
   std::vector<int> inputs;  // layers it reads; -1 for the images
 };
@@ -46,18 +46,18 @@ struct PartitionRequest {
   // in_flight[stage]: micro-batches that the stage holds at once. Its size is
   // the number of stages.
   std::vector<int64_t> in_flight;
-  std::optional<int64_t> memory_limit_bytes;  // per stage
+  std::optional<int64_t> memory_limit_bytes;  // each stage's limit
 };
 
 struct StagePartition {
-  std::vector<int64_t> stage_begins;  // of each stage
+  std::vector<int64_t> stage_begins;  // the first layer of each stage
   std::vector<double> stage_costs;
   std::vector<int64_t> stage_bytes;
 };
 
 struct PartitionDecision {
   std::optional<StagePartition> partition;
-  std::string reason;  // which stage decides, or why there is none
+  std::string reason;  // the stage that decides, or why there is none
 };
 
 // REQUIRES: costs and bytes are not negative; layers read earlier layers.

@@ -16,39 +16,43 @@ constexpr int64_t kSmallMap = 20480;
 constexpr int64_t kPrimitiveBytes = 8344;
 constexpr int64_t kStridedBytes = 32 << 10;
 constexpr int64_t kBlockChannels = 16;
-// For bfloat16: how many channels of a sample a 1x1 weight gradient transposes
-// at a time, and what a primitive takes beside that.
+// The channels of a sample that a 1x1 weight gradient in bfloat16 transposes at
+// a time, and what a primitive takes beside that.
 constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
 constexpr int64_t kSmallGradientBytes = 128;
 
-bool is_float(const MicroBatchShape& extents) {
-  return extents.element_bytes == kFloatBytes;
+bool is_float(const MicroBatchShape& shape) {
+  return shape.element_bytes == kFloatBytes;
 }
 
 // A single small map may be left to LibTorch's own code, which unfolds it.
-bool may_unfold(const ConvolutionShape& shape, const MicroBatchShape& extents) {
-  return shape.groups == 1 && extents.samples == 1 && shape.kernel > 1 &&
-         shape.kernel <= 3 &&
-         extents.cells(shape.out_stride / shape.stride) * shape.in_channels <=
+bool may_unfold(const ConvolutionShape& convolution,
+                const MicroBatchShape& shape) {
+  return convolution.groups == 1 && shape.samples == 1 &&
+         convolution.kernel > 1 && convolution.kernel <= 3 &&
+         shape.cells(convolution.out_stride / convolution.stride) *
+                 convolution.in_channels <=
              kSmallMap;
 }
 
-bool uses_onednn(const ConvolutionShape& shape,
-                 const MicroBatchShape& extents) {
-  if (extents.is_mixed()) return true;
-  if (!is_float(extents)) return false;
-  if (shape.kernel > 1 || shape.stride > 1 || extents.num_threads > 1 ||
-      extents.samples >= kLeastBatch) {
+bool uses_onednn(const ConvolutionShape& convolution,
+                 const MicroBatchShape& shape) {
+  if (shape.is_mixed()) return true;
+  if (!is_float(shape)) return false;
+  if (convolution.kernel > 1 || convolution.stride > 1 ||
+      shape.num_threads > 1 || shape.samples >= kLeastBatch) {
     return true;
   }
-  return shape.may_be_flat && extents.cells(shape.out_stride) >= kLeastPixels;
+  return convolution.may_be_flat &&
+         shape.cells(convolution.out_stride) >= kLeastPixels;
 }
 
-bool is_depthwise(const ConvolutionShape& shape) {
-  return shape.groups > 1 && shape.in_channels == shape.groups &&
-         shape.out_channels == shape.groups;
+bool is_depthwise(const ConvolutionShape& convolution) {
+  return convolution.groups > 1 &&
+         convolution.in_channels == convolution.groups &&
+         convolution.out_channels == convolution.groups;
 }
 
 // Each group's channels fill blocks of their own.
@@ -57,218 +61,239 @@ int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
 }
 
 // Each group is a matrix of whole blocks; groups of one channel share a block.
-int64_t group_weight_bytes(const ConvolutionShape& shape,
-                           const MicroBatchShape& extents) {
-  return shape.kernel * shape.kernel *
-         in_blocks_by_group(shape.in_channels, shape.groups) *
-         round_up(shape.out_channels / shape.groups, kBlockChannels) *
-         extents.element_bytes;
+int64_t group_weight_bytes(const ConvolutionShape& convolution,
+                           const MicroBatchShape& shape) {
+  return convolution.kernel * convolution.kernel *
+         in_blocks_by_group(convolution.in_channels, convolution.groups) *
+         round_up(convolution.out_channels / convolution.groups,
+                  kBlockChannels) *
+         shape.element_bytes;
 }
-int64_t depthwise_weight_bytes(const ConvolutionShape& shape,
-                               const MicroBatchShape& extents) {
-  return shape.kernel * shape.kernel * round_up(shape.groups, kBlockChannels) *
-         extents.element_bytes;
+int64_t depthwise_weight_bytes(const ConvolutionShape& convolution,
+                               const MicroBatchShape& shape) {
+  return convolution.kernel * convolution.kernel *
+         round_up(convolution.groups, kBlockChannels) * shape.element_bytes;
 }
 
 // A weight gradient of one channel each has code of its own up to 3x3.
-bool has_small_gradient(const ConvolutionShape& shape) {
-  return is_depthwise(shape) && shape.kernel > 1 && shape.kernel <= 3;
+bool has_small_gradient(const ConvolutionShape& convolution) {
+  return is_depthwise(convolution) && convolution.kernel > 1 &&
+         convolution.kernel <= 3;
 }
 
-int64_t inputs_in_blocks(const ConvolutionShape& shape) {
-  if (shape.groups > 1)
-    return in_blocks_by_group(shape.in_channels, shape.groups);
-  return shape.in_channels < 16 ? std::max<int64_t>(shape.in_channels, 4)
-                                : round_up(shape.in_channels, 16);
+int64_t inputs_in_blocks(const ConvolutionShape& convolution) {
+  if (convolution.groups > 1)
+    return in_blocks_by_group(convolution.in_channels, convolution.groups);
+  return convolution.in_channels < 16
+             ? std::max<int64_t>(convolution.in_channels, 4)
+             : round_up(convolution.in_channels, 16);
 }
 
 // Blocks of 16 channels and, for some shapes, a row of sums beside them.
-int64_t blocked_weight_bytes(const ConvolutionShape& shape,
-                             const MicroBatchShape& extents) {
-  if (is_depthwise(shape)) return depthwise_weight_bytes(shape, extents);
-  if (shape.groups > 1) return group_weight_bytes(shape, extents);
+int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
+                             const MicroBatchShape& shape) {
+  if (is_depthwise(convolution))
+    return depthwise_weight_bytes(convolution, shape);
+  if (convolution.groups > 1) return group_weight_bytes(convolution, shape);
   const auto blocks = [](int64_t channels) { return round_up(channels, 16); };
-  if (extents.is_mixed()) {
-    // From 64 channels on blocks come in pairs.
-    const int64_t outputs = round_up(shape.out_channels, 16);
-    return shape.kernel * shape.kernel * inputs_in_blocks(shape) *
+  if (shape.is_mixed()) {
+    // Blocks come in pairs from 64 channels on.
+    const int64_t outputs = round_up(convolution.out_channels, 16);
+    return convolution.kernel * convolution.kernel *
+           inputs_in_blocks(convolution) *
            (outputs < 64 ? outputs : round_up(outputs, 32)) *
-           extents.element_bytes;
+           shape.element_bytes;
   }
-  const int64_t bytes = shape.kernel * shape.kernel *
-                        std::max<int64_t>(shape.in_channels, 4) *
-                        blocks(shape.out_channels) * extents.element_bytes;
-  return shape.kernel == 1 ? bytes + bytes / 32 : bytes;
+  const int64_t bytes = convolution.kernel * convolution.kernel *
+                        std::max<int64_t>(convolution.in_channels, 4) *
+                        blocks(convolution.out_channels) * shape.element_bytes;
+  return convolution.kernel == 1 ? bytes + bytes / 32 : bytes;
 }
 
-int64_t columns_bytes(const ConvolutionShape& shape,
-                      const MicroBatchShape& extents) {
-  if (shape.kernel == 1 && shape.stride == 1) return 0;
-  if (extents.is_mixed()) return 0;
-  if (is_float(extents) && !may_unfold(shape, extents)) return 0;
-  return extents.map_bytes(shape.in_channels * shape.kernel * shape.kernel,
-                           shape.out_stride);
+int64_t columns_bytes(const ConvolutionShape& convolution,
+                      const MicroBatchShape& shape) {
+  if (convolution.kernel == 1 && convolution.stride == 1) return 0;
+  if (shape.is_mixed()) return 0;
+  if (is_float(shape) && !may_unfold(convolution, shape)) return 0;
+  return shape.map_bytes(
+      convolution.in_channels * convolution.kernel * convolution.kernel,
+      convolution.out_stride);
 }
 
 // A bfloat16 weight gradient multiplies pairs of pixels: for one sample per
 // thread, input and gradient are transposed so that pixels of a channel are
 // neighbours.
-int64_t turned_bytes(const ConvolutionShape& shape,
-                     const MicroBatchShape& extents) {
-  const int64_t outputs = in_blocks_by_group(shape.out_channels, shape.groups);
-  const int64_t rows = extents.image_height / shape.out_stride;
-  const int64_t columns = extents.image_width / shape.out_stride;
-  if (shape.kernel == 1 && shape.groups == 1) {
-    return (std::min(inputs_in_blocks(shape), kTurnedInputs) +
+int64_t turned_bytes(const ConvolutionShape& convolution,
+                     const MicroBatchShape& shape) {
+  const int64_t outputs =
+      in_blocks_by_group(convolution.out_channels, convolution.groups);
+  const int64_t rows = shape.image_height / convolution.out_stride;
+  const int64_t columns = shape.image_width / convolution.out_stride;
+  if (convolution.kernel == 1 && convolution.groups == 1) {
+    return (std::min(inputs_in_blocks(convolution), kTurnedInputs) +
             std::min(outputs, kTurnedOutputs)) *
-           rows * columns * extents.element_bytes;
+           rows * columns * shape.element_bytes;
   }
-  const int64_t pairs = round_up(columns, 2) + (shape.kernel == 1 ? 2 : 0);
-  const int64_t halo = extents.is_split() ? shape.kernel : 0;
-  const int64_t input = shape.stride * (pairs + shape.kernel - 1) *
-                        inputs_in_blocks(shape) * (rows * shape.stride + halo);
-  return (input + pairs * outputs * rows) * extents.element_bytes;
+  const int64_t pairs =
+      round_up(columns, 2) + (convolution.kernel == 1 ? 2 : 0);
+  const int64_t halo = shape.is_split() ? convolution.kernel : 0;
+  const int64_t input = convolution.stride * (pairs + convolution.kernel - 1) *
+                        inputs_in_blocks(convolution) *
+                        (rows * convolution.stride + halo);
+  return (input + pairs * outputs * rows) * shape.element_bytes;
 }
 
-int64_t input_bytes(const ConvolutionShape& shape,
-                    const MicroBatchShape& extents) {
-  const int64_t stride = shape.out_stride / shape.stride;
+int64_t input_bytes(const ConvolutionShape& convolution,
+                    const MicroBatchShape& shape) {
+  const int64_t stride = convolution.out_stride / convolution.stride;
   // A kernel that reaches beyond a rank's rows gets those around them.
-  const int64_t halo =
-      extents.is_split()
-          ? extents.rows_bytes(shape.kernel, shape.in_channels, stride)
-          : 0;
-  return extents.map_bytes(shape.in_channels, stride) + halo;
+  const int64_t halo = shape.is_split()
+                           ? shape.rows_bytes(convolution.kernel,
+                                              convolution.in_channels, stride)
+                           : 0;
+  return shape.map_bytes(convolution.in_channels, stride) + halo;
 }
 
-int64_t output_bytes(const ConvolutionShape& shape,
-                     const MicroBatchShape& extents) {
-  return extents.map_bytes(shape.out_channels, shape.out_stride);
+int64_t output_bytes(const ConvolutionShape& convolution,
+                     const MicroBatchShape& shape) {
+  return shape.map_bytes(convolution.out_channels, convolution.out_stride);
 }
 
 // LibTorch convolves groups one after the other and joins them afterwards.
-int64_t apart(const ConvolutionShape& shape, const MicroBatchShape& extents) {
-  return shape.groups > 1 ? output_bytes(shape, extents) : 0;
+int64_t apart(const ConvolutionShape& convolution,
+              const MicroBatchShape& shape) {
+  return convolution.groups > 1 ? output_bytes(convolution, shape) : 0;
 }
 
 // The workspace of a device's library.
-int64_t observed_workspace(const ConvolutionShape& shape,
-                           const MicroBatchShape& extents, bool is_backward) {
-  if (extents.workspaces == nullptr) return 0;
-  return extents.workspaces->bytes_of(
-      {is_backward, shape.in_channels, shape.out_channels,
-       shape.kernel * shape.kernel, shape.stride, shape.groups, extents.samples,
-       extents.cells(shape.out_stride), extents.element_bytes});
+int64_t observed_workspace(const ConvolutionShape& convolution,
+                           const MicroBatchShape& shape, bool is_backward) {
+  if (shape.workspaces == nullptr) return 0;
+  return shape.workspaces->bytes_of(
+      {is_backward, convolution.in_channels, convolution.out_channels,
+       convolution.kernel * convolution.kernel, convolution.stride,
+       convolution.groups, shape.samples, shape.cells(convolution.out_stride),
+       shape.element_bytes});
 }
 
 // Input, weight and output as float32, beside an output of 16 bits that is not
 // there yet.
-int64_t widened_bytes(const ConvolutionShape& shape,
+int64_t widened_bytes(const ConvolutionShape& convolution,
                       const MicroBatchShape& wide) {
-  return input_bytes(shape, wide) + shape.weight_bytes(wide) +
-         output_bytes(shape, wide);
+  return input_bytes(convolution, wide) + convolution.weight_bytes(wide) +
+         output_bytes(convolution, wide);
 }
 
 }  // namespace
 
-int64_t forward_scratch(const ConvolutionShape& shape,
-                        const MicroBatchShape& extents) {
-  if (extents.on_device) {
-    return observed_workspace(shape, extents, /*is_backward=*/false);
+int64_t forward_scratch(const ConvolutionShape& convolution,
+                        const MicroBatchShape& shape) {
+  if (shape.on_device) {
+    return observed_workspace(convolution, shape, /*is_backward=*/false);
   }
-  if (extents.convolves_in_float) {
-    const MicroBatchShape wide = extents.widened();
-    return widened_bytes(shape, wide) + forward_scratch(shape, wide) -
-           output_bytes(shape, extents);
+  if (shape.convolves_in_float) {
+    const MicroBatchShape wide = shape.widened();
+    return widened_bytes(convolution, wide) +
+           forward_scratch(convolution, wide) -
+           output_bytes(convolution, shape);
   }
-  const int64_t columns = columns_bytes(shape, extents);
-  if (!uses_onednn(shape, extents)) return columns + apart(shape, extents);
-  int64_t bytes = blocked_weight_bytes(shape, extents) + kPrimitiveBytes;
+  const int64_t columns = columns_bytes(convolution, shape);
+  if (!uses_onednn(convolution, shape))
+    return columns + apart(convolution, shape);
+  int64_t bytes = blocked_weight_bytes(convolution, shape) + kPrimitiveBytes;
   // Groups of less than a block, strided: some rows of the input in blocks.
-  if (extents.is_mixed() && shape.groups > 1 && shape.stride > 1)
-    bytes += extents.num_threads * shape.kernel * inputs_in_blocks(shape) *
-             (extents.image_width / shape.out_stride * shape.stride + 2) *
-             extents.element_bytes;
+  if (shape.is_mixed() && convolution.groups > 1 && convolution.stride > 1)
+    bytes +=
+        shape.num_threads * convolution.kernel * inputs_in_blocks(convolution) *
+        (shape.image_width / convolution.out_stride * convolution.stride + 2) *
+        shape.element_bytes;
   return std::max(columns, bytes);
 }
 
-int64_t input_gradient_scratch(const ConvolutionShape& shape,
-                               const MicroBatchShape& extents) {
-  if (extents.on_device) {
-    return observed_workspace(shape, extents, /*is_backward=*/true);
+int64_t input_gradient_scratch(const ConvolutionShape& convolution,
+                               const MicroBatchShape& shape) {
+  if (shape.on_device) {
+    return observed_workspace(convolution, shape, /*is_backward=*/true);
   }
-  if (extents.convolves_in_float) {
-    const MicroBatchShape wide = extents.widened();
-    return widened_bytes(shape, wide) + input_gradient_scratch(shape, wide) +
-           input_bytes(shape, extents);
+  if (shape.convolves_in_float) {
+    const MicroBatchShape wide = shape.widened();
+    return widened_bytes(convolution, wide) +
+           input_gradient_scratch(convolution, wide) +
+           input_bytes(convolution, shape);
   }
-  const int64_t columns = columns_bytes(shape, extents);
-  if (!uses_onednn(shape, extents)) {
-    return columns + (shape.groups > 1 ? input_bytes(shape, extents) : 0);
+  const int64_t columns = columns_bytes(convolution, shape);
+  if (!uses_onednn(convolution, shape)) {
+    return columns +
+           (convolution.groups > 1 ? input_bytes(convolution, shape) : 0);
   }
-  int64_t bytes = blocked_weight_bytes(shape, extents) + kPrimitiveBytes;
-  if (shape.groups > 1) {
-    if (extents.is_mixed() && shape.stride > 1)
+  int64_t bytes = blocked_weight_bytes(convolution, shape) + kPrimitiveBytes;
+  if (convolution.groups > 1) {
+    if (shape.is_mixed() && convolution.stride > 1)
       bytes +=
-          extents.num_threads * input_bytes(shape, extents) / extents.samples;
-  } else if (shape.kernel > 1 && shape.stride > 1) {
-    const int64_t rows = extents.image_height / shape.out_stride + 2;
-    const int64_t columns = extents.image_width / shape.out_stride + 2;
-    bytes += extents.num_threads *
-             (shape.out_channels * rows * columns * extents.element_bytes +
+          shape.num_threads * input_bytes(convolution, shape) / shape.samples;
+  } else if (convolution.kernel > 1 && convolution.stride > 1) {
+    const int64_t rows = shape.image_height / convolution.out_stride + 2;
+    const int64_t columns = shape.image_width / convolution.out_stride + 2;
+    bytes += shape.num_threads *
+             (convolution.out_channels * rows * columns * shape.element_bytes +
               kStridedBytes);
   }
   return std::max(bytes, columns);
 }
 
-int64_t weight_gradient_bytes(const ConvolutionShape& shape,
-                              const MicroBatchShape& extents) {
-  if (extents.on_device) {
-    return shape.weight_bytes(extents) +
-           observed_workspace(shape, extents, /*is_backward=*/true);
+int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
+                              const MicroBatchShape& shape) {
+  if (shape.on_device) {
+    return convolution.weight_bytes(shape) +
+           observed_workspace(convolution, shape, /*is_backward=*/true);
   }
-  if (extents.convolves_in_float) {
-    const MicroBatchShape wide = extents.widened();
-    return widened_bytes(shape, wide) + weight_gradient_bytes(shape, wide) +
-           input_bytes(shape, extents);
+  if (shape.convolves_in_float) {
+    const MicroBatchShape wide = shape.widened();
+    return widened_bytes(convolution, wide) +
+           weight_gradient_bytes(convolution, wide) +
+           input_bytes(convolution, shape);
   }
-  if (has_small_gradient(shape)) {
-    return 3 * depthwise_weight_bytes(shape, extents) + kSmallGradientBytes;
+  if (has_small_gradient(convolution)) {
+    return 3 * depthwise_weight_bytes(convolution, shape) + kSmallGradientBytes;
   }
-  if (extents.is_mixed()) {
-    // In blocks, and as sums in float32.
-    const int64_t blocked = shape.groups > 1
-                                ? group_weight_bytes(shape, extents)
-                                : blocked_weight_bytes(shape, extents);
+  if (shape.is_mixed()) {
+    // The gradients lie in blocks, and as sums in float32.
+    const int64_t blocked = convolution.groups > 1
+                                ? group_weight_bytes(convolution, shape)
+                                : blocked_weight_bytes(convolution, shape);
     return 3 * blocked + kTurningBytes +
-           extents.num_threads * turned_bytes(shape, extents);
+           shape.num_threads * turned_bytes(convolution, shape);
   }
-  const int64_t plain = shape.weight_bytes(extents);
-  const int64_t unfolded = plain + columns_bytes(shape, extents);
-  if (!uses_onednn(shape, extents)) {
+  const int64_t plain = convolution.weight_bytes(shape);
+  const int64_t unfolded = plain + columns_bytes(convolution, shape);
+  if (!uses_onednn(convolution, shape)) {
     // A group's channels of both maps, apart.
-    return shape.groups == 1 ? unfolded
-                             : unfolded + plain +
-                                   (input_bytes(shape, extents) +
-                                    output_bytes(shape, extents)) /
-                                       shape.groups;
+    return convolution.groups == 1 ? unfolded
+                                   : unfolded + plain +
+                                         (input_bytes(convolution, shape) +
+                                          output_bytes(convolution, shape)) /
+                                             convolution.groups;
   }
-  if (shape.groups > 1) return group_weight_bytes(shape, extents) + 2 * plain;
+  if (convolution.groups > 1)
+    return group_weight_bytes(convolution, shape) + 2 * plain;
   // Blocked, plain, and in the weight's memory format.
-  return std::max(unfolded, blocked_weight_bytes(shape, extents) + 2 * plain);
+  return std::max(unfolded,
+                  blocked_weight_bytes(convolution, shape) + 2 * plain);
 }
 
-Memory cast_weight(const OpContext& context, const ConvolutionShape& shape) {
-  return context.casts_weights
-             ? context.timeline.allocate(shape.weight_bytes(context.extents))
-             : nullptr;
+Memory cast_weight(const OpContext& context,
+                   const ConvolutionShape& convolution) {
+  return context.casts_weights ? context.timeline.allocate(
+                                     convolution.weight_bytes(context.shape))
+                               : nullptr;
 }
 
-Memory weight_gradient(MemoryTimeline& timeline, const ConvolutionShape& shape,
-                       const MicroBatchShape& extents) {
-  const Memory rounded = timeline.allocate(shape.weight_bytes(extents));
-  return extents.is_mixed()
-             ? timeline.allocate(shape.weight_bytes(extents.widened()))
+Memory weight_gradient(MemoryTimeline& timeline,
+                       const ConvolutionShape& convolution,
+                       const MicroBatchShape& shape) {
+  const Memory rounded = timeline.allocate(convolution.weight_bytes(shape));
+  return shape.is_mixed()
+             ? timeline.allocate(convolution.weight_bytes(shape.widened()))
              : rounded;
 }
 

@@ -30,26 +30,28 @@ struct ConvolutionShape {
   bool may_be_flat = true;
   int64_t groups = 1;
 
-  int64_t weight_bytes(const MicroBatchShape& extents) const {
+  int64_t weight_bytes(const MicroBatchShape& shape) const {
     return kernel * kernel * in_channels / groups * out_channels *
-           extents.element_bytes;
+           shape.element_bytes;
   }
 };
 
 // Bytes beside the output while it is computed.
-int64_t forward_scratch(const ConvolutionShape& shape,
-                        const MicroBatchShape& extents);
+int64_t forward_scratch(const ConvolutionShape& convolution,
+                        const MicroBatchShape& shape);
 // Bytes beside the input's gradient while that is computed.
-int64_t input_gradient_scratch(const ConvolutionShape& shape,
-                               const MicroBatchShape& extents);
+int64_t input_gradient_scratch(const ConvolutionShape& convolution,
+                               const MicroBatchShape& shape);
 // Bytes beside both gradients while the weight's is computed; its own included.
-int64_t weight_gradient_bytes(const ConvolutionShape& shape,
-                              const MicroBatchShape& extents);
+int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
+                              const MicroBatchShape& shape);
 
 // The weight in the maps' type where it is made for the moment, else null.
-Memory cast_weight(const OpContext& context, const ConvolutionShape& shape);
+Memory cast_weight(const OpContext& context,
+                   const ConvolutionShape& convolution);
 // The computed gradient in the form in which it is added to the parameters'.
-Memory weight_gradient(MemoryTimeline& timeline, const ConvolutionShape& shape,
-                       const MicroBatchShape& extents);
+Memory weight_gradient(MemoryTimeline& timeline,
+                       const ConvolutionShape& convolution,
+                       const MicroBatchShape& shape);
 
 }  // namespace headroom::predict

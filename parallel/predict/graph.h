@@ -28,7 +28,7 @@ class SavePolicy {
 
 struct Gradient {
   Memory memory;
-  bool is_slice = false;  // of a larger buffer: never worked on in place
+  bool is_slice = false;  // part of a larger buffer: never worked on in place
 };
 
 class Graph {

@@ -113,7 +113,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
       (shape.image_height + stride) * (shape.image_width + stride);
   validation.images_of_a_batch = validation_batch_size(config);
   configs::Hyperparameters hyp = config.hyp;
-  // Where nothing is known of the labels they may have outlines.
+  // Labels of which nothing is known may have outlines.
   const LabelBound labels = label_bound(config);
   if (labels.statistics.is_known()) hyp.copy_paste = labels.copy_paste;
   const auto share_out = [&](const HostShares& shares) {

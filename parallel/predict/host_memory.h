@@ -27,7 +27,7 @@ struct HostMemory {
   int64_t pictures = 0;
 
   int64_t total_bytes() const;
-  // Below this not even one batch fits.
+  // The bytes below which not even one batch fits.
   int64_t least_bytes() const;
 };
 

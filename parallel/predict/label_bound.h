@@ -45,17 +45,17 @@ inline constexpr double kMoreBoxesProbability = 1e-9;
 // How many boxes the images of a data set have.
 struct LabelStatistics {
   struct Group {
-    int64_t boxes = 0;   // of each of its images
+    int64_t boxes = 0;   // boxes of each of its images
     int64_t images = 0;  // > 0
     bool operator==(const Group&) const = default;
   };
-  std::vector<Group> groups;  // by rising boxes
+  std::vector<Group> groups;  // groups as their boxes rise
   int64_t outlines = 0;       // boxes that have one
 
   bool operator==(const LabelStatistics&) const = default;
   bool is_known() const { return !groups.empty(); }
   int64_t num_images() const;
-  int64_t most_boxes() const;  // of an image
+  int64_t most_boxes() const;  // the most of an image
   double mean() const;
   double variance() const;
   // Boxes of the `num_images` fullest images, or of as many as there are.
@@ -75,10 +75,10 @@ std::optional<LabelStatistics> parse_label_statistics(std::string_view text);
 // What a run knows of its labels, and its augmentation.
 struct LabelBound {
   LabelStatistics statistics;
-  int64_t assumed_boxes_per_image = 100;  // where these are not known
+  int64_t assumed_boxes_per_image = 100;  // used while these are not known
   double mosaic = 0;                      // probability that a sample is one
   double mixup = 0;  // probability that a mosaic is blended with another
-  int64_t images_of_mosaic = 4;  // at most
+  int64_t images_of_mosaic = 4;  // the most that a mosaic has
   // A mosaic with n outlined boxes has round(copy_paste n) of them once more.
   double copy_paste = 0;
   bool repeats = false;  // samples are drawn, each of them any image

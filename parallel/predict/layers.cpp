@@ -27,56 +27,59 @@ Map run_pools(const OpContext& context, const Map& y,
 }
 
 Graph::Outcome head_backward(const OpContext& context,
-                             const ConvolutionShape& shape, const Map& x) {
+                             const ConvolutionShape& convolution,
+                             const Map& x) {
   MemoryTimeline& timeline = context.timeline;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
   if (x.wants_gradient()) {
     outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
-    timeline.touch(input_gradient_scratch(shape, context.extents));
+    timeline.touch(input_gradient_scratch(convolution, context.shape));
   }
-  outcome.parameters = {
-      timeline.allocate(shape.out_channels * context.extents.element_bytes)};
-  timeline.touch(weight_gradient_bytes(shape, context.extents));
+  outcome.parameters = {timeline.allocate(convolution.out_channels *
+                                          context.shape.element_bytes)};
+  timeline.touch(weight_gradient_bytes(convolution, context.shape));
   outcome.parameters.push_back(
-      timeline.allocate(shape.weight_bytes(context.extents)));
+      timeline.allocate(convolution.weight_bytes(context.shape)));
   return outcome;
 }
 
 // The same for maps of 16 bits, whose heads are float32
 // (worker/model/detect.h).
 Graph::Outcome mixed_head_backward(const OpContext& context,
-                                   const ConvolutionShape& shape,
+                                   const ConvolutionShape& convolution,
                                    const Map& x) {
   MemoryTimeline& timeline = context.timeline;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
-  outcome.parameters = {timeline.allocate(shape.out_channels *
-                                          context.extents.parameter_bytes())};
+  outcome.parameters = {timeline.allocate(convolution.out_channels *
+                                          context.shape.parameter_bytes())};
   {
-    const Memory rounded = context.allocate_map(shape.out_channels, x.stride);
-    const Memory cast = cast_weight(context, shape);
+    const Memory rounded =
+        context.allocate_map(convolution.out_channels, x.stride);
+    const Memory cast = cast_weight(context, convolution);
     if (x.wants_gradient()) {
       outcome.inputs.front().memory =
           context.allocate_map(x.channels, x.stride);
-      timeline.touch(input_gradient_scratch(shape, context.extents));
+      timeline.touch(input_gradient_scratch(convolution, context.shape));
     }
-    timeline.touch(weight_gradient_bytes(shape, context.extents));
+    timeline.touch(weight_gradient_bytes(convolution, context.shape));
   }
   outcome.parameters.push_back(
-      weight_gradient(timeline, shape, context.extents));
+      weight_gradient(timeline, convolution, context.shape));
   return outcome;
 }
 
-Memory mixed_head(const OpContext& context, const ConvolutionShape& shape) {
+Memory mixed_head(const OpContext& context,
+                  const ConvolutionShape& convolution) {
   const Memory rounded =
-      context.allocate_map(shape.out_channels, shape.out_stride);
+      context.allocate_map(convolution.out_channels, convolution.out_stride);
   {
-    const Memory cast = cast_weight(context, shape);
-    context.timeline.touch(forward_scratch(shape, context.extents));
+    const Memory cast = cast_weight(context, convolution);
+    context.timeline.touch(forward_scratch(convolution, context.shape));
   }
-  return context.timeline.allocate(context.extents.widened().map_bytes(
-      shape.out_channels, shape.out_stride));
+  return context.timeline.allocate(context.shape.widened().map_bytes(
+      convolution.out_channels, convolution.out_stride));
 }
 
 std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
@@ -84,26 +87,26 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
   const int64_t channels = layer.channels / static_cast<int64_t>(inputs.size());
   std::vector<Map> heads;
   for (const Map& x : inputs) {
-    const bool is_mixed = context.extents.is_mixed();
+    const bool is_mixed = context.shape.is_mixed();
     // Only a head of 16 bits goes through worker/kernels/cpu/convolution.h,
     // which shows few samples to oneDNN as many; float16 as float32.
-    const ConvolutionShape shape = {x.channels, channels, 1,
-                                    1,          x.stride, is_mixed};
-    Map head = {is_mixed ? mixed_head(context, shape)
+    const ConvolutionShape convolution = {x.channels, channels, 1,
+                                          1,          x.stride, is_mixed};
+    Map head = {is_mixed ? mixed_head(context, convolution)
                          : context.allocate_map(channels, x.stride),
                 channels, x.stride};
     if (!is_mixed)
-      context.timeline.touch(forward_scratch(shape, context.extents));
+      context.timeline.touch(forward_scratch(convolution, context.shape));
     const Map plain = {nullptr, x.channels, x.stride, x.node};
-    head.node =
-        context.add({x}, {x.memory}, head.memory->bytes, true,
-                    [context, shape, plain, is_mixed](Gradient gradient) {
-                      Graph::Outcome outcome =
-                          is_mixed ? mixed_head_backward(context, shape, plain)
-                                   : head_backward(context, shape, plain);
-                      static_cast<void>(gradient);
-                      return outcome;
-                    });
+    head.node = context.add(
+        {x}, {x.memory}, head.memory->bytes, true,
+        [context, convolution, plain, is_mixed](Gradient gradient) {
+          Graph::Outcome outcome =
+              is_mixed ? mixed_head_backward(context, convolution, plain)
+                       : head_backward(context, convolution, plain);
+          static_cast<void>(gradient);
+          return outcome;
+        });
     heads.push_back(std::move(head));
   }
   return heads;

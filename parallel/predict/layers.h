@@ -15,10 +15,10 @@ namespace headroom::predict {
 struct ModelLayer {
   std::shared_ptr<const layers::LayerProgram> program;  // null: Detect
   std::vector<int> inputs;  // earlier layers; -1: the image
-  int64_t channels = 0;     // of its output; Detect: of all levels together
+  int64_t channels = 0;     // channels of its output; Detect: of all levels
   int64_t stride = 1;       // pixels per cell of its output
   int64_t parameters = 0;
-  int64_t norm_channels = 0;  // of its batch norms
+  int64_t norm_channels = 0;  // channels of its batch norms
   int64_t parameter_tensors = 0;
 
   bool is_head() const { return program == nullptr; }

@@ -12,10 +12,12 @@ namespace {
 
 // The derivative of a focal loss has this many more maps.
 constexpr int64_t kFocalMaps = 5;
-constexpr int64_t kMostMaps = 3;  // at once, where a loss's values are made
-// On a device (worker/kernels/loss_kernels.h): of a match its cell and class,
-// its box and anchor, and in doubles what its box gives; a level's parts fill
-// lines; numbers of the step, of the blocks of threads and of the result.
+// The most at once while a loss's values are made.
+constexpr int64_t kMostMaps = 3;
+// What a device keeps (worker/kernels/loss_kernels.h): a match's cell and
+// class, its box and anchor, and in doubles what its box gives; a level's
+// parts, which fill lines; numbers of the step, of the blocks of threads and of
+// the result.
 constexpr int64_t kPlacesOfMatch = 2, kPlaceBytes = 4;
 constexpr int64_t kTargetFields = 6;
 constexpr int64_t kDoublesOfMatch = 5;
@@ -24,8 +26,8 @@ constexpr int64_t kLossItems = 3, kNumbersOfAll = 6;
 constexpr int64_t kBlocksOfLevel = 256;
 
 struct Level {
-  int64_t cells_bytes = 0;    // of the objectness map
-  int64_t classes_bytes = 0;  // of the logits of matched cells
+  int64_t cells_bytes = 0;    // the objectness map
+  int64_t classes_bytes = 0;  // the logits of matched cells
   int64_t head_bytes = 0;
   int64_t more_maps = 0;
 };
@@ -33,9 +35,8 @@ struct Level {
 // A map of values, made with others beside it, then summed from its copy in
 // double.
 void touch_entropy_sum(const OpContext& context, int64_t bytes, int64_t maps) {
-  const int64_t in_double =
-      bytes / context.extents.element_bytes * kDoubleBytes;
-  const bool is_double = context.extents.element_bytes == kDoubleBytes;
+  const int64_t in_double = bytes / context.shape.element_bytes * kDoubleBytes;
+  const bool is_double = context.shape.element_bytes == kDoubleBytes;
   context.timeline.touch(
       std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
 }
@@ -56,7 +57,7 @@ Graph::Outcome backward(MemoryTimeline& timeline, const Level& level,
 void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
                      const LossShape& shape) {
   MemoryTimeline& timeline = context.timeline;
-  const int64_t element = context.extents.element_bytes;
+  const int64_t element = context.shape.element_bytes;
   const auto num_levels = static_cast<int64_t>(heads.size());
   const int64_t item_bytes = num_levels * kLossItems * kDoubleBytes;
   std::vector<Memory> kept = {
@@ -67,7 +68,7 @@ void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
     const int64_t matches = shape.matches[level];
     const int64_t fields = kFirstClass + shape.num_classes;
     kept.push_back(timeline.allocate(
-        context.extents.map_bytes(head.channels / fields, head.stride)));
+        context.shape.map_bytes(head.channels / fields, head.stride)));
     kept.push_back(timeline.allocate(
         shape.num_classes == 1 ? 0 : matches * shape.num_classes * element));
     kept.push_back(timeline.allocate(matches * kDoublesOfMatch * kDoubleBytes));
@@ -89,11 +90,11 @@ void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
 void run_level(const OpContext& context, const Map& head, int64_t matches,
                const LossShape& shape) {
   MemoryTimeline& timeline = context.timeline;
-  const int64_t element = context.extents.element_bytes;
+  const int64_t element = context.shape.element_bytes;
   const int64_t anchors = head.channels / (kFirstClass + shape.num_classes);
   Level level;
   level.head_bytes = head.memory->bytes;
-  level.cells_bytes = context.extents.map_bytes(anchors, head.stride);
+  level.cells_bytes = context.shape.map_bytes(anchors, head.stride);
   level.classes_bytes =
       shape.num_classes == 1 ? 0 : matches * shape.num_classes * element;
   level.more_maps = shape.focal ? kFocalMaps : 0;
@@ -133,12 +134,12 @@ void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape) {
   HEADROOM_CHECK(heads.size() == shape.matches.size(),
                  std::to_string(shape.matches.size()) + " levels of matches");
-  const MicroBatchShape wide = context.extents.widened();
+  const MicroBatchShape wide = context.shape.widened();
   const OpContext of_heads = {
       wide,           context.timeline, context.graph,
       context.layer,  context.policy,   context.derive,
       context.replay, context.learns,   context.casts_weights};
-  if (context.extents.on_device) return run_device_loss(of_heads, heads, shape);
+  if (context.shape.on_device) return run_device_loss(of_heads, heads, shape);
   for (size_t level = 0; level < heads.size(); ++level)
     run_level(of_heads, heads[level], shape.matches[level], shape);
 }

@@ -15,7 +15,7 @@ namespace headroom::predict {
 
 struct LossShape {
   int64_t num_classes = 80;
-  std::vector<int64_t> matches;  // of each level
+  std::vector<int64_t> matches;  // matches of each level
   bool focal = false;
   bool smooths_labels = false;
   bool has_teacher = false;

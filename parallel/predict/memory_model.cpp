@@ -12,9 +12,9 @@ namespace {
 // How many micro-batches are simulated beyond those in flight.
 constexpr size_t kMoreMicroBatches = 2;
 
-class Estimator {
+class MemoryEstimator {
  public:
-  Estimator(const MemoryRequest& request, const plan::MeshCoordinates& rank)
+  MemoryEstimator(const MemoryRequest& request, const plan::MeshCoordinates& rank)
       : request_(request),
         share_(request, rank),
         plan_(request.plan),
@@ -46,7 +46,7 @@ class Estimator {
   RankMicroBatch micro_batch(size_t index) const {
     RankMicroBatch result;
     result.stage = share_.stage();
-    result.extents = share_.micro_batch(index);
+    result.shape = share_.micro_batch(index);
     result.loss = loss(index);
     result.num_in_flight = in_flight();
     return result;
@@ -87,7 +87,7 @@ class Estimator {
           share_.exchange_bytes(step.micro_batches.front());
   }
 
-  // With room for the most matches of every level.
+  // The loss shape with room for the most matches of every level.
   LossShape captured_loss() const {
     LossShape result = loss(0);
     const int64_t samples = share_.part().micro_batches.front().size();
@@ -135,7 +135,7 @@ class Estimator {
 
 MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
                                     const plan::MeshCoordinates& rank) {
-  return Estimator(request, rank).run();
+  return MemoryEstimator(request, rank).run();
 }
 
 std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request) {
@@ -166,12 +166,12 @@ int64_t largest_total(const std::vector<MemoryEstimate>& stages) {
 
 StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank) {
-  return Estimator(request, rank).step();
+  return MemoryEstimator(request, rank).step();
 }
 
 RankMicroBatch rank_micro_batch(const MemoryRequest& request,
                                 const plan::MeshCoordinates& rank) {
-  return Estimator(request, rank).micro_batch(0);
+  return MemoryEstimator(request, rank).micro_batch(0);
 }
 
 namespace {

@@ -31,8 +31,7 @@ struct StepShape {
   int64_t global_size = 0;  // samples of the global batch
   int64_t image_height = 0;
   int64_t image_width = 0;
-  // Per micro-batch of the rank and level: matches of the image rows that are
-  // here.
+  // Matches in this rank's image lines, by micro-batch and level.
   std::vector<std::vector<int64_t>> matches;
   // Matches of the rank's batch, of whole images.
   int64_t batch_matches = 0;
@@ -43,7 +42,7 @@ struct ValidationShape {
   int64_t samples = 0;
   int64_t image_height = 0;
   int64_t image_width = 0;
-  std::vector<int64_t> matches;  // per level, of whole images
+  std::vector<int64_t> matches;  // whole images' matches by level
   bool operator==(const ValidationShape&) const = default;
 };
 
@@ -56,32 +55,33 @@ struct MemoryRequest {
   int64_t global_batch_size = 1;
   // The data set's, whose remainder is an epoch's last batch; 0: not known.
   int64_t num_images = 0;
-  int64_t image_height = 640;  // of the network's input, at most
+  int64_t image_height = 640;  // the network's largest input
   int64_t image_width = 640;
   int64_t validation_image_height = 0;  // 0: as in training
   int64_t validation_image_width = 0;
   int64_t image_channels = 3;
-  int64_t element_bytes = 4;  // of what is kept between steps
-  int64_t map_bytes = 4;      // of a step's maps
+  // Bytes per element of the state kept between steps.
+  int64_t element_bytes = 4;
+  int64_t map_bytes = 4;  // Bytes per element of a step's maps.
   // These three are MicroBatchShape's.
   bool convolves_in_float = false;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h
-  bool renders_samples =
-      false;                // on the device (parallel/base/device_scratch.h)
-  int64_t num_moments = 1;  // of the optimizer, per parameter
+  // A kernel renders them on the device (parallel/base/device_scratch.h).
+  bool renders_samples = false;
+  int64_t num_moments = 1;  // the optimizer's, per parameter
   int64_t num_classes = 80;
   LabelBound labels;
   bool focal_loss = false;
   bool smooths_labels = false;
-  int64_t num_threads = 1;         // of an operator
-  int64_t prefetched_batches = 0;  // whose targets are there already
+  int64_t num_threads = 1;         // an operator's threads
+  int64_t prefetched_batches = 0;  // batches whose targets are there already
   int64_t num_frozen_layers = 0;   // layers [0, n) do not learn
   // ZeRO 3 between hosts: a layer's parameters are gathered while the one
   // before it runs.
   bool fetches_ahead = false;
-  bool resumes = false;  // from a checkpoint
+  bool resumes = false;  // starts with a checkpoint
   std::optional<StepShape> step;
   std::optional<ValidationShape> validation;
 };
@@ -92,13 +92,14 @@ struct MemoryEstimate {
   int64_t accumulated_gradients = 0;
   int64_t moments = 0;
   int64_t average = 0;
-  int64_t statistics = 0;     // of batch norm, with their average and sums
-  int64_t images = 0;         // of micro-batches in flight, as the network's
-                              // input; on a device also as they were loaded
+  int64_t statistics = 0;  // batch norm's, with their average and sums
+  // Images of micro-batches in flight, as the network's input; on a device also
+  // as they were loaded.
+  int64_t images = 0;
   int64_t activations = 0;    // kept by micro-batches in flight, loss included
-  int64_t transient = 0;      // of the running micro-batch, at the peak
+  int64_t transient = 0;      // the running micro-batch's, at the peak
   int64_t communication = 0;  // slices under ZeRO, what completes exchanges
-  int64_t targets = 0;        // of the labels
+  int64_t targets = 0;        // the labels'
   int64_t workspace = 0;      // votes, reports, single values
 
   int64_t total() const {
@@ -133,7 +134,7 @@ StepRequest rank_step(const MemoryRequest& request,
 // for whoever wants its layers one by one (layer_costs).
 struct RankMicroBatch {
   SimulatedStage stage;
-  MicroBatchShape extents;
+  MicroBatchShape shape;
   LossShape loss;
   int64_t num_in_flight = 1;
 };

@@ -47,7 +47,7 @@ class MemoryTimeline {
   explicit MemoryTimeline(CachingAllocator* device = nullptr)
       : device_(device) {}
 
-  // From now on buffers are allocated for this layer.
+  // Buffers are allocated for this layer from now on.
   void set_layer(int64_t layer) { layer_ = layer; }
 
   Memory allocate(int64_t bytes) {
@@ -95,7 +95,7 @@ class MemoryTimeline {
   int64_t layer_ = -1;
   int64_t live_ = 0;
   int64_t peak_ = 0;
-  std::vector<int64_t> layers_;  // from layer -1, which is nobody's
+  std::vector<int64_t> layers_;  // each layer's; layer -1, nobody's, is first
 };
 
 inline Buffer::Buffer(MemoryTimeline& on, int64_t size, int64_t of)

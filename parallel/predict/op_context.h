@@ -58,12 +58,12 @@ struct MicroBatchShape {
   int64_t image_width = 0;
   // Image parts above and below whose rows are fetched: 0, 1 or 2.
   int64_t neighbours = 0;
-  int64_t element_bytes = 4;  // of maps; 2: beside parameters of float32
-  int64_t num_threads = 1;    // of an operator
+  int64_t element_bytes = 4;  // a map's; 2: parameters are float32
+  int64_t num_threads = 1;    // an operator's threads
   // Maps of 16 bits are convolved as float32
   // (worker/kernels/cpu/convolution.h).
   bool convolves_in_float = false;
-  // On a card: none of oneDNN's scratch, and a loss of its own.
+  // Whether it runs on a card, without oneDNN's scratch and with its own loss.
   bool on_device = false;
   // Borrowed: what the card's library takes, as far as it was observed; null
   // where nothing is known.
@@ -132,7 +132,7 @@ class Replay {
 enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {
-  const MicroBatchShape& extents;
+  const MicroBatchShape& shape;
   MemoryTimeline& timeline;
   Graph& graph;
   int64_t layer = 0;
@@ -144,10 +144,10 @@ struct OpContext {
   bool casts_weights = false;
 
   Memory allocate_map(int64_t channels, int64_t stride) const {
-    return timeline.allocate(extents.map_bytes(channels, stride));
+    return timeline.allocate(shape.map_bytes(channels, stride));
   }
   int64_t bytes_of(const Map& map) const {
-    return extents.map_bytes(map.channels, map.stride);
+    return shape.map_bytes(map.channels, map.stride);
   }
   std::vector<Unpack> pack(const std::vector<Memory>& saved) const {
     std::vector<Unpack> result;

@@ -12,15 +12,15 @@ namespace {
 struct Block {
   ConvolutionShape convolution;
   int64_t around = 0;  // rows of the halo
-  Map x;               // without memory
+  Map x;               // the input; holds no memory
   int64_t output_bytes = 0;
-  int64_t norm_bytes = 0;  // of a parameter per channel
+  int64_t norm_bytes = 0;  // one parameter per channel
 };
 
 Graph::Outcome backward(const OpContext& context, const Block& block,
                         Gradient gradient) {
   MemoryTimeline& timeline = context.timeline;
-  const MicroBatchShape& extents = context.extents;
+  const MicroBatchShape& shape = context.shape;
   Graph::Outcome outcome;
   Memory dy = own(timeline, gradient, block.output_bytes);
   gradient = {};
@@ -32,12 +32,12 @@ Graph::Outcome backward(const OpContext& context, const Block& block,
   if (block.x.wants_gradient()) {
     dx = timeline.allocate(joined != nullptr ? joined->bytes
                                              : context.bytes_of(block.x));
-    timeline.touch(input_gradient_scratch(block.convolution, extents));
+    timeline.touch(input_gradient_scratch(block.convolution, shape));
   }
   const Memory cast = cast_weight(context, block.convolution);
-  timeline.touch(weight_gradient_bytes(block.convolution, extents));
+  timeline.touch(weight_gradient_bytes(block.convolution, shape));
   outcome.parameters.push_back(
-      weight_gradient(timeline, block.convolution, extents));
+      weight_gradient(timeline, block.convolution, shape));
   joined.reset();
   if (block.around > 0 && dx != nullptr) {
     Memory cut = give_back_halo(context, block.x, block.around);
@@ -66,13 +66,13 @@ Map conv_block(const OpContext& context, const Map& x,
   const int64_t channels = made.channels;
   const int64_t stride = made.stride;
   MemoryTimeline& timeline = context.timeline;
-  const MicroBatchShape& extents = context.extents;
+  const MicroBatchShape& shape = context.shape;
   Block block;
   block.convolution = {x.channels,        channels, made.kernel, stride,
                        x.stride * stride, true,     made.groups};
-  block.around = rows_around(extents, made.kernel, stride);
+  block.around = rows_around(shape, made.kernel, stride);
   block.x = {nullptr, x.channels, x.stride, x.node};
-  block.norm_bytes = channels * extents.parameter_bytes();
+  block.norm_bytes = channels * shape.parameter_bytes();
 
   Memory halo, joined;
   if (block.around > 0) {
@@ -82,11 +82,11 @@ Map conv_block(const OpContext& context, const Map& x,
   const Memory y = context.allocate_map(channels, x.stride * stride);
   {
     const Memory cast = cast_weight(context, block.convolution);
-    timeline.touch(forward_scratch(block.convolution, extents));
+    timeline.touch(forward_scratch(block.convolution, shape));
   }
   joined.reset();
   const auto count = [&] {
-    return timeline.allocate(2 * extents.groups * channels * kDoubleBytes);
+    return timeline.allocate(2 * shape.groups * channels * kDoubleBytes);
   };
   const Memory statistics =
       context.replay != nullptr ? context.replay->once(count) : count();
@@ -110,28 +110,28 @@ namespace {
 
 // Bytes that a device takes in float64 while it sums cells: copies of some
 // samples of a map, or of the product of two.
-int64_t copied_bytes(const MicroBatchShape& extents, const Map& x,
+int64_t copied_bytes(const MicroBatchShape& shape, const Map& x,
                      bool is_product) {
-  const bool is_double = extents.element_bytes == kDoubleBytes;
-  if (!extents.on_device || extents.samples == 0 || (is_double && !is_product))
+  const bool is_double = shape.element_bytes == kDoubleBytes;
+  if (!shape.on_device || shape.samples == 0 || (is_double && !is_product))
     return 0;
   const int64_t of_a_sample =
-      extents.cells(x.stride) / extents.samples * x.channels;
-  return std::min(extents.samples, samples_summed_at_once(of_a_sample)) *
+      shape.cells(x.stride) / shape.samples * x.channels;
+  return std::min(shape.samples, samples_summed_at_once(of_a_sample)) *
          of_a_sample * kDoubleBytes;
 }
 
 Graph::Outcome backward(const OpContext& context, const Map& x,
                         int64_t squeezed) {
   MemoryTimeline& timeline = context.timeline;
-  const int64_t samples = context.extents.samples;
-  const int64_t bytes = context.extents.parameter_bytes();
+  const int64_t samples = context.shape.samples;
+  const int64_t bytes = context.shape.parameter_bytes();
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
   // Sums in double, their copy in the parameters' type, two masks.
   const Memory dz = timeline.allocate(samples * x.channels * bytes);
   timeline.touch(samples * x.channels * (kDoubleBytes + 2) +
-                 copied_bytes(context.extents, x, /*is_product=*/true));
+                 copied_bytes(context.shape, x, /*is_product=*/true));
   const Memory dhidden = timeline.allocate(samples * squeezed * bytes);
   timeline.touch(samples * squeezed);
   for (const int64_t count :
@@ -153,10 +153,10 @@ Graph::Outcome backward(const OpContext& context, const Map& x,
 Map squeeze_excite(const OpContext& context, const Map& x,
                    const layers::LayerProgram::Block& made) {
   MemoryTimeline& timeline = context.timeline;
-  const int64_t samples = context.extents.samples;
-  const int64_t bytes = context.extents.parameter_bytes();
+  const int64_t samples = context.shape.samples;
+  const int64_t bytes = context.shape.parameter_bytes();
   const auto sum = [&] {
-    timeline.touch(copied_bytes(context.extents, x, /*is_product=*/false));
+    timeline.touch(copied_bytes(context.shape, x, /*is_product=*/false));
     return timeline.allocate(samples * x.channels * kDoubleBytes);
   };
   const Memory sums =
@@ -165,9 +165,9 @@ Map squeeze_excite(const OpContext& context, const Map& x,
   const Memory means = timeline.allocate(samples * x.channels * bytes);
   const Memory hidden = timeline.allocate(samples * made.squeezed * bytes);
   const Memory gate = timeline.allocate(samples * x.channels * bytes);
-  const Memory spread = context.extents.is_mixed()
+  const Memory spread = context.shape.is_mixed()
                             ? timeline.allocate(samples * x.channels *
-                                                context.extents.element_bytes)
+                                                context.shape.element_bytes)
                             : gate;
   Map out = {context.allocate_map(x.channels, x.stride), x.channels, x.stride};
   if (context.derive != Derive::kNothing) {
@@ -190,26 +190,27 @@ Map squeeze_excite(const OpContext& context, const Map& x,
 
 namespace {
 
-Graph::Outcome backward(const OpContext& context, const ConvolutionShape& shape,
-                        const Map& x, int64_t channels) {
+Graph::Outcome backward(const OpContext& context,
+                        const ConvolutionShape& convolution, const Map& x,
+                        int64_t channels) {
   MemoryTimeline& timeline = context.timeline;
-  const MicroBatchShape& extents = context.extents;
+  const MicroBatchShape& shape = context.shape;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
-  outcome.parameters = {
-      timeline.allocate(channels * extents.parameter_bytes())};
+  outcome.parameters = {timeline.allocate(channels * shape.parameter_bytes())};
   {
-    const Memory cells = context.allocate_map(shape.out_channels, x.stride);
-    const Memory cast = cast_weight(context, shape);
-    const Memory weight = timeline.allocate(shape.weight_bytes(extents));
+    const Memory cells =
+        context.allocate_map(convolution.out_channels, x.stride);
+    const Memory cast = cast_weight(context, convolution);
+    const Memory weight = timeline.allocate(convolution.weight_bytes(shape));
     if (x.wants_gradient()) {
       outcome.inputs.front().memory =
           context.allocate_map(x.channels, x.stride);
-      timeline.touch(input_gradient_scratch(shape, extents));
+      timeline.touch(input_gradient_scratch(convolution, shape));
     }
-    timeline.touch(weight_gradient_bytes(shape, extents));
+    timeline.touch(weight_gradient_bytes(convolution, shape));
   }
-  outcome.parameters.push_back(weight_gradient(timeline, shape, extents));
+  outcome.parameters.push_back(weight_gradient(timeline, convolution, shape));
   return outcome;
 }
 
@@ -219,27 +220,29 @@ Map transposed_conv(const OpContext& context, const Map& x,
                     const layers::LayerProgram::Block& made) {
   MemoryTimeline& timeline = context.timeline;
   const int64_t cells = made.kernel * made.kernel;
-  const ConvolutionShape shape = {
+  const ConvolutionShape convolution = {
       x.channels, cells * made.channels, 1, 1, x.stride, true};
   const int64_t stride = x.stride / made.stride;
   Map out = {nullptr, made.channels, stride};
   {
-    const Memory grouped = context.allocate_map(shape.out_channels, x.stride);
+    const Memory grouped =
+        context.allocate_map(convolution.out_channels, x.stride);
     {
-      const Memory cast = cast_weight(context, shape);
+      const Memory cast = cast_weight(context, convolution);
       const Memory weight =
-          timeline.allocate(shape.weight_bytes(context.extents));
-      timeline.touch(forward_scratch(shape, context.extents));
+          timeline.allocate(convolution.weight_bytes(context.shape));
+      timeline.touch(forward_scratch(convolution, context.shape));
     }
     out.memory = context.allocate_map(made.channels, stride);
   }
   OpContext later = context;
   later.replay = nullptr;
   const Map plain = {nullptr, x.channels, x.stride, x.node};
-  out.node = context.add({x}, {x.memory}, out.memory->bytes, true,
-                         [later, shape, plain, made](const Gradient&) {
-                           return backward(later, shape, plain, made.channels);
-                         });
+  out.node =
+      context.add({x}, {x.memory}, out.memory->bytes, true,
+                  [later, convolution, plain, made](const Gradient&) {
+                    return backward(later, convolution, plain, made.channels);
+                  });
   return out;
 }
 
@@ -292,7 +295,7 @@ Graph::Backward resample_backward(MemoryTimeline& timeline, int64_t bytes,
 Map pool(const OpContext& context, const Map& x) {
   Map out = {context.allocate_map(x.channels, x.stride), x.channels, x.stride};
   const Memory indices = context.timeline.allocate(
-      out.memory->bytes / context.extents.element_bytes * kIndexBytes);
+      out.memory->bytes / context.shape.element_bytes * kIndexBytes);
   out.node =
       context.add({x}, {x.memory, indices}, out.memory->bytes, false,
                   resample_backward(context.timeline, context.bytes_of(x),
@@ -323,7 +326,7 @@ class SplitPools {
  private:
   int64_t wide_bytes() const {
     return pass_.bytes_of(y_) +
-           pass_.extents.rows_bytes(around_, y_.channels, y_.stride);
+           pass_.shape.rows_bytes(around_, y_.channels, y_.stride);
   }
   // Fetch and join as one operation.
   Map widened() {
@@ -346,7 +349,7 @@ class SplitPools {
   Map pooled(const Map& x) {
     Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
     const Memory indices = pass_.timeline.allocate(
-        wide_bytes() / pass_.extents.element_bytes * kIndexBytes);
+        wide_bytes() / pass_.shape.element_bytes * kIndexBytes);
     out.node = pass_.add(
         {x}, {x.memory, indices}, wide_bytes(), false,
         resample_backward(pass_.timeline, x.memory->bytes, wide_bytes()));
@@ -419,7 +422,7 @@ Map slice(const OpContext& context, const Map& x, int64_t channels) {
 
 Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows) {
-  if (context.extents.is_split()) return SplitPools(context, y, windows).run();
+  if (context.shape.is_split()) return SplitPools(context, y, windows).run();
   std::vector<Map> maps = {y};
   for (size_t i = 0; i < windows.size(); ++i)
     maps.push_back(pool(context, maps.back()));
@@ -433,22 +436,22 @@ namespace {
 // rows.
 int64_t message_bytes(const OpContext& context, const Map& map,
                       int64_t around) {
-  if (context.extents.samples == 1) return 0;
-  return context.extents.neighbours *
-         context.extents.rows_bytes(around, map.channels, map.stride);
+  if (context.shape.samples == 1) return 0;
+  return context.shape.neighbours *
+         context.shape.rows_bytes(around, map.channels, map.stride);
 }
 
 }  // namespace
 
-int64_t rows_around(const MicroBatchShape& extents, int64_t kernel,
+int64_t rows_around(const MicroBatchShape& shape, int64_t kernel,
                     int64_t stride) {
-  return extents.is_split() ? std::max<int64_t>(kernel - stride, 0) : 0;
+  return shape.is_split() ? std::max<int64_t>(kernel - stride, 0) : 0;
 }
 
 Memory fetch_halo(const OpContext& context, const Map& map, int64_t around) {
   const auto fetch = [&] {
     Memory halo = context.timeline.allocate(
-        context.extents.rows_bytes(around, map.channels, map.stride));
+        context.shape.rows_bytes(around, map.channels, map.stride));
     context.timeline.touch(message_bytes(context, map, around));
     return halo;
   };
@@ -458,18 +461,18 @@ Memory fetch_halo(const OpContext& context, const Map& map, int64_t around) {
 Memory join_halo(const OpContext& context, const Map& map, int64_t around) {
   return context.timeline.allocate(
       context.bytes_of(map) +
-      context.extents.rows_bytes(around, map.channels, map.stride));
+      context.shape.rows_bytes(around, map.channels, map.stride));
 }
 
 Memory give_back_halo(const OpContext& context, const Map& map,
                       int64_t around) {
   const int64_t halo =
-      context.extents.rows_bytes(around, map.channels, map.stride);
+      context.shape.rows_bytes(around, map.channels, map.stride);
   const Memory sent = context.timeline.allocate(halo);
   Memory own_rows = context.timeline.allocate(context.bytes_of(map));
   // What comes back is received apart, also of one sample.
-  const int64_t received = context.extents.neighbours * halo;
-  const int64_t copied = context.extents.samples == 1 ? 0 : received;
+  const int64_t received = context.shape.neighbours * halo;
+  const int64_t copied = context.shape.samples == 1 ? 0 : received;
   context.timeline.touch(received + copied);
   return own_rows;
 }

@@ -48,7 +48,7 @@ Map transposed_conv(const OpContext& context, const Map& x,
 Map add(const OpContext& context, const Map& a, const Map& b);
 // Concatenation hands out slices of its gradient, each of which holds all.
 Map concatenate(const OpContext& context, const std::vector<Map>& maps);
-Map upsample(const OpContext& context, const Map& x);  // by 2
+Map upsample(const OpContext& context, const Map& x);  // doubles both sides
 // Folding and shuffling: the same elements in other places.
 Map rearrange(const OpContext& context, const Map& x,
               const layers::MapShape& output);
@@ -63,7 +63,7 @@ Map chained_pools(const OpContext& context, const Map& y,
 
 // Rows above and below together that a convolution fetches from other ranks; 0
 // where images are whole.
-int64_t rows_around(const MicroBatchShape& extents, int64_t kernel,
+int64_t rows_around(const MicroBatchShape& shape, int64_t kernel,
                     int64_t stride);
 
 // The `around` rows (above and below together), kept apart from the map.

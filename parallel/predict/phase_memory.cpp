@@ -18,8 +18,8 @@ class EvaluationRun {
   explicit EvaluationRun(const EvaluationRequest& request)
       : request_(request),
         stage_(request.stage),
-        extents_(request.extents),
-        whole_(request.extents) {
+        shape_(request.shape),
+        whole_(request.shape) {
     stage_.num_frozen_layers = static_cast<int64_t>(stage_.layers.size());
     stage_.policies.clear();
     stage_.teacher.clear();
@@ -31,7 +31,7 @@ class EvaluationRun {
   int64_t peak_bytes() {
     std::vector<Map> heads = forward();
     if (stage_.has_head()) {
-      if (extents_.is_split()) heads = joined(std::move(heads));
+      if (shape_.is_split()) heads = joined(std::move(heads));
       if (request_.spatial_rank == 0) examine(heads);
     }
     return timeline_.peak_bytes();
@@ -39,7 +39,7 @@ class EvaluationRun {
 
  private:
   std::vector<Map> forward() {
-    MicroBatch images(timeline_, stage_, extents_, {});
+    MicroBatch images(timeline_, stage_, shape_, {});
     std::vector<Memory> received;
     for (const int layer : stage_.received())
       received.push_back(timeline_.allocate(images.map_bytes(layer)));
@@ -71,9 +71,9 @@ class EvaluationRun {
     {
       const Memory boxes = timeline_.allocate(all);
       // Non-maximum suppression reads float32.
-      if (extents_.element_bytes != kFloatBytes)
-        timeline_.touch(all / extents_.element_bytes * kFloatBytes);
-      if (extents_.on_device) pick_predictions(heads);
+      if (shape_.element_bytes != kFloatBytes)
+        timeline_.touch(all / shape_.element_bytes * kFloatBytes);
+      if (shape_.on_device) pick_predictions(heads);
     }
     Graph nobodys(timeline_);
     run_loss({whole_, timeline_, nobodys, stage_.end - 1}, heads,
@@ -94,14 +94,14 @@ class EvaluationRun {
                whole_.element_bytes * kFloatBytes;
     }
     const Memory copy =
-        timeline_.allocate(extents_.element_bytes == kFloatBytes ? 0 : bytes);
+        timeline_.allocate(shape_.element_bytes == kFloatBytes ? 0 : bytes);
     timeline_.touch((bytes + predictions * kIndexBytes) / kMostPicked +
                     predictions * (kFloatBytes + kFlagBytes));
   }
 
   const EvaluationRequest& request_;
   SimulatedStage stage_;
-  MicroBatchShape extents_, whole_;
+  MicroBatchShape shape_, whole_;
   MemoryTimeline timeline_;
 };
 
@@ -220,8 +220,8 @@ class StartUp {
     model.reset();
     return timeline_.allocate(kept_bytes());
   }
-  // In flat buffers, while the model's own tensors are still there; then, where
-  // ZeRO splits them, in slices of those.
+  // Flat buffers are made while the model's own tensors are still there; then,
+  // where ZeRO splits them, slices of those.
   void build_learning(Memory model) {
     statistics_ = timeline_.allocate(statistics_bytes());
     values_ = timeline_.allocate(flat());
@@ -249,14 +249,14 @@ class StartUp {
     stage.teacher.clear();
     stage.zero_stage = 0;
     stage.num_shards = 1;
-    MicroBatchShape extents;
-    extents.samples = kImagesOfAPass;
-    extents.image_height = extents.image_width = request_.largest_stride;
-    extents.element_bytes = request_.element_bytes;
-    extents.num_threads = request_.num_threads;
+    MicroBatchShape shape;
+    shape.samples = kImagesOfAPass;
+    shape.image_height = shape.image_width = request_.largest_stride;
+    shape.element_bytes = request_.element_bytes;
+    shape.num_threads = request_.num_threads;
     LossShape loss;
     loss.matches.assign(stage_.layers.back().inputs.size(), 0);
-    MicroBatch images(timeline_, stage, extents, loss);
+    MicroBatch images(timeline_, stage, shape, loss);
     std::vector<Memory> received, gradients;
     for (const int layer : stage.received())
       received.push_back(timeline_.allocate(images.map_bytes(layer)));
@@ -366,10 +366,10 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   EvaluationRequest evaluation;
   evaluation.stage = share.stage();
   // Averaged weights are judged in their own type.
-  evaluation.extents = share
-                           .extents(shape.samples, /*groups=*/1,
-                                    shape.image_height, shape.image_width)
-                           .widened();
+  evaluation.shape = share
+                         .shape(shape.samples, /*groups=*/1, shape.image_height,
+                                shape.image_width)
+                         .widened();
   evaluation.whole_image_height = shape.image_height;
   evaluation.spatial_rank = rank.spatial_rank;
   evaluation.loss = {request.num_classes, shape.matches, request.focal_loss,
@@ -378,11 +378,11 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   const int64_t images =
       evaluation.stage.begin > 0
           ? 0
-          : evaluation.extents.map_bytes(request.image_channels, 1);
+          : evaluation.shape.map_bytes(request.image_channels, 1);
   estimate.images += images;
   estimate.transient = peak - images;
-  if (evaluation.extents.is_split())
-    estimate.communication += share.exchange_bytes(evaluation.extents);
+  if (evaluation.shape.is_split())
+    estimate.communication += share.exchange_bytes(evaluation.shape);
   return estimate;
 }
 

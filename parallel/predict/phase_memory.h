@@ -26,10 +26,10 @@ namespace headroom::predict {
 
 struct EvaluationRequest {
   SimulatedStage stage;
-  MicroBatchShape extents;         // one group
-  int64_t whole_image_height = 0;  // of all ranks' rows
+  MicroBatchShape shape;           // one group
+  int64_t whole_image_height = 0;  // the rows of all ranks
   int spatial_rank = 0;
-  LossShape loss;  // of whole images; with the head
+  LossShape loss;  // whole images', with the head
 };
 
 int64_t evaluation_peak_bytes(const EvaluationRequest& request);

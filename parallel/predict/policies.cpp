@@ -66,7 +66,7 @@ class Segment final : public SavePolicy,
     std::vector<Memory> outputs;
     {
       Graph nobodys(pass_.timeline);
-      OpContext again = {pass_.extents, pass_.timeline, nobodys,
+      OpContext again = {pass_.shape,   pass_.timeline, nobodys,
                          pass_.layer,   &capture,       Derive::kNoted,
                          replay_.get(), pass_.learns};
       replay_->start();

@@ -101,8 +101,8 @@ int64_t RankShare::own_rows(int64_t height) const {
          largest_stride_;
 }
 
-MicroBatchShape RankShare::extents(int64_t samples, int64_t groups,
-                                   int64_t height, int64_t width) const {
+MicroBatchShape RankShare::shape(int64_t samples, int64_t groups,
+                                 int64_t height, int64_t width) const {
   MicroBatchShape result;
   result.samples = samples;
   result.groups = groups;
@@ -120,7 +120,7 @@ MicroBatchShape RankShare::extents(int64_t samples, int64_t groups,
 
 MicroBatchShape RankShare::micro_batch(size_t index) const {
   const plan::SampleRange& range = part_.micro_batches[index];
-  return extents(range.size(), num_groups(range), height(), width());
+  return shape(range.size(), num_groups(range), height(), width());
 }
 
 bool RankShare::groups_span_ranks() const {
@@ -128,7 +128,7 @@ bool RankShare::groups_span_ranks() const {
                                            smallest_map_elements());
 }
 
-// Where a group sits on several ranks, all of them list all groups.
+// All ranks list all groups where a group sits on several of them.
 int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
   const auto groups =
       plan::batch_norm_groups(samples(), cut_.groups, smallest_map_elements());
@@ -222,22 +222,22 @@ int64_t RankShare::largest_gathered_layer() const {
   return largest * stage_.num_shards;
 }
 
-int64_t RankShare::exchange_bytes(const MicroBatchShape& extents) const {
+int64_t RankShare::exchange_bytes(const MicroBatchShape& shape) const {
   int64_t largest = 0;
   for (int64_t i = stage_.begin; i < stage_.end; ++i) {
     const ModelLayer& layer = stage_.layers[static_cast<size_t>(i)];
     largest =
-        std::max(largest, 2 * extents.groups * layer.channels * kDoubleBytes);
-    if (!extents.is_split()) continue;
+        std::max(largest, 2 * shape.groups * layer.channels * kDoubleBytes);
+    if (!shape.is_split()) continue;
     if (layer.is_head()) continue;
     for (const layers::LayerProgram::Step& step : layer.program->steps) {
       const layers::StepReach reach = layers::reach_of(*layer.program, step);
       const layers::MapShape& map =
           layer.program->shape_of(step.inputs.front());
       const int64_t rows = std::min(std::max(reach.top, reach.bottom),
-                                    extents.image_height / map.stride);
+                                    shape.image_height / map.stride);
       largest =
-          std::max(largest, extents.rows_bytes(rows, map.channels, map.stride));
+          std::max(largest, shape.rows_bytes(rows, map.channels, map.stride));
     }
   }
   return 2 * largest;

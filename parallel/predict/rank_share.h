@@ -23,17 +23,17 @@ class RankShare {
   // The rank's part of the step that the request asks for.
   const plan::BatchPart& part() const { return part_; }
 
-  int64_t samples() const { return samples_; }  // of the global batch
+  int64_t samples() const { return samples_; }  // the global batch's
   // The most of the rank in a batch.
   int64_t most_local_samples() const;
-  int64_t height() const;  // of whole images
+  int64_t height() const;  // the height of whole images
   int64_t width() const;
   int64_t largest_stride() const { return largest_stride_; }
   int64_t smallest_map_elements() const;
   // How many of `height` rows of whole images this rank has.
   int64_t own_rows(int64_t height) const;
-  MicroBatchShape extents(int64_t samples, int64_t groups, int64_t height,
-                          int64_t width) const;
+  MicroBatchShape shape(int64_t samples, int64_t groups, int64_t height,
+                        int64_t width) const;
   MicroBatchShape micro_batch(size_t index) const;
 
   // What lies there between steps: weights, gradients, moments, averages,
@@ -42,7 +42,7 @@ class RankShare {
   MemoryEstimate resident() const;
   // Bytes with which a rank that fails would complete its exchanges: rows of
   // maps, or sums of a layer's groups. They lie ready from its first pass on.
-  int64_t exchange_bytes(const MicroBatchShape& extents) const;
+  int64_t exchange_bytes(const MicroBatchShape& shape) const;
   bool groups_span_ranks() const;
   // The teacher's weights and statistics, tensor by tensor.
   int64_t teacher_bytes() const;
@@ -56,7 +56,7 @@ class RankShare {
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // That of the step that the request asks for; else a full batch, or an
+  // The batch of the step that the request asks for; else a full batch, or an
   // epoch's last one where its even groups need more at once.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;

@@ -59,10 +59,10 @@ int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes,
 }
 
 MicroBatch::MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
-                       const MicroBatchShape& extents, LossShape loss)
+                       const MicroBatchShape& shape, LossShape loss)
     : timeline_(timeline),
       stage_(stage),
-      extents_(extents),
+      shape_(shape),
       loss_(std::move(loss)),
       graph_(timeline),
       offload_(timeline),
@@ -73,11 +73,11 @@ MicroBatch::MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
           })) {}
 
 int64_t MicroBatch::map_bytes(int layer) const {
-  return extents_.map_bytes(layer_at(layer).channels, layer_at(layer).stride);
+  return shape_.map_bytes(layer_at(layer).channels, layer_at(layer).stride);
 }
 
 int64_t MicroBatch::layer_bytes(int64_t layer) const {
-  return slice_bytes(layer_at(layer), extents_.parameter_bytes(),
+  return slice_bytes(layer_at(layer), shape_.parameter_bytes(),
                      stage_.num_shards) *
          stage_.num_shards;
 }
@@ -107,13 +107,12 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
     // have a place of their own (rank_share.h).
     const bool learns = stage_.num_frozen_layers < stage_.end;
     const Memory loaded = timeline_.allocate(
-        extents_.on_device && !learns ? loaded_channels * extents_.cells(1)
-                                      : 0);
+        shape_.on_device && !learns ? loaded_channels * shape_.cells(1) : 0);
     images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
-    // On the CPU they are made in float32 first.
-    if (extents_.element_bytes != kFloatBytes && !extents_.on_device)
-      timeline_.touch(loaded_channels * extents_.map_bytes(1, 1) /
-                      extents_.element_bytes * kFloatBytes);
+    // The CPU makes them in float32 first.
+    if (shape_.element_bytes != kFloatBytes && !shape_.on_device)
+      timeline_.touch(loaded_channels * shape_.map_bytes(1, 1) /
+                      shape_.element_bytes * kFloatBytes);
   }
   teacher_heads_ = ask_teacher(images);
   return run_layers(std::move(maps), images);
@@ -127,7 +126,7 @@ std::vector<Map> MicroBatch::ask_teacher(const Map& images) {
       static_cast<int64_t>(teacher.layers.size());
   teacher.image_channels = stage_.image_channels;
   teacher.casts_weights = true;
-  return MicroBatch(timeline_, teacher, extents_, {}).run_layers({}, images);
+  return MicroBatch(timeline_, teacher, shape_, {}).run_layers({}, images);
 }
 
 std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
@@ -135,7 +134,7 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   const std::vector<Map> outputs = run(std::move(received), images);
   std::vector<Memory> sent;
   if (stage_.has_head()) {
-    OpContext context = {extents_, timeline_, graph_, stage_.end - 1};
+    OpContext context = {shape_, timeline_, graph_, stage_.end - 1};
     LossShape loss = loss_;
     loss.has_teacher = !teacher_heads_.empty();
     run_loss(context, outputs, loss);
@@ -208,10 +207,10 @@ std::vector<Map> MicroBatch::run_layers(std::map<int, Map> maps,
 
 std::vector<Map> MicroBatch::run_with_policy(int64_t layer,
                                              const std::vector<Map>& inputs) {
-  OpContext context = {extents_, timeline_, graph_, layer};
+  OpContext context = {shape_, timeline_, graph_, layer};
   context.learns = stage_.learns(layer);
   context.casts_weights =
-      extents_.is_mixed() && (shards_values() || stage_.casts_weights);
+      shape_.is_mixed() && (shards_values() || stage_.casts_weights);
   switch (policy_at(stage_, layer)) {
     case plan::ActivationPolicy::kKeep:
       if (derives_) context.derive = Derive::kNoted;
@@ -286,7 +285,7 @@ std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
   num_missing_ = graph_.parameter_nodes();
   graph_.run_backward([this](int64_t layer) { after_parameters(layer); },
                       before_layer);
-  // For maps that nothing learns from zeros are sent.
+  // Zeros are sent for maps that nothing learns from.
   const std::vector<int> layers = stage_.received();
   for (size_t i = 0; i < layers.size(); ++i)
     if (received_gradients_[i] == nullptr)
@@ -311,10 +310,10 @@ constexpr std::array kPolicies = {
 
 class Walk {
  public:
-  Walk(const SimulatedStage& stage, const MicroBatchShape& extents,
+  Walk(const SimulatedStage& stage, const MicroBatchShape& shape,
        const LossShape& loss)
       : stage_(stage),
-        micro_batch_(timeline_, stage, extents, loss),
+        micro_batch_(timeline_, stage, shape, loss),
         peaks_(stage.layers.size(), 0) {
     micro_batch_.before_layer = [this](int64_t layer) { begin_layer(layer); };
   }
@@ -371,19 +370,19 @@ class Walk {
 }  // namespace
 
 std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
-                                           const MicroBatchShape& extents,
+                                           const MicroBatchShape& shape,
                                            const LossShape& loss) {
-  return Walk(stage, extents, loss).run();
+  return Walk(stage, shape, loss).run();
 }
 
 std::vector<LayerCosts> layer_costs(SimulatedStage stage,
-                                    const MicroBatchShape& extents,
+                                    const MicroBatchShape& shape,
                                     const LossShape& loss) {
   std::vector<LayerCosts> result(static_cast<size_t>(stage.end - stage.begin));
   for (const plan::ActivationPolicy policy : kPolicies) {
     stage.policies.assign(stage.layers.size(), policy);
     const std::vector<LayerCost> costs =
-        planned_layer_costs(stage, extents, loss);
+        planned_layer_costs(stage, shape, loss);
     for (size_t layer = 0; layer < costs.size(); ++layer)
       result[layer][static_cast<size_t>(policy)] = costs[layer];
   }

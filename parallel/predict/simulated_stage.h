@@ -25,7 +25,7 @@ namespace headroom::predict {
 
 // The part of a model that runs on a rank.
 struct SimulatedStage {
-  std::vector<ModelLayer> layers;  // of the whole model
+  std::vector<ModelLayer> layers;  // all layers of the model
   int64_t begin = 0;               // the rank's layers [begin, end)
   int64_t end = 0;
   // One per layer of the model; empty: every layer keeps.
@@ -62,7 +62,7 @@ int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes, int shards);
 class MicroBatch {
  public:
   MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
-             const MicroBatchShape& extents, LossShape loss);
+             const MicroBatchShape& shape, LossShape loss);
 
   // Maps in the order of stage.received() and sent().
   std::vector<Memory> forward(std::vector<Memory> received);
@@ -73,7 +73,7 @@ class MicroBatch {
   std::vector<Map> evaluate(std::vector<Memory> received);
 
   int64_t image_bytes() const {
-    return extents_.map_bytes(stage_.image_channels, 1);
+    return shape_.map_bytes(stage_.image_channels, 1);
   }
   int64_t map_bytes(int layer) const;
 
@@ -103,15 +103,15 @@ class MicroBatch {
 
   MemoryTimeline& timeline_;
   const SimulatedStage& stage_;
-  const MicroBatchShape extents_;
+  const MicroBatchShape shape_;
   const LossShape loss_;
   Graph graph_;
   LeanPolicy lean_;
   OffloadPolicy offload_;
   bool derives_ = false;  // any layer makes maps again
   std::vector<Memory> sent_gradients_, received_gradients_;
-  std::vector<Map> teacher_heads_;  // until the loss is there
-  // Under ZeRO, by layer.
+  std::vector<Map> teacher_heads_;  // held until the loss is there
+  // Gathered values and gradients by layer, under ZeRO.
   std::map<int64_t, Memory> values_, gradients_;
   std::map<int64_t, int64_t> num_missing_;  // nodes with parameters
 };
@@ -139,13 +139,13 @@ using LayerCosts = std::array<LayerCost, 4>;
 
 // The costs of layers [stage.begin, stage.end) under the stage's policies.
 std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
-                                           const MicroBatchShape& extents,
+                                           const MicroBatchShape& shape,
                                            const LossShape& loss);
 
 // The same under each policy; does not read stage.policies. The head's costs
 // include the loss, the first layer's the images.
 std::vector<LayerCosts> layer_costs(SimulatedStage stage,
-                                    const MicroBatchShape& extents,
+                                    const MicroBatchShape& shape,
                                     const LossShape& loss);
 
 }  // namespace headroom::predict

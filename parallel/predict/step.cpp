@@ -13,7 +13,7 @@
 namespace headroom::predict {
 namespace {
 
-// Where a map, or the gradient of one, comes from or goes to.
+// The peer from which a map, or its gradient, comes, or to which it goes.
 struct End {
   int peer = 0;
   size_t map = 0;  // index into received() or sent() of this stage
@@ -190,15 +190,15 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
 }
 
 int64_t captured_step_bytes(const SimulatedStage& stage,
-                            const MicroBatchShape& extents,
+                            const MicroBatchShape& shape,
                             const LossShape& loss) {
   MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, extents, loss);
+  MicroBatch micro_batch(timeline, stage, shape, loss);
   micro_batch.forward({});
   micro_batch.backward({});
   return timeline.peak_bytes() +
-         std::max(extents.map_bytes(stage.image_channels, 1),
-                  packed_target_bytes(loss, extents.parameter_bytes()));
+         std::max(shape.map_bytes(stage.image_channels, 1),
+                  packed_target_bytes(loss, shape.parameter_bytes()));
 }
 
 }  // namespace headroom::predict

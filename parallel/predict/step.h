@@ -27,9 +27,9 @@ std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
                                                 int64_t num_micro_batches);
 
 struct StepRequest {
-  SimulatedStage stage;  // of this rank; begin and end are those of `index`
+  SimulatedStage stage;  // this rank's; begin and end are those of `index`
   std::vector<int64_t> stage_begins = {0};
-  int index = 0;  // of the stage
+  int index = 0;  // the stage's place in the pipeline
   // One shape and one loss per micro-batch. Where many are alike a few suffice:
   // one more than there are stages.
   std::vector<MicroBatchShape> micro_batches;
@@ -38,7 +38,7 @@ struct StepRequest {
 
 struct StepMemory {
   int64_t peak_bytes = 0;
-  int64_t kept_bytes = 0;  // at the end of the first forward
+  int64_t kept_bytes = 0;  // bytes at the end of the first forward
 };
 
 StepMemory step_memory(const StepRequest& request);
@@ -53,7 +53,7 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 // become the network's input, or the targets on their way. `loss`: with as many
 // matches as there is room for. REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
-                            const MicroBatchShape& extents,
+                            const MicroBatchShape& shape,
                             const LossShape& loss);
 
 }  // namespace headroom::predict

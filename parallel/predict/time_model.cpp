@@ -28,11 +28,11 @@ int64_t tensor_budget(int64_t gpu_memory_bytes) {
 
 namespace {
 
-constexpr int64_t kManyCells = 2;  // in the smallest map of an image
+constexpr int64_t kManyCells = 2;  // cells of an image's smallest map
 
-class Estimator {
+class TimeEstimator {
  public:
-  explicit Estimator(const TimeRequest& request)
+  explicit TimeEstimator(const TimeRequest& request)
       : request_(request),
         plan_(request.plan),
         cut_{request.global_batch_size, plan_.layout.data_parallel_size,
@@ -60,7 +60,7 @@ class Estimator {
           estimate.communication,
           gradients_of(stage) + image_of(stage) + maps_of(stage) + statistics);
     }
-    // While the pipeline fills and drains, a stage waits for the others.
+    // A stage waits for the others while the pipeline fills and drains.
     const double others = static_cast<double>(plan_.stage_begins.size()) - 1;
     estimate.compute *= (num_micro_batches_ + others) / num_micro_batches_;
     return estimate;
@@ -138,7 +138,7 @@ class Estimator {
                     2 * 2 * groups * sums * sizeof(double));
   }
 
-  // Between the ranks of an image, forward and backward.
+  // Seconds of exchanges between ranks of one image, both passes.
   double image_of(size_t stage) const {
     if (spatial_ == 1) return 0;
     double cells = 0, exchanges = 0, sums = 0;
@@ -179,7 +179,7 @@ class Estimator {
   const TimeRequest& request_;
   const plan::Plan& plan_;
   const plan::BatchCut cut_;
-  const plan::BatchPart part_;  // of the first data rank, of a full batch
+  const plan::BatchPart part_;  // the first data rank's, of a full batch
   const double share_;          // images of a rank in a step
   const double spatial_;
   const double num_micro_batches_;
@@ -189,7 +189,7 @@ class Estimator {
 }  // namespace
 
 StepEstimate estimate_step(const TimeRequest& request) {
-  return Estimator(request).run();
+  return TimeEstimator(request).run();
 }
 
 }  // namespace headroom::predict

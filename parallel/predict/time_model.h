@@ -43,7 +43,7 @@ inline constexpr int64_t kGpuWorkspaceBytes = int64_t{1} << 29;
 inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
 inline constexpr int64_t kGpuReserveBytes =
     kGpuContextBytes + kGpuWorkspaceBytes + kGpuCommunicationBytes;  // 1.5 GiB
-inline constexpr int64_t kGpuSlackPercent = 10;  // of the card
+inline constexpr int64_t kGpuSlackPercent = 10;  // a share of the card
 
 // The bytes of a card that are left for tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes);
@@ -52,9 +52,9 @@ int64_t tensor_budget(int64_t gpu_memory_bytes);
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
-  double work_per_second = 1;        // in the unit of TimedLayer
-  double link_bytes_per_second = 1;  // to a peer
-  double link_latency_seconds = 0;   // of one message
+  double work_per_second = 1;        // TimedLayer's unit
+  double link_bytes_per_second = 1;  // the link to a peer
+  double link_latency_seconds = 0;   // one message's delay
 };
 
 struct TimedLayer {
@@ -62,12 +62,12 @@ struct TimedLayer {
   // any unit.
   double work_per_pixel = 0;
   int64_t parameters = 0;
-  int64_t channels = 0;  // of its output
+  int64_t channels = 0;  // channels of its output
   int64_t stride = 1;    // pixels per cell of its output
   // Rows that its convolutions and poolings wider than a cell read of a
   // neighbour's part, times their channels.
   int64_t halo_channel_rows = 0;
-  int64_t halo_exchanges = 0;  // as many messages to each neighbour
+  int64_t halo_exchanges = 0;  // messages to each neighbour
   int64_t norm_layers = 0;
   std::vector<int> inputs;  // layers; -1: the image
 };

@@ -61,7 +61,7 @@ void CompletableExchange::complete_next() {
     const auto count = static_cast<std::size_t>(num_values(step));
     std::fill_n(sums_.begin(), count, 0.0);
     if (step.kind == Kind::kStatistics && device_sums_.defined()) {
-      // Where the other ranks' lie: over the same communicator.
+      // The other ranks' sums lie there: the same communicator has to be used.
       statistics_->sum_tensor(
           device_sums_.narrow(0, 0, static_cast<int64_t>(count)).zero_());
     } else if (step.kind == Kind::kStatistics) {

@@ -37,7 +37,8 @@ struct ExchangeStep {
   int64_t columns_per_block = 0;
   int64_t top = 0;
   int64_t bottom = 0;
-  // Where in the model it happens, as the recorder was told (set_layer).
+  // The layer of the model in which it happens, as the recorder was told
+  // (set_layer).
   int64_t layer = 0;
   bool operator==(const ExchangeStep&) const = default;
 };
@@ -70,7 +71,8 @@ class ExchangeRecorder final : public StatisticsExchange, public HaloExchange {
 // The size of a micro-batch, by which the list's entries are scaled.
 struct PassSize {
   int64_t samples = 0;
-  int64_t num_groups = 0;      // of batch norm, as this micro-batch lists them
+  // Batch norm's groups, as this micro-batch lists them.
+  int64_t num_groups = 0;
   int64_t column_blocks = 1;   // image width / largest stride
   int64_t own_row_blocks = 1;  // blocks of rows that are here
 };
@@ -123,7 +125,7 @@ class CompletableExchange final : public StatisticsExchange,
   PassSize size_;
   std::size_t num_done_ = 0;
   std::vector<double> sums_;
-  at::Tensor device_sums_;  // where maps lie on a device
+  at::Tensor device_sums_;  // used if maps lie on a device
   at::Tensor zeros_;        // sent
   at::Tensor discard_;      // received into
 };

@@ -69,7 +69,7 @@ class ImageSplit {
 // One message of a plan.
 struct HaloPiece {
   int peer = 0;
-  RowRange rows;  // of the whole map
+  RowRange rows;  // rows of the whole map
   bool operator==(const HaloPiece&) const = default;
 };
 
@@ -83,11 +83,12 @@ struct HaloPlan {
   std::vector<HaloPiece> sends;
 };
 
-// For a map with `rows_per_block` rows per block. REQUIRES: top, bottom >= 0.
+// The exchange of a map with `rows_per_block` rows per block. REQUIRES: top,
+// bottom >= 0.
 HaloPlan plan_halo(const ImageSplit& partition, int64_t rows_per_block,
                    int rank, int64_t top, int64_t bottom);
 
-// Where row `row` of a received piece stands in the halo, which is the rows
+// The place of row `row` of a received piece in the halo, which is the rows
 // above the own ones and then those below.
 int64_t place_in_halo(const HaloPlan& plan, int64_t row, int64_t top);
 

@@ -48,7 +48,7 @@ class ShardMap {
   int64_t slice_size(int64_t layer) const {
     return shard_offsets_.at(layer + 1) - shard_offsets_.at(layer);
   }
-  // Where the layer's slice begins in a shard, the same on every rank.
+  // The beginning of the layer's slice in a shard, the same on every rank.
   int64_t shard_offset(int64_t layer) const { return shard_offsets_.at(layer); }
   int64_t largest_slice() const;
 

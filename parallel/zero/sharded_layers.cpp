@@ -30,9 +30,9 @@ struct GradientScatter::State {
   std::function<void(int64_t)> on_final;
   std::vector<Layer> layers;
   at::Tensor shard;
-  at::Tensor received;  // of the largest slice
+  at::Tensor received;  // room for the largest slice
   bool active = true;
-  std::vector<size_t> num_missing;  // per layer, in this backward
+  std::vector<size_t> num_missing;  // each layer's, in this backward
 
   const at::Tensor& gradients(int64_t layer) const {
     return layers.at(static_cast<size_t>(layer)).gradients;

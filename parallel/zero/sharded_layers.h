@@ -47,7 +47,7 @@ class GradientScatter {
  public:
   struct Layer {
     at::Tensor gradients;                // flat, padded, of its own storage
-    std::vector<at::Tensor> parameters;  // that learn; .grad views gradients
+    std::vector<at::Tensor> parameters;  // learning ones; .grad views gradients
   };
 
   // `on_final(layer)` is called within backward when the last of the layer's
@@ -104,8 +104,8 @@ class ShardedLayers {
   void begin_step();
   void begin_forward();
   void begin_backward();
-  // Before the first use of the layer's values in a pass; more calls do no
-  // harm.
+  // Called before the first use of the layer's values in a pass; more calls do
+  // no harm.
   void use(int64_t layer);
   // Forward calls it when the layer has run.
   void done_with(int64_t layer);

@@ -44,16 +44,16 @@ TEST(Knobs, EveryMemberHasARow) {
       return {offset_of(config.*member), sizeof(Field), alignof(Field)};
     }
   };
-  std::vector<Extent> extents;
+  std::vector<Extent> members;
   for (const Knob& knob : knobs()) {
-    extents.push_back(std::visit(extent_of, knob.member));
+    members.push_back(std::visit(extent_of, knob.member));
   }
   // The coordinator reads it from the plan of a run that goes on.
-  extents.push_back(extent_of(&RunConfig::batch_norm_rule));
-  std::sort(extents.begin(), extents.end(),
+  members.push_back(extent_of(&RunConfig::batch_norm_rule));
+  std::sort(members.begin(), members.end(),
             [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
   size_t end = 0;
-  for (const Extent& extent : extents) {
+  for (const Extent& extent : members) {
     const size_t aligned =
         (end + extent.alignment - 1) / extent.alignment * extent.alignment;
     EXPECT_EQ(extent.begin, aligned) << "no row for the member at " << aligned;

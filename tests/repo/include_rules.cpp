@@ -98,8 +98,8 @@ const std::vector<Rule>& rules() {
         "parallel/planner", "proto"},
        {"grpc", "xxhash", "system"}},
       // What a detector is made of.
-      // Tensors stand in what devices offer; nvcc, which reads the rest, finds no
-      // header of LibTorch.
+      // Tensors stand in what devices offer; nvcc, which reads the rest,
+      // finds no header of LibTorch.
       {"worker/kernels", {"configs/layers"}, {"torch"}},
       {"worker/kernels/cpu",
        {"configs/layers", "parallel/base", "worker/kernels"},
@@ -272,7 +272,6 @@ const std::multimap<std::string, std::string>& exceptions() {
       // gRPC ends here; TensorBoard's files are protobuf messages.
       {"worker/control/coordinator_call.h", "grpc"},
       {"worker/control/coordinator_client.cpp", "grpc"},
-      {"worker/control/rendezvous_client.h", "grpc"},
       {"worker/control/report_queue.h", "grpc"},
       {"worker/run/tensorboard.cpp", "grpc"},
       // Slopes and class names, as text.

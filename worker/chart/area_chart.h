@@ -19,7 +19,7 @@ struct AreaPanel {
   };
   struct Mark {
     double time = 0;
-    std::string name;  // of what begins; "" ends the one before
+    std::string name;  // what begins; "" ends the one before
   };
   std::string title;
   std::vector<Sample> samples;
@@ -30,7 +30,7 @@ struct AreaChart {
   std::string title, time_title;
   std::vector<std::string> part_names;
   std::function<std::string(double)> text_of_time, text_of_part;
-  std::vector<AreaPanel> panels;  // at least one
+  std::vector<AreaPanel> panels;  // one or more
 };
 
 // RGB.

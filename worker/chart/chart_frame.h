@@ -14,7 +14,7 @@ namespace headroom::chart {
 struct ChartAxis {
   std::string title;
   double end = 1;                              // > begin
-  std::function<std::string(double)> text_of;  // of a tick
+  std::function<std::string(double)> text_of;  // writes a tick
   double begin = 0;
 };
 

@@ -128,7 +128,7 @@ class Fonts {
   FT_Library library_ = nullptr;
   std::map<std::pair<std::string, int>, FT_Face> faces_;
   std::map<char32_t, FT_Face> face_of_;
-  std::set<std::string> named_packages_;  // in warnings
+  std::set<std::string> named_packages_;  // packages that a warning named
 };
 
 // A letter of the face's slot, ready to be drawn; nullptr where it cannot be.

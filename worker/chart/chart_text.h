@@ -15,7 +15,8 @@
 
 namespace headroom::chart {
 
-// From `left`, the beginning of the base line. The scale is OpenCV's.
+// Draws text that starts at `left`, the beginning of the base line. The scale
+// is OpenCV's.
 void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
                double scale = 0.45, const cv::Scalar& colour = kInk,
                int stroke = 1);

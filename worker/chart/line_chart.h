@@ -24,7 +24,7 @@ struct LineChart {
   std::vector<Line> lines;  // the last is on top
 };
 
-// Into the given part of a picture, on white.
+// Draws into the given part of a picture, on white.
 void draw_line_chart(const LineChart& chart, cv::Mat& picture, cv::Rect place);
 
 // A picture of its own, RGB.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMatrixLeft = 190, kMatrixTop = 50, kMatrixBottom = 190,
               kMatrixRight = 110;  // pixels
-constexpr int kSide = 900;         // at least
+constexpr int kSide = 900;         // the least
 constexpr int kLeastCellForNames = 9, kLeastCellForNumbers = 27;
 constexpr size_t kNameLetters = 18;
 

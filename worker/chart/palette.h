@@ -12,7 +12,7 @@ inline const cv::Scalar kPaper{255, 255, 255};
 inline const cv::Scalar kInk{20, 20, 20};
 inline const cv::Scalar kGrid{225, 225, 225};
 inline const cv::Scalar kFaint{200, 200, 200};  // a line among very many
-inline const cv::Scalar kJoin{150, 150, 150};   // between points
+inline const cv::Scalar kJoin{150, 150, 150};   // a line that joins points
 inline const cv::Scalar kMark{120, 120, 120};   // a moment that has a name
 inline const cv::Scalar kMean{0, 40, 200};      // the mean of many lines
 

@@ -47,7 +47,7 @@ bool BackgroundWriter::advance() {
 }
 
 void BackgroundWriter::finish() {
-  const PeerWait waiting;  // for a disk, however slow: nothing is stuck
+  const PeerWait waiting;  // a disk may be slow: nothing is stuck
   is_waited_for_ = true;
   if (thread_.joinable()) thread_.join();
   finish_here();

@@ -23,7 +23,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr int kSchema = 2;
 constexpr const char* kOwnDigest = "manifest_xxh3_128";
 constexpr size_t kDigits = 32;
-// For the manifest, and for what else a run writes meanwhile.
+// Room for the manifest, and for what else a run writes meanwhile.
 constexpr int64_t kMarginBytes = 1 << 20;
 
 std::string digest_of(const std::string& text) {
@@ -32,8 +32,8 @@ std::string digest_of(const std::string& text) {
   return digest.hex();
 }
 
-// Where the manifest's own digest stands in its text, which ends with it.
-// npos: it has none.
+// The place of the manifest's own digest in its text, which ends with it. npos:
+// it has none.
 size_t own_digest_at(const std::string& text) {
   const std::string key = '"' + std::string(kOwnDigest) + "\": \"";
   const size_t at = text.rfind(key);

@@ -17,8 +17,8 @@
 namespace headroom::checkpoint {
 namespace {
 
-// So short that nobody who waits for one on a thread of lowest priority waits
-// long.
+// A piece so short that nobody who waits for one on a thread of lowest priority
+// waits long.
 constexpr int64_t kPieceBytes = 512 << 10;
 
 std::string text_of(const std::exception_ptr& failure) {
@@ -96,7 +96,7 @@ bool CheckpointJob::advance() {
   try {
     return advance_or_throw();
   } catch (...) {
-    file_.reset();  // and what was written with it
+    file_.reset();  // also releases what was written with it
     states_.clear();
     throw;
   }
@@ -120,7 +120,7 @@ bool CheckpointJob::advance_or_throw() {
   return true;
 }
 
-// Where one part is the whole layer it is taken as it lies.
+// A part that is the whole layer is taken as it lies.
 at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
   std::vector<const HeldPart*> parts;
   for (const HostStateSnapshot& state : states_) {
@@ -207,7 +207,8 @@ CheckpointSaver::Answer CheckpointSaver::begin(
   return Answer::kBegun;
 }
 
-// At rank 0: with all the memory that a copy takes, before peers count on it.
+// Rank 0 answers with all the memory that a copy takes, before peers count on
+// it.
 CheckpointSaver::Answer CheckpointSaver::answer(
     const std::vector<int64_t>& part_bytes, const memory::MemoryRetry& retry) {
   if (writer_.is_busy()) return Answer::kSkipped;

@@ -92,7 +92,7 @@ class CheckpointJob final : public BackgroundWriter::Job {
   const Blocks blocks_;
   std::vector<HostStateSnapshot> states_;
   std::shared_ptr<StateCopy> copying_;
-  size_t next_ = 0;  // of blocks_
+  size_t next_ = 0;  // a place in blocks_
   std::unique_ptr<CheckpointFile> file_;
   at::Tensor layer_, dense_;  // memory for the largest
 };
@@ -101,7 +101,7 @@ class CheckpointJob final : public BackgroundWriter::Job {
 struct CheckpointOutcome {
   int64_t step = 0;
   std::filesystem::path folder;
-  int64_t bytes = 0;    // of its files
+  int64_t bytes = 0;    // bytes of the checkpoint's files
   std::string failure;  // "" where it is on disk
 };
 
@@ -111,7 +111,7 @@ class CheckpointSaver {
     std::filesystem::path checkpoints;
     std::string plan_json;
     int64_t keep = 2;
-    bool may_copy = true;  // of rank 0: its host memory has room for the state
+    bool may_copy = true;  // rank 0's host memory has room for the state
   };
 
   // Collective over the mesh's world.
@@ -125,7 +125,7 @@ class CheckpointSaver {
   enum class Answer {
     kBegun,
     kSkipped,  // the one before is still being written
-    kNoRoom    // for a copy: nothing was done
+    kNoRoom    // no copy was possible, so nothing was done
   };
   // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest),
   // undefined where it has the whole state. Collective, with the same answer on
@@ -165,11 +165,11 @@ class CheckpointSaver {
   CheckpointJob::Blocks blocks_;
   std::unique_ptr<collectives::Communicator>
       parts_;                           // null: the state is whole
-  CheckpointRecord record_;             // of the newest
-  HostStateSnapshot copy_;              // of a whole state
+  CheckpointRecord record_;             // the newest checkpoint's
+  HostStateSnapshot copy_;              // a whole state's
   std::shared_ptr<StateCopy> copying_;  // null: it is made
   std::vector<Transfer> transfers_;
-  std::shared_ptr<CheckpointJob> job_;  // whose outcome is not known yet
+  std::shared_ptr<CheckpointJob> job_;  // its outcome is not known yet
   BackgroundWriter writer_;
   std::vector<CheckpointOutcome> outcomes_;
 };

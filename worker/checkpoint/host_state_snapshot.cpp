@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kAlignment = 64;  // of each part in a message
+constexpr int64_t kAlignment = 64;  // each part's, in a message
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 

@@ -22,14 +22,14 @@ namespace headroom::checkpoint {
 
 struct HeldPart {
   std::string buffer;
-  int64_t layer = 0;  // of the model's table
-  int64_t begin = 0;  // in the layer, in elements
+  int64_t layer = 0;  // a layer of the model's table
+  int64_t begin = 0;  // its first element in the layer
   at::Tensor values;  // flat
 };
 
 struct HostStateSnapshot {
   step::TrainingCounters counters;
-  std::string newest_line;  // of steps.jsonl; "": no step since the start
+  std::string newest_line;  // steps.jsonl's; "": no step since the start
   std::vector<HeldPart> parts;
 };
 

@@ -24,7 +24,7 @@
 
 namespace headroom::checkpoint {
 
-// As many ranks as the largest machine has; 1 where there is only one machine.
+// The size of the largest machine; 1 with one machine.
 int buddy_shift(int world_size, int most_on_a_machine);
 
 class PeerReplicas {

@@ -84,12 +84,12 @@ Json choose(const StateStream& stream, const std::vector<Json>& ranks,
           {"pieces", std::move(pieces)}};
 }
 
-// At rank 0: whole layers, by name.
+// Rank 0's whole layers, by name.
 using Layers = std::map<LayerName, at::Tensor>;
 
 void put(Layers& layers, const HeldPart& part, const at::Tensor& values) {
   const at::Tensor& layer = layers.at({part.buffer, part.layer});
-  // Beyond the layer's end lies what another layout padded it with.
+  // What lies beyond the layer's end is padding of another layout.
   const int64_t size = std::min(values.numel(), layer.numel() - part.begin);
   layer.narrow(0, part.begin, size).copy_(values.narrow(0, 0, size));
 }

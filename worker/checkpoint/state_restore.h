@@ -34,7 +34,7 @@ struct HeldRange {
 
 struct StateOffer {
   int rank = 0;
-  int64_t index = 0;  // among the states that the rank holds
+  int64_t index = 0;  // the state's number on that rank
   int64_t step = 0;   // committed steps
   std::vector<HeldRange> ranges;
 };
@@ -43,7 +43,7 @@ struct StateOffer {
 struct StatePiece {
   int rank = 0;
   int64_t index = 0;
-  int64_t range = 0;  // of the offer
+  int64_t range = 0;  // the range's place in the offer
 };
 
 struct RestoreChoice {

@@ -112,7 +112,7 @@ void take_tensors(const Block& block, const at::Tensor& layer,
 
 // `size` elements between the whole layer at the root and a rank's part of it.
 struct StateStream::Move {
-  int rank = 0;  // of the world
+  int rank = 0;  // a rank of the world
   int64_t part_offset = 0;
   int64_t layer_offset = 0;
   int64_t size = 0;
@@ -294,7 +294,7 @@ void StateStream::distribute(
   at::Tensor layer;
   distribute_layers([&](const Block& block) -> const at::Tensor& {
     layer = at::empty({block.size}, block.type);
-    layer.zero_();  // between its tensors
+    layer.zero_();  // clears the gaps between its tensors
     for (const Block::Entry& entry : block.entries) {
       at::Tensor view = view_of(layer, entry);
       give(entry.name, view);

@@ -34,13 +34,13 @@ class StateStream {
     struct Entry {
       std::string name;
       std::vector<int64_t> sizes, strides;
-      int64_t offset = 0;  // in the block, in elements
+      int64_t offset = 0;  // its first element in the block
     };
-    std::string name;   // of the buffer; "" for a constant
-    int64_t layer = 0;  // of the model's table
+    std::string name;   // the buffer's; "" for a constant
+    int64_t layer = 0;  // a layer of the model's table
     int stage = 0;
     int64_t buffer = 0;  // order in the file, then by stage and layer
-    int64_t size = 0;    // in elements
+    int64_t size = 0;    // counted in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;
     std::vector<Entry> entries;
@@ -58,20 +58,19 @@ class StateStream {
   void connect();
 
   bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
-  // In the order of the file; at the root those of all stages.
+  // Blocks in the order of the file; the root has those of all stages.
   const std::vector<Block>& blocks() const { return all_; }
   std::vector<weights::TensorDescription> tensors() const;
 
-  // At the root, `take` gets each of tensors() in order, row-major. The root's
+  // The root's `take` gets each of tensors() in order, row-major. The root's
   // copies are host memory; where that is short it retries before it meets its
   // peers. Collective.
   void collect(const std::function<void(const at::Tensor&)>& take,
                const memory::MemoryRetry& retry = {});
-  // At the root, `give` fills each of tensors() in order. Collective.
+  // The root's `give` fills each of tensors() in order. Collective.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
-  // As distribute(), whole layers: at the root `give` has each of blocks() in
-  // order, as [block.size].
+  // Distributes whole layers: `give` fills each, [block.size], at the root.
   void distribute_layers(
       const std::function<const at::Tensor&(const Block&)>& give);
 
@@ -88,8 +87,8 @@ class StateStream {
   collectives::Mesh* mesh_;
   int64_t num_buffers_ = 0;
   std::vector<Block> own_;
-  std::vector<at::Tensor> parts_;  // of own_: whole, or this rank's slice
-  std::vector<Block> all_;         // at the root
+  std::vector<at::Tensor> parts_;  // own_'s: whole, or this rank's slice
+  std::vector<Block> all_;         // known to the root alone
 };
 
 // The tensors of blocks, in the order of the file.

@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned kSecondsToSave = 30;
 
 std::atomic<bool> is_lost = false;
-std::atomic<int> reprieves = 0;  // from an agent's death
+std::atomic<int> reprieves = 0;  // reprieves that outlast a killed agent
 std::atomic<int> savers = 0;     // who can save when the agent asks
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
@@ -29,7 +29,7 @@ void take(int, siginfo_t* about, void*) {
   if (is_there && !is_asked) return;
   is_lost = true;
   if ((is_asked ? savers : reprieves) == 0) _exit(128 + SIGKILL);
-  alarm(kSecondsToSave);  // of which the default action ends the process
+  alarm(kSecondsToSave);  // its default action ends the process
 }
 
 }  // namespace

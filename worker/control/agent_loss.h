@@ -14,8 +14,8 @@ namespace headroom::agent_loss {
 void install();
 bool has_happened();
 
-// While one lives there is something to save when the agent asks; when the
-// agent is killed only if its workers hold all of the state.
+// A reprieve that lives says that there is something to save when the agent
+// asks; when the agent is killed only if its workers hold all of the state.
 class Reprieve {
  public:
   explicit Reprieve(bool holds_all);

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/key_value_store.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/utf8.h"
@@ -19,7 +22,6 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
 #include "worker/control/coordinator_call.h"
-#include "worker/control/rendezvous_client.h"
 #include "worker/control/report_queue.h"
 
 namespace headroom::control {
@@ -30,7 +32,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
-// At first the coordinator may not be there yet.
+// The coordinator may not be there yet at first.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
@@ -48,6 +50,84 @@ Assignment to_assignment(const wire::Assignment& message) {
                           : Action::kSaveAndExit;
   static_cast<wire::RankAssignment&>(assignment) = wire::from_wire(message);
   return assignment;
+}
+
+// One generation's rendezvous map, kept by the coordinator. Borrows the stub,
+// which must outlive it. Errors: CommunicationError, also where the coordinator
+// refuses: to whoever wants to form a generation that is a lost one.
+class RendezvousClient final : public KeyValueStore {
+ public:
+  // `address`: of the coordinator, for messages.
+  RendezvousClient(wire::Coordinator::Stub& stub, wire::Stamp stamp,
+                   std::string address, Patience patience);
+
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key,
+                  std::chrono::milliseconds timeout) override;
+
+ private:
+  [[noreturn]] void fail(const std::string& doing, const std::string& key,
+                         const grpc::Status& status) const;
+
+  wire::Coordinator::Stub& stub_;
+  const wire::Stamp stamp_;
+  const std::string address_;
+  const Patience patience_;
+};
+
+RendezvousClient::RendezvousClient(wire::Coordinator::Stub& stub,
+                                   wire::Stamp stamp, std::string address,
+                                   Patience patience)
+    : stub_(stub),
+      stamp_(std::move(stamp)),
+      address_(std::move(address)),
+      patience_(std::move(patience)) {}
+
+void RendezvousClient::set(const std::string& key, const std::string& value) {
+  wire::PublishRequest request;
+  *request.mutable_stamp() = stamp_;
+  request.set_key(valid_utf8(key));
+  request.set_value(value);
+  wire::PublishResponse response;
+  const grpc::Status status =
+      patience_.call(kCallTimeout, [&](grpc::ClientContext& context) {
+        return stub_.Publish(&context, request, &response);
+      });
+  if (!status.ok()) fail("publishing", key, status);
+}
+
+std::string RendezvousClient::get(const std::string& key,
+                                  milliseconds timeout) {
+  constexpr milliseconds kSlice{10000};
+  const auto deadline = SteadyClock::now() + timeout;
+  wire::LookupRequest request;
+  *request.mutable_stamp() = stamp_;
+  request.set_key(valid_utf8(key));
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(
+        std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
+    const milliseconds slice = std::min(left, kSlice);
+    request.set_timeout_ms(slice.count());
+    wire::LookupResponse response;
+    const grpc::Status status =
+        patience_.call(slice + kCallTimeout, [&](grpc::ClientContext& context) {
+          return stub_.Lookup(&context, request, &response);
+        });
+    if (!status.ok()) fail("looking up", key, status);
+    if (response.found()) return response.value();
+    if (left <= slice) {
+      throw CommunicationError("nobody published rendezvous key '" + key +
+                               "' within " + std::to_string(timeout.count()) +
+                               " ms");
+    }
+  }
+}
+
+void RendezvousClient::fail(const std::string& doing, const std::string& key,
+                            const grpc::Status& status) const {
+  throw CommunicationError(doing + " rendezvous key '" + key +
+                           "' at the coordinator at " + address_ + ": " +
+                           status.error_message());
 }
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
@@ -91,7 +171,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   Assignment next_assignment() override {
-    const PeerWait waiting;  // for whoever has to come first, however long
+    const PeerWait waiting;  // others may have to come first, however long
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
     if (assignments_.empty()) std::rethrow_exception(failure_);
@@ -309,8 +389,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
-      // While the coordinator is away too: gRPC makes connections only while a
-      // call waits for one.
+      // Waiting is right also while the coordinator is away: gRPC makes
+      // connections only while a call waits for one.
       context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);
@@ -359,7 +439,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::condition_variable changed_;
   wire::Stamp stamp_;
   std::deque<Assignment> assignments_;
-  int64_t last_order_ = 0;      // of them, by the coordinator's count
+  int64_t last_order_ = 0;      // the newest of them by the coordinator's count
   std::exception_ptr failure_;  // why no further assignment will come
   grpc::ClientContext* watch_context_ = nullptr;
   wire::Progress progress_;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kOneRequestNanoseconds = 300'000'000;
 
-// When the first signal came, by the steady clock; 0: there was none.
+// The steady clock's time of the first signal; 0: there was none.
 std::atomic<int64_t> first_at{0};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 

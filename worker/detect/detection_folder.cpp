@@ -59,7 +59,7 @@ std::string score_of(const metrics::Detection& detection) {
   return number;
 }
 
-// Above the box, or inside where there is no room above; never beyond the
+// Draws above the box, or inside where there is no room above; never beyond the
 // picture's right edge.
 void draw_label(cv::Mat& pixels, const std::string& name,
                 const std::string& score, cv::Point corner,
@@ -150,7 +150,7 @@ namespace fs = std::filesystem;
 constexpr int kQuality = 95;
 constexpr const char* kCsv = "predictions.csv";
 constexpr const char* kJson = "predictions.json";
-constexpr int kLongestJpegSide = 65500;  // of libjpeg
+constexpr int kLongestJpegSide = 65500;  // libjpeg's limit
 
 // A class name as one part of a path.
 std::string folder_name(std::string name) {
@@ -375,7 +375,7 @@ void DetectionFolder::add_found(const ImageDetections& found,
     if (!found.detections.empty()) {
       write(place, yolo_text(found, options_.confidences_in_text));
     } else {
-      std::error_code ignored;  // of an earlier run, with --exist-ok
+      std::error_code ignored;  // an earlier run's file, with --exist-ok
       fs::remove(folder_ / place, ignored);
     }
   }

@@ -53,7 +53,7 @@ void annotate(cv::Mat& pixels,
 struct ImageDetections {
   std::filesystem::path image;
   int64_t height = 0, width = 0;
-  std::vector<metrics::Detection> detections;  // in its pixels
+  std::vector<metrics::Detection> detections;  // boxes in its pixels
 };
 
 std::string yolo_text(const ImageDetections& found, bool with_confidence);
@@ -64,8 +64,8 @@ std::string csv_lines(const ImageDetections& found,
 
 // The ids of the annotations that the images come from.
 struct CocoIds {
-  std::map<std::string, int64_t> images;  // by path
-  std::vector<int64_t> categories;        // by class
+  std::map<std::string, int64_t> images;  // the id of each path
+  std::vector<int64_t> categories;        // the id of each class
 };
 // The category ids of classes that no annotations number, as YOLOv5 has them:
 // those of COCO's own files, 1 to 90 with gaps, for COCO's 80 names, else the
@@ -90,7 +90,7 @@ struct FolderOptions {
   bool confidences_in_text = false;
   bool csv = false;
   bool json = false;
-  CocoIds coco_ids;  // of the JSON; without categories usual_categories
+  CocoIds coco_ids;  // the JSON's ids; without categories usual_categories
   bool crops = false;
   bool may_exist = false;  // the folder: then it keeps its name
   AnnotateOptions annotate;
@@ -110,7 +110,7 @@ class DetectionFolder {
   std::string begin_video(const std::filesystem::path& video);
   void add_picture(const std::string& name, int64_t number,
                    ImageDetections found, cv::Mat& pixels);
-  // Where a file of the folder lies, which is made if it is not there.
+  // The place of a file in the folder, which is made if it is not there.
   std::filesystem::path place_of(const std::filesystem::path& file);
   bool has_pictures() const { return options_.pictures; }
 
@@ -138,7 +138,7 @@ class DetectionFolder {
   const FolderOptions options_;
   std::filesystem::path path_;
   std::map<std::string, int> names_;
-  std::unique_ptr<AtomicFile> csv_, json_;  // where they are wanted
+  std::unique_ptr<AtomicFile> csv_, json_;  // open if they are wanted
   bool json_has_records_ = false;
 };
 

@@ -36,7 +36,7 @@ namespace headroom::detect {
 // limit. Arithmetic is in float32.
 
 struct TileDetection {
-  metrics::Detection detection;  // in pixels of the image
+  metrics::Detection detection;  // pixels of the image
   bool is_cut = false;
 };
 
@@ -58,7 +58,7 @@ std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
 // cut into files.)
 struct DetectionTiles {
   int64_t height = 640, width = 640;  // pixels of the picture
-  double overlap = 0.2;               // of a tile's side
+  double overlap = 0.2;               // a share of a tile's side
 };
 
 // How a picture that is larger than the network's input is made smaller: by the
@@ -67,7 +67,7 @@ struct DetectionTiles {
 enum class Resample { kArea, kBilinear };
 
 struct DetectorOptions {
-  int64_t height = 640, width = 640;  // of the network's input
+  int64_t height = 640, width = 640;  // the network's input
   Resample resample = Resample::kArea;
   metrics::NmsOptions nms;              // max_detections: of the whole picture
   std::optional<DetectionTiles> tiles;  // none: the picture as a whole

@@ -68,7 +68,7 @@ cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
   return turned;
 }
 
-// That lasts as long, with every `stride`th picture.
+// The format of a video that lasts as long, with every `stride`th picture.
 video::VideoFormat annotated_format(const video::VideoFormat& from,
                                     int64_t stride) {
   video::VideoFormat format = from;

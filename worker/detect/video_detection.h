@@ -21,14 +21,14 @@ namespace headroom::detect {
 
 struct VideoPicture {
   int64_t number = 1;
-  int64_t of = 0;  // as the file says; 0: it does not
+  int64_t of = 0;  // the file's number of pictures; 0: unknown
   const ImageDetections& found;
-  double seconds = 0;  // in the network
+  double seconds = 0;  // the network's time
 };
 
 struct VideoOptions {
   int64_t stride = 1;
-  int64_t max_pixels = 0;  // of a picture
+  int64_t max_pixels = 0;  // the most of a picture
   std::function<bool()> stopped;
   std::function<void(const VideoPicture&)> on_picture;
 };

@@ -42,7 +42,7 @@ class NetworkEmitter {
   virtual ~NetworkEmitter() = default;
 
   // `name`: of the weight and bias in the state, "model.2.cv1.conv."; `shape`
-  // grows: a transposed convolution, without padding.
+  // is_transposed: without padding.
   virtual Value convolution(const Value& x, const std::string& name,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const layers::LayerProgram::Block& shape) = 0;
@@ -50,7 +50,8 @@ class NetworkEmitter {
                            const layers::ActivationFunction& function) = 0;
   virtual Value max_pool(const Value& x, int64_t window) = 0;  // stride 1
   virtual Value add(const Value& a, const Value& b) = 0;
-  // Per channel: over all cells; of such values; times such values.
+  // mean() averages each channel over its cells; scale() multiplies by such
+  // values, which hard_sigmoid() makes.
   virtual Value mean(const Value& x) = 0;
   virtual Value hard_sigmoid(const Value& x) = 0;
   virtual Value scale(const Value& x, const Value& factors) = 0;

@@ -77,7 +77,7 @@ class Head {
         {size_or(options_.batch, "batch"), size_or(num_rows, "rows"), fields_});
   }
 
-  // After the steps of worker/metrics/nms.h: every class of a box whose score
+  // Follows the steps of worker/metrics/nms.h: every class of a box whose score
   // exceeds the threshold; classes apart.
   void add_detections(const std::string& boxes) {
     const auto parts = graph_.add_many(

@@ -22,7 +22,7 @@ class OnnxEmitter final : public NetworkEmitter {
                     const layers::LayerProgram::Block& shape) override {
     const int64_t kernel_h = weight.size(2), kernel_w = weight.size(3);
     return graph_.add(
-        shape.grows ? "ConvTranspose" : "Conv",
+        shape.is_transposed ? "ConvTranspose" : "Conv",
         {x, tensor(name + "weight", weight), tensor(name + "bias", bias)},
         {{"kernel_shape", std::vector<int64_t>{kernel_h, kernel_w}},
          {"strides", std::vector<int64_t>{shape.stride, shape.stride}},

@@ -22,7 +22,7 @@ namespace headroom::exporter {
 
 // The network up to the maps of its last convolutions.
 struct OnnxBody {
-  OnnxGraph graph;  // without outputs
+  OnnxGraph graph;  // has no outputs yet
   std::vector<OnnxLevel> levels;
 };
 

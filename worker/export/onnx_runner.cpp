@@ -176,7 +176,7 @@ at::Tensor OnnxRunner::run_node(const OnnxNode& node,
                           attribute<Sizes>(node, "strides"),
                           at::IntArrayRef{pads[0], pads[1]});
   }
-  if (node.op == "Resize") {  // by 2, nearest
+  if (node.op == "Resize") {  // nearest, twice the size
     const at::Tensor x = in(0);
     return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)}, 2.0, 2.0);
   }

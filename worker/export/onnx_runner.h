@@ -46,7 +46,7 @@ class OnnxRunner {
   Values constants_;  // the graph's tensors, and what is made of them alone
 };
 
-// From images to heads, as LayerGraph::forward gives them, by running `body`
+// Makes heads of images, as LayerGraph::forward gives them, by running `body`
 // in float32; it is copied.
 std::function<std::vector<at::Tensor>(const at::Tensor& images)>
 simulated_heads(const OnnxBody& body);

@@ -14,10 +14,11 @@ namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
 
-// Below which an activation is 0: what goes in need not be told apart there.
+// The input below which an activation is 0: what goes in need not be told apart
+// there.
 const std::map<std::string, double>& zero_below() {
   static const std::map<std::string, double> all = {
-      {"Sigmoid", -8},  // of SiLU, within 0.003
+      {"Sigmoid", -8},  // SiLU is 0 within 0.003
       {"HardSwish", -3},
       {"Relu", 0}};
   return all;
@@ -225,7 +226,8 @@ class Quantiser {
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
   std::set<std::string> heads_, floats_;  // values: of levels; not quantised
-  std::map<std::string, double> least_;   // of values that go into activations
+  // The least that counts of each value that goes into an activation.
+  std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;
   OnnxBody made_;
 };

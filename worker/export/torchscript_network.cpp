@@ -47,7 +47,7 @@ class Source final : public NetworkEmitter {
     const std::string tensors =
         "(" + x + ", " + buffer(weight) + ", " + buffer(bias) + ", ";
     const std::string groups = std::to_string(shape.groups);
-    return value(shape.grows
+    return value(shape.is_transposed
                      ? "torch.conv_transpose2d" + tensors + pair(shape.stride) +
                            ", [0, 0], [0, 0], " + groups + ", [1, 1])"
                      : "torch.conv2d" + tensors + pair(shape.stride) + ", " +
@@ -176,7 +176,7 @@ class Source final : public NetworkEmitter {
   torch::jit::Module& module_;
   const model::LayerGraph& model_;
   const at::ScalarType type_;
-  std::vector<Value> boxes_;  // by level
+  std::vector<Value> boxes_;  // each level's
   std::string text_;
   int num_values_ = 0, num_buffers_ = 0;
 };

@@ -26,7 +26,7 @@ namespace headroom::exporter {
 
 struct TorchscriptOptions {
   at::ScalarType type =
-      at::kFloat;  // of the network; boxes are never in 16 bits
+      at::kFloat;  // The network's type; boxes are never in 16 bits.
   int64_t batch = 1, height = 640, width = 640;  // what config.txt says
 };
 

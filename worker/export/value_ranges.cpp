@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBins = 2048;
 constexpr int kTries = 64;      // places for an end of the range
-constexpr double kSteps = 255;  // of 8 bits
+constexpr double kSteps = 255;  // 8 bits have as many
 
 // Mean squared error over all values when [from, to] is rounded to 8 bits.
 double error_of(double low, double width, const std::vector<double>& bins,

@@ -161,7 +161,7 @@ HEADROOM_HD T box_iou(IouKind kind, const CentreBox<T>& a,
 // How well a raw prediction of the detection head fits its target.
 struct RowFit {
   double ciou = 0;
-  double gradient[4] = {};  // of ciou by the raw x, y, w, h
+  double gradient[4] = {};  // ciou's, by the raw x, y, w, h
 };
 
 // `raw` is before the sigmoid; box = (2s - 0.5, (2s)^2 * anchor) in cells.

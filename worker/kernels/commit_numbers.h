@@ -19,11 +19,11 @@ inline constexpr double kMostGradientNorm = 10;
 
 struct CommitNumbers {
   bool ends_step = false;        // else nothing is done, and no outcome written
-  bool may_commit = false;       // for all that the host knows
+  bool may_commit = false;       // the host knows nothing against it
   bool steps_optimizer = false;  // else gradients are accumulated only
   // What a step's gradients are multiplied by: a power of two.
   double gradient_scale = 1;
-  double num_groups = 1;      // that the sums of batch norm are over
+  double num_groups = 1;      // groups that batch norm's sums are over
   double average_weight = 0;  // 1 - decay
   // Their `clip` is the outcome's instead.
   SgdCoefficients<double> sgd[kParameterGroups] = {};
@@ -33,7 +33,7 @@ struct CommitNumbers {
 // Doubles alone: it travels as a tensor of them.
 struct CommitOutcome {
   double items[kStepItems] = {};
-  double squared_norm = 0;  // of the gradient with what was accumulated before
+  double squared_norm = 0;  // The gradient's, with what was accumulated before.
   double commits = 0;       // 1: the step counts
   double clip = 1;          // what that gradient is multiplied by
 };

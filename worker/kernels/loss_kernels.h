@@ -22,7 +22,8 @@ struct Device;
 
 namespace headroom::kernels {
 
-// So many blocks of threads share a level's cells, and as many its matches.
+// The number of blocks of threads that share a level's cells, and of those that
+// share its matches.
 inline constexpr int64_t kLossBlocks = 128;
 // The most levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
@@ -50,7 +51,7 @@ struct LossRules {
 //   T        [capacity, 4] boxes, then [capacity, 2] anchors, in cells
 struct MatchLayout {
   int64_t capacity = 0;
-  int64_t element_bytes = 4;  // of T
+  int64_t element_bytes = 4;  // bytes of a T
 
   static constexpr int64_t kAlignment = 16;
   static constexpr int64_t aligned(int64_t bytes) {
@@ -71,14 +72,14 @@ struct MatchLayout {
 struct LossCall {
   struct Level {
     at::Tensor head;    // [n, H, W, anchors, 5 + classes], float32 or float64
-    int64_t begin = 0;  // where its matches begin in `targets`, in bytes
+    int64_t begin = 0;  // the byte in `targets` at which its matches begin
     int64_t capacity = 0;
     // What forward keeps for backward, of the head's type but for `fit`:
     at::Tensor objectness;  // the logits of all cells
     at::Tensor classes;     // [capacity, classes], the class logits of the
                             // matches; no columns for a single class
     at::Tensor fit;         // [capacity, kFitFields], double
-    at::Tensor gradient;    // as head; undefined in forward
+    at::Tensor gradient;    // the head's; undefined in forward
   };
   std::vector<Level> levels;
   at::Tensor targets;  // bytes, each level as MatchLayout says

@@ -33,26 +33,26 @@ namespace headroom::kernels {
 struct MapGroup {
   int64_t end = 0;          // its last sample's successor; it begins where the
                             // group before it ends
-  double values = 0;        // per channel in the whole group, over all ranks
-  bool counts_here = true;  // towards the running statistics
+  double values = 0;        // values per channel, over all ranks
+  bool counts_here = true;  // it moves the running statistics
 };
 using MapGroups = std::span<const MapGroup>;
 
-// Where statistics go: `running` [2 * C] double, unless undefined, is added the
-// mean and the unbiased variance of each group that counts here.
+// The targets of statistics: `running` [2 * C] double, unless undefined, is
+// added the mean and the unbiased variance of each group that counts here.
 struct StatisticsResult {
   at::Tensor statistics;
   at::Tensor running;
 };
 
-// Where a map's gradient sums go. Weight's and bias's gradients are over this
-// map's groups, whatever other ranks have.
+// The targets of a map's gradient sums. Weight's and bias's gradients are over
+// this map's groups, whatever other ranks have.
 struct GradientSumsResult {
   at::Tensor weight_gradient;
   at::Tensor bias_gradient;
-  at::Tensor sums;              // of dz and of dz * n; undefined: not wanted
-  at::Tensor means;             // the sums / values; undefined: not wanted
-  bool adds_gradients = false;  // to what the two hold
+  at::Tensor sums;   // sums of dz and of dz * n; undefined: not wanted
+  at::Tensor means;  // the sums / values; undefined: not wanted
+  bool adds_gradients = false;  // adds to what the two hold
 };
 
 class MapKernels {

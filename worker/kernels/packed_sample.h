@@ -29,7 +29,7 @@ inline constexpr int64_t kPackedAlignment = 16;
 // What of a picture lies on [left, right) x [top, bottom) of a canvas: that
 // many pixels, uint8, row after row. Tiles of one canvas do not overlap.
 struct PackedTile {
-  int64_t pixels;  // where they begin
+  int64_t pixels;  // the place of the first pixel
   int32_t left, right, top, bottom;
 };
 
@@ -41,12 +41,12 @@ struct PackedPicture {
 
 struct PackedSample {
   PackedPicture pictures[2];
-  double ratio;  // of the first one, where two are mixed
+  double ratio;  // the first one's share, if two are mixed
   int32_t num_pictures;
   // What is rendered begins with this row of the whole sample, before it is
   // turned upside down.
   int32_t first_row;
-  int32_t has_factors;  // of RGB only
+  int32_t has_factors;  // 1 for RGB only
   HsvFactors factors;
   int32_t upside_down, mirrored;
 };

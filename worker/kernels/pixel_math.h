@@ -34,14 +34,14 @@ inline constexpr int kAffineScale = 1 << kAffineBits;
 // warpPerspective counts columns from the start of a block of its own.
 inline constexpr int kPerspectiveBlock = 64;
 
-// From the warped picture to the source; row by row.
+// The way from the warped picture to the source; row by row.
 struct WarpInverse {
   double at[9];
   int32_t is_affine;
 };
 
 struct FetchPlace {
-  int x, y;  // in 32nds
+  int x, y;  // 32nds of a pixel
 };
 
 // Half to even. Above 2^51 a double has no fraction to lose.
@@ -62,7 +62,7 @@ HEADROOM_PIXEL int rounded_within_int(double value) {
   return static_cast<int>(rounded(within));
 }
 
-// Without the undefined overflow: places that far out are gray anyway.
+// Adds without the undefined overflow: places that far out are gray anyway.
 HEADROOM_PIXEL int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
@@ -103,7 +103,7 @@ HEADROOM_PIXEL int block_columns(int width) {
   return width < kPerspectiveBlock ? width : kPerspectiveBlock;
 }
 
-// Where pixel (x, y) of a warped picture of that width is fetched.
+// The place at which pixel (x, y) of a warped picture of that width is fetched.
 HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
                                       int x, int64_t y) {
   const auto row = static_cast<double>(y);
@@ -141,7 +141,7 @@ HEADROOM_PIXEL uint8_t mixed(uint8_t first, uint8_t second, double ratio) {
 // --- hue, saturation, value --------------------------------------------------
 
 struct HsvFactors {
-  float hue = 1, saturation = 1, value = 1;  // at least 0
+  float hue = 1, saturation = 1, value = 1;  // 0 or more
 };
 
 // One pixel at a time. Who has vectors brings lanes of its own: then Ints and

@@ -24,8 +24,8 @@ namespace headroom::loss {
 
 // Constants of a run.
 struct LossGains {
-  double box = 0, obj = 0, cls = 0;  // after scaling by levels, classes, size
-  std::vector<double> balance;       // per level
+  double box = 0, obj = 0, cls = 0;  // scaled by levels, classes and size
+  std::vector<double> balance;       // each level's
   double positive_target = 1;        // label smoothing
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
@@ -45,7 +45,7 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
 // split, on one rank per image, or after, summed over all these ranks.
 struct GlobalCounts {
   int64_t images = 0;
-  std::vector<int64_t> matches;  // per level
+  std::vector<int64_t> matches;  // each level's
   // Height of each level in cells where its rows are split over ranks; empty:
   // heads hold all of theirs.
   std::vector<int64_t> global_rows = {};

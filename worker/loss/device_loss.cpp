@@ -30,11 +30,11 @@ struct Kept final : torch::CustomClassHolder {
   kernels::LossKernels* kernels = nullptr;
   kernels::LossRules rules;
   std::vector<int64_t> begins, capacities;
-  std::vector<std::vector<int64_t>> sizes;  // of the cells of each head
+  std::vector<std::vector<int64_t>> sizes;  // the sizes of each head's cells
 };
 
-// Where the tensors of the first level lie among the saved ones, behind targets
-// and scales, and how many each level has.
+// The places of the first level's tensors among the saved ones, behind targets
+// and scales, and their number on each level.
 constexpr size_t kFirstSaved = 2, kSavedOfLevel = 3;
 
 at::Tensor doubles(const at::Tensor& head, at::IntArrayRef sizes) {

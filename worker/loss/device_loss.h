@@ -22,7 +22,7 @@
 
 namespace headroom::loss {
 
-// From now on heads of this device type go through `kernels`; null: none do.
+// Heads of this device type go through `kernels` from now on; null: none do.
 // Borrowed.
 void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels);
 

@@ -25,7 +25,7 @@ namespace headroom::loss {
 
 // The teacher's head and what each sum is multiplied by; undefined: no teacher.
 struct Distillation {
-  at::Tensor teacher;  // of the student's sizes and type, any strides
+  at::Tensor teacher;  // has the student's sizes and type, any strides
   double box = 0, obj = 0, cls = 0;
 };
 

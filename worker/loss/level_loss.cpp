@@ -27,7 +27,7 @@
 namespace headroom::loss {
 namespace {
 
-// Beyond 40 softplus(x) is x in double too; before it exp cannot overflow.
+// softplus(x) is x beyond 40 in double too; before it exp cannot overflow.
 at::Tensor softplus_map(const at::Tensor& x) { return at::softplus(x, 1, 40); }
 
 at::Tensor plain_values(const at::Tensor& x, double target,
@@ -50,7 +50,7 @@ at::Tensor wrongness(const at::Tensor& sigmoid, double target) {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Where the rows of a level lie in its head.
+// The places of a level's matches in its head.
 class RowPlaces {
  public:
   RowPlaces(const at::Tensor& index, at::IntArrayRef sizes,

@@ -42,9 +42,9 @@ at::Tensor entropy_derivative(const at::Tensor& logits, double target,
 
 // What each sum is multiplied by, and the rules of the two entropies.
 struct LevelScales {
-  double box = 0;     // per row
-  double obj = 0;     // per cell
-  double cls = 0;     // per row and class
+  double box = 0;     // one match's factor
+  double obj = 0;     // one cell's factor
+  double cls = 0;     // one class of a match
   double images = 0;  // the factor between the items and the loss
   double positive_target = 1;
   double negative_target = 0;

@@ -5,8 +5,6 @@
 // A level has room for `capacity` matches, however many there are: buffers of
 // equal capacities are laid out alike, so that a graph of the device that was
 // captured with one holds for all (kernels::MatchLayout).
-//
-// Ownership: a value. Threads: pack_targets() is pure.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +31,7 @@ std::vector<HeadSize> head_sizes(const std::vector<HeadGrid>& grids,
 
 struct PackedTargets {
   at::Tensor bytes;                         // uint8, on the host or on a device
-  std::vector<int64_t> begins, capacities;  // of the levels
+  std::vector<int64_t> begins, capacities;  // each level's
   // Laid out as that one.
   bool is_like(const PackedTargets& other) const {
     return begins == other.begins && capacities == other.capacities;

@@ -31,7 +31,7 @@ struct LabelRow {
 struct LevelGrid {
   int64_t height = 0;  // cells
   int64_t width = 0;
-  std::vector<std::pair<double, double>> anchors;  // in cells (w, h)
+  std::vector<std::pair<double, double>> anchors;  // cells (w, h)
 };
 
 // M matches of one level.

@@ -41,7 +41,7 @@ DeviceFootprint footprint_of_context(
     const std::optional<devices::DeviceUse>& before,
     const std::optional<devices::DeviceUse>& after);
 
-// Where a rank's bytes have to fit.
+// The room into which a rank's bytes have to fit.
 struct DeviceRoom {
   int64_t bytes = 0;
   bool is_limit = false;  // --memory-limit's; else what others leave
@@ -63,8 +63,8 @@ struct StepSegments {
 StepSegments step_segments(predict::MemoryRequest request,
                            const plan::MeshCoordinates& rank);
 
-// For people: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of context,
-// 20 MiB of communication".
+// The sentence that people read: "segments of 1.2 GiB for 1.1 GiB of tensors,
+// 400 MiB of context, 20 MiB of communication".
 std::string describe(const predict::SegmentEstimate& segments,
                      const DeviceFootprint& footprint);
 

@@ -51,7 +51,7 @@ struct LadderRungs {
 struct LadderState {
   int64_t policy = 0;    // index into policies
   int64_t num_cuts = 0;  // how many of micro_batches were taken
-  int64_t failures = 0;  // of this rank, in this step
+  int64_t failures = 0;  // this rank's, in this step
   int64_t calm_steps = 0;
   bool policy_went_back = false;
   bool cut_went_back = false;
@@ -60,9 +60,9 @@ struct LadderState {
 
 enum class LadderMove {
   kStay,
-  kTryAgain,           // as it is, with caches released
-  kLeanerPolicy,       // with policies[state.policy]
-  kSmallerMicroBatch,  // to be asked of all ranks: take_cut()
+  kTryAgain,           // unchanged, but with caches released
+  kLeanerPolicy,       // policies[state.policy] is next
+  kSmallerMicroBatch,  // all ranks have to do it: take_cut()
   kNothingLeft,        // the step cannot be done here
   kPolicyBack,         // policies[state.policy], one rung less
   kCutBack,            // one cut less, on all ranks
@@ -91,7 +91,7 @@ LadderDecision after_commit(const LadderRungs& rungs, const LadderState& state);
 // What is told of a step: one line of events.jsonl.
 struct StepEvent {
   EventKind kind{};
-  std::string reason;            // for people
+  std::string reason;            // words that people read
   std::string detail_json = "";  // further fields, an object; "" for none
 };
 

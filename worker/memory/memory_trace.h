@@ -19,7 +19,7 @@
 namespace headroom::memory {
 
 struct MemoryRecord {
-  std::vector<activations::MemoryTimeline::Event> events;  // of one rank
+  std::vector<activations::MemoryTimeline::Event> events;  // one rank's
   bool is_full = false;                                    // the end is missing
 };
 
@@ -38,7 +38,7 @@ int64_t most_uncounted_bytes(const MemoryRecord& record);
 // when rank 0 cannot write; CommunicationError.
 class MemoryTracer {
  public:
-  // On rank 0 makes both files, so that a wrong path is refused before the
+  // Makes both files on rank 0, so that a wrong path is refused before the
   // first step. `num_steps` > 0.
   MemoryTracer(std::filesystem::path file, int64_t num_steps, int rank,
                activations::MemoryMeter& memory);

@@ -13,7 +13,7 @@ constexpr size_t kNumConfidences = kNumCurvePoints;
 constexpr size_t kSmoothing = 101;  // confidences under the box filter
 constexpr double kEpsilon = 1e-16;
 
-using ConfidenceCurve = std::vector<double>;  // over kNumConfidences
+using ConfidenceCurve = std::vector<double>;  // kNumConfidences values
 
 double confidence_at(size_t i) {
   return static_cast<double>(i) / (kNumConfidences - 1);

@@ -39,7 +39,7 @@ using Matched = std::array<bool, kNumIouThresholds>;
 struct DetectionRecord {
   float confidence = 0;
   int32_t class_index = 0;
-  Matched correct = {};  // per IoU threshold
+  Matched correct = {};  // one for each IoU threshold
 };
 
 // One image. Boxes of both in the same pixels.
@@ -53,7 +53,7 @@ struct ClassPrecision {
   int64_t class_index = 0;
   int64_t labels = 0;
   std::array<double, kNumIouThresholds> ap = {};
-  double precision = 0;  // at the common confidence
+  double precision = 0;  // read at the common confidence
   double recall = 0;
 
   double ap50() const { return ap[0]; }
@@ -63,7 +63,7 @@ struct ClassPrecision {
 // One class's figures at IoU 0.5, to be drawn.
 inline constexpr size_t kNumCurvePoints = 1000;
 struct ClassCurves {
-  // At confidence i / 999; beyond the highest, precision 1 and recall 0.
+  // Values at confidence i / 999; beyond the highest, precision 1 and recall 0.
   std::vector<double> precision, recall;
   // The envelope, at recall i / 999; 0 for a class nobody detected.
   std::vector<double> precision_by_recall;
@@ -74,12 +74,13 @@ struct ClassCurves {
 // Means over the classes that have labels; zeros when none has.
 struct AveragePrecision {
   double map50 = 0;
-  double map = 0;  // over the thresholds too
+  double map = 0;  // the mean over the thresholds too
   double precision = 0;
   double recall = 0;
-  double confidence = 0;                // where precision and recall are read
+  // The confidence at which precision and recall are read.
+  double confidence = 0;
   std::vector<ClassPrecision> classes;  // those with labels, ascending
-  std::vector<ClassCurves> curves;      // of `classes`
+  std::vector<ClassCurves> curves;      // the curves of `classes`
 
   // What the best weights are chosen by.
   double fitness() const { return 0.1 * map50 + 0.9 * map; }
@@ -94,7 +95,7 @@ AveragePrecision compute_average_precision(
 
 // --- What the definitions of average precision share
 
-// For each class the positions of its records in descending confidence; equal
+// The positions of the records of each class in descending confidence; equal
 // confidences keep their order.
 std::vector<std::vector<size_t>> rank_by_class(
     std::span<const DetectionRecord> records, size_t num_classes);

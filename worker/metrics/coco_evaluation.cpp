@@ -162,7 +162,7 @@ void finish(Cell& cell, size_t max_detections) {
 // A detection after matching, per threshold.
 struct Judged {
   double score = 0;
-  size_t rank = 0;  // among those of its image
+  size_t rank = 0;  // its rank among those of its image
   Flags matched{}, ignored{};
 };
 
@@ -208,7 +208,7 @@ int64_t judge(const Cell& cell, const AreaRange& range,
 }
 
 struct Curve {
-  double average = 0;  // of precision over 101 recalls
+  double average = 0;  // mean precision over 101 recalls
   double recall = 0;   // the last
 };
 

@@ -88,9 +88,9 @@ inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
 
 // -1 where no object counts, as pycocotools writes it.
 struct CocoFigures {
-  int64_t objects = 0;  // that count
+  int64_t objects = 0;  // objects that count
   double ap = -1, ap50 = -1, ap75 = -1;
-  double ar1 = -1, ar10 = -1, ar = -1;  // at 1, 10 and max_detections
+  double ar1 = -1, ar10 = -1, ar = -1;  // 1, 10 and max_detections boxes
 };
 
 struct CocoEvaluation {

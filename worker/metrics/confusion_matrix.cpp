@@ -16,8 +16,8 @@ struct Taken {
   float iou = 0;  // 0: nothing
 };
 
-// For each label the counted detection that overlaps it most; the first of
-// equal ones wins.
+// The counted detection that overlaps each label most; the first of equal ones
+// wins.
 std::vector<Taken> take(std::span<const Detection> detections,
                         std::span<const LabelledBox> labels) {
   std::vector<Taken> taken(labels.size());

@@ -43,7 +43,7 @@ inline float corner_iou(const Corners& a, const Corners& b, float epsilon) {
 
 // How a source image lies in the network's input: input = source*ratio + pad.
 struct SourceMapping {
-  int64_t height = 0;  // of the source
+  int64_t height = 0;  // the source's
   int64_t width = 0;
   double ratio = 1;
   double pad_x = 0;

@@ -14,9 +14,8 @@
 namespace headroom::metrics {
 namespace {
 
-// On a device rows are picked out where at most one of so many is wanted:
-// picking takes memory there, and few are left once a network has learned a
-// little.
+// A device picks rows out where at most one of so many is wanted: picking takes
+// memory there, and few are left once a network has learned a little.
 constexpr int64_t kMostPicked = 8;
 
 Corners to_corners(const float* row) {
@@ -85,7 +84,7 @@ std::vector<Detection> suppress(const std::vector<Detection>& candidates,
 // Rows of predictions on the host, those of an image beside one another.
 struct HostRows {
   at::Tensor fields;            // [rows, fields] float32
-  std::vector<int64_t> begins;  // of each image's, and the end of the last
+  std::vector<int64_t> begins;  // each image's first, and the end of the last
 };
 
 HostRows all_rows(const at::Tensor& decoded) {

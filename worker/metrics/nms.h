@@ -27,7 +27,7 @@ namespace headroom::metrics {
 struct NmsOptions {
   double confidence_threshold = 0.001;
   double iou_threshold = 0.6;
-  int64_t max_detections = 300;  // per image
+  int64_t max_detections = 300;  // the most of an image
   bool multi_label = true;       // means nothing with one class
   bool agnostic = false;         // boxes of other classes suppress too
   std::vector<int64_t> classes;  // only these; empty: all

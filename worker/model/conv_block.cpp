@@ -113,7 +113,8 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
     return kernels::batch_statistics(y, plan.norm, kBatchNormEpsilon,
                                      sums_slice(arguments, context));
   };
-  return context.tape != nullptr ? context.tape->once(compute) : compute();
+  return context.replay_log != nullptr ? context.replay_log->once(compute)
+                                       : compute();
 }
 
 // The output follows from y and its statistics. The affine parameters are
@@ -169,7 +170,7 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     return out;
   }
 
-  // By reference: a copy of the list would hold a second reference to the
+  // The list is a reference: a copy would hold a second reference to the
   // gradient, which is worked on in place where nobody else has one.
   static variable_list backward(AutogradContext* ctx, variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();

@@ -103,7 +103,8 @@ at::Tensor as_matrix(const at::Tensor& weight) {
   return weight.reshape({weight.size(0), weight.size(1)});
 }
 
-// Per sample and channel, of `map`'s type, to be spread over its cells.
+// Values of each sample and channel, in `map`'s type, to be spread over its
+// cells.
 at::Tensor over_cells(const at::Tensor& values, const at::Tensor& map) {
   return values.to(map.scalar_type()).view({map.size(0), map.size(1), 1, 1});
 }
@@ -130,7 +131,7 @@ class SqueezeExciteFunction
       return sums;
     };
     const at::Tensor sums =
-        context->tape != nullptr ? context->tape->once(sum) : sum();
+        context->replay_log != nullptr ? context->replay_log->once(sum) : sum();
     const int64_t rows = context->halo != nullptr
                              ? context->halo->window(x.size(2)).global_rows
                              : x.size(2);

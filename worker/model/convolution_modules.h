@@ -78,7 +78,7 @@ class Conv final : public ConvolutionModule {
  private:
   const layers::LayerProgram::Block block_;
   at::Tensor weight_;
-  at::Tensor compute_weight_;  // as NamedTensor::compute
+  at::Tensor compute_weight_;  // see NamedTensor::compute
   at::Tensor norm_weight_, norm_bias_;
   at::Tensor running_mean_, running_var_, num_batches_tracked_;
   int64_t sums_offset_ = 0;

@@ -128,7 +128,7 @@ Detect::Detect(ModelState& state, const std::string& prefix,
 }
 
 at::Tensor Detect::convolve(const Head& head, const at::Tensor& map) {
-  // On a device the workspace of both passes is observed, as everywhere.
+  // A device observes the workspace of both passes, as everywhere.
   if (map.is_cpu() && map.scalar_type() == head.weight.scalar_type())
     return at::conv2d(map, head.weight, head.bias);
   return head_convolution(map, head.weight, head.bias, head.compute_weight);

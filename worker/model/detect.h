@@ -53,7 +53,7 @@ class Detect final : public Layer {
   struct Head {
     int64_t stride = 0;
     at::Tensor weight;          // [anchors * fields, C, 1, 1]
-    at::Tensor compute_weight;  // as NamedTensor::compute
+    at::Tensor compute_weight;  // see NamedTensor::compute
     at::Tensor bias;
   };
 

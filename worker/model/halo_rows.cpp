@@ -69,7 +69,8 @@ at::Tensor fetch_halo(const at::Tensor& x, const HaloReach& reach,
   const auto fetch = [&] {
     return context.halo->receive(x, reach.top, reach.bottom, beyond_edge);
   };
-  return context.tape != nullptr ? context.tape->once(fetch) : fetch();
+  return context.replay_log != nullptr ? context.replay_log->once(fetch)
+                                       : fetch();
 }
 
 at::Tensor join_halo(const at::Tensor& x, const at::Tensor& halo,

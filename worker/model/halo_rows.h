@@ -31,8 +31,8 @@ struct HaloReach {
 // REQUIRES: it divides a map exactly by its stride (checked).
 HaloReach convolution_reach(int64_t kernel, int64_t stride, int64_t padding);
 
-// The halo [N, C, top + bottom, W] of x, from the tape where the layer is run
-// again. Not tracked by autograd.
+// The halo [N, C, top + bottom, W] of x, from the replay log where the layer is
+// run again. Not tracked by autograd.
 at::Tensor fetch_halo(const at::Tensor& x, const HaloReach& reach,
                       double beyond_edge, const StepContext& context);
 

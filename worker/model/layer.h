@@ -47,10 +47,10 @@ struct NamedTensor {
   std::string name;
   TensorRole role = TensorRole::kConstant;
   at::Tensor* tensor = nullptr;
-  // Where the 16-bit copy of a convolution's weight goes, for maps of that
-  // type; null: none is used. Whoever changes the weight renews the copy.
+  // The 16-bit copy of a convolution's weight, for maps of that type; null:
+  // none is used. Whoever changes the weight renews the copy.
   at::Tensor* compute = nullptr;
-  int64_t layer = 0;  // of the model table
+  int64_t layer = 0;  // a layer of the model table
 
   bool is_parameter() const {
     return role == TensorRole::kConvolutionWeight ||

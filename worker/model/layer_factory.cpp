@@ -15,7 +15,7 @@ ProgramLayer::ProgramLayer(ModelState& state, const std::string& prefix,
     const std::string name = prefix + block.name;
     if (block.squeezed > 0) {
       modules_.push_back(std::make_unique<SqueezeExcite>(state, name, block));
-    } else if (block.grows) {
+    } else if (block.is_transposed) {
       modules_.push_back(std::make_unique<TransposedConv>(state, name, block));
     } else {
       modules_.push_back(std::make_unique<Conv>(state, name, block));

@@ -39,7 +39,8 @@ class ProgramLayer final : public Layer {
 
   const layers::LayerProgram program_;
   const std::vector<std::vector<int>> released_;
-  std::vector<std::unique_ptr<ConvolutionModule>> modules_;  // as its blocks
+  // One for each of its blocks.
+  std::vector<std::unique_ptr<ConvolutionModule>> modules_;
 };
 
 struct BuiltLayer {

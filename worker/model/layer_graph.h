@@ -61,7 +61,7 @@ class LayerGraph {
   void keep_layers(LayerRange layers);
   LayerRange kept_layers() const;
 
-  using LayerMaps = std::map<int, at::Tensor>;  // by the layer that makes them
+  using LayerMaps = std::map<int, at::Tensor>;  // keyed by their layers
   // Runs the kept layers. `received` holds the map of every other layer that
   // they read; `images` may be undefined unless a kept layer reads them.
   // Returns the maps of layers `wanted`, in that order, or the heads if the
@@ -88,7 +88,7 @@ class LayerGraph {
   struct BatchNorm {
     std::string name;  // "model.0.bn"
     int64_t channels = 0;
-    int64_t sums_offset = 0;  // in elements; the slice is [2, channels]
+    int64_t sums_offset = 0;  // the first element; the slice is [2, channels]
     at::Tensor* running_mean = nullptr;
     at::Tensor* running_var = nullptr;
     int64_t layer = 0;
@@ -106,7 +106,7 @@ class LayerGraph {
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;
-  int64_t num_layers() const;  // of the table, kept or not
+  int64_t num_layers() const;  // the table's, kept or not
 
   // What each layer of the table reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;

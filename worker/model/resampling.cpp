@@ -16,9 +16,9 @@
 namespace headroom::model {
 namespace {
 
-// On the view [N, H, W, C] each map is one block per cell and the result is
-// channels-last whatever its sizes; along dimension 1 it takes up to 1.6 times
-// as long.
+// Maps are concatenated as the view [N, H, W, C]: each is one block per cell
+// and the result is channels-last whatever its sizes; along dimension 1 it
+// takes up to 1.6 times as long.
 at::Tensor concatenate(const std::vector<at::Tensor>& maps) {
   std::vector<at::Tensor> cells;
   for (const at::Tensor& map : maps) cells.push_back(map.permute({0, 2, 3, 1}));
@@ -96,7 +96,7 @@ at::Tensor upsampled_map(const at::Tensor& x, const StepContext& context) {
   });
 }
 
-// With no samples, or one row, a reshape alone would be a view, but a derived
+// A reshape alone would be a view with no samples, or one row, but a derived
 // map needs memory of its own.
 at::Tensor folded_map(const at::Tensor& x, const StepContext& context) {
   return derived_map({x}, context, [](const std::vector<at::Tensor>& maps) {

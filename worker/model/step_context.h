@@ -30,17 +30,17 @@ struct StepContext {
   StatisticsExchange* exchange = nullptr;  // null: every group is local
   HaloExchange* halo = nullptr;            // null: the whole image is here
   LayerExecutor* runner = nullptr;         // null: layers are simply called
-  ReplayLog* tape = nullptr;               // null: the layer runs once
+  ReplayLog* replay_log = nullptr;         // null: the layer runs once
   DerivedMaps* derived = nullptr;          // null: what is saved is kept
   // Running statistics move once a step, at its commit. Until then forward
   // adds each group's mean and unbiased variance (per channel) to
   // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm
   // layer at offset LayerGraph::BatchNorm::sums_offset. Undefined: not wanted.
   at::Tensor batch_norm_sums;
-  // On a device the gradients of a batch norm's gamma and beta are added to
-  // what the parameters hold already, by the kernel that makes them: autograd's
-  // accumulation would launch one kernel for each. REQUIRES: from forward to
-  // the end of backward the parameters hold their gradients.
+  // Whether the gradients of a batch norm's gamma and beta are added to what
+  // the parameters hold already by the kernel that makes them, on a device:
+  // autograd's accumulation would launch one kernel for each. REQUIRES: from
+  // forward to the end of backward the parameters hold their gradients.
   bool adds_gradients = false;
 };
 

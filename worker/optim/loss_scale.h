@@ -19,14 +19,14 @@ struct LossScale {
   static constexpr int64_t kGrowthInterval = 2000;
 
   double value = kFirst;
-  int64_t good_steps = 0;  // since it last changed
+  int64_t good_steps = 0;  // steps since it last changed
 
-  // At the smallest scale a gradient that is not finite is none of its doing.
+  // A gradient that is not finite is none of its doing at the smallest scale.
   bool can_fall() const { return value > kSmallest; }
 
   void note_finite() {
     if (++good_steps < kGrowthInterval) return;
-    // Like the gradients themselves it has to be a float.
+    // It has to be a float, like the gradients themselves.
     if (std::isfinite(static_cast<float>(2 * value))) value *= 2;
     good_steps = 0;
   }

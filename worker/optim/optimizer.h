@@ -43,7 +43,7 @@ double clip_coefficient(double norm,
 
 // A range of a flat buffer that belongs to one parameter group.
 struct Segment {
-  int64_t offset = 0;  // in elements
+  int64_t offset = 0;  // counted in elements
   int64_t size = 0;
   int group = kWeightGroup;
 };
@@ -152,7 +152,7 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
 
 double ema_decay(int64_t updates);
 
-// In place; allocates nothing. `updates` counts this one.
+// Works in place; allocates nothing. `updates` counts this one.
 // REQUIRES: two flat tensors of one size and type; updates >= 1.
 void ema_update(const at::Tensor& average, const at::Tensor& value,
                 int64_t updates);

@@ -87,7 +87,7 @@ constexpr int64_t kMostPixels = int64_t{1} << 24;
 
 codecs::ImageLimits limits_of_pictures(int bands) {
   codecs::ImageLimits limits;
-  limits.max_pixels = kMostPixels;  // with more bands fewer (image_bands.h)
+  limits.max_pixels = kMostPixels;  // fewer with more bands (image_bands.h)
   limits.bands = bands;
   return limits;
 }
@@ -234,7 +234,7 @@ void PictureGrid::add(const cv::Mat& pixels, const std::string& text,
   pixels.copyTo(cell);
   detect::AnnotateOptions options;
   options.confidences = boxes.confidences;
-  options.line_width = 1;  // and small letters: boxes may be many
+  options.line_width = 1;  // small letters too: boxes may be many
   detect::annotate(cell, boxes.boxes, class_names, options);
   const std::string shown = chart::shortened(text, kTextLetters);
   const cv::Size size = chart::text_size(shown, 0.4);

@@ -43,7 +43,7 @@ class SmallImages : public augment::ImageSource {
  private:
   const labels::Dataset& dataset_;
   const int64_t height_, width_;
-  const int bands_;  // of the files
+  const int bands_;  // bands of the files
 };
 
 // SmallCrops: random crops (worker/data/tiles/random_crop.h) as small as a
@@ -72,8 +72,9 @@ inline constexpr int64_t kMostPictured = 16;
 // text, in at most 1920 x 1920 pixels.
 class PictureGrid {
  public:
-  // For `count` images of the network's size, larger where letters would not
-  // fit and smaller where there are many. REQUIRES: 0 < count <= kMostPictured.
+  // A grid of `count` images of the network's size, larger where letters would
+  // not fit and smaller where there are many. REQUIRES: 0 < count <=
+  // kMostPictured.
   PictureGrid(int64_t count, int64_t image_height, int64_t image_width);
 
   // The size of one image in the grid.
@@ -81,7 +82,7 @@ class PictureGrid {
   int64_t cell_width() const { return cell_.width; }
 
   struct Boxes {
-    std::vector<metrics::Detection> boxes;  // in pixels of the cell
+    std::vector<metrics::Detection> boxes;  // boxes in pixels of the cell
     bool confidences = false;               // are written beside the names
   };
   // Adds the next image. REQUIRES: `pixels` of the cell's size; fewer than

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kPanel = 720, kHead = 40;  // pixels
 constexpr int64_t kMostOutlines = 1000;
-constexpr int kBins = 60;  // of a side of a density
+constexpr int kBins = 60;  // a side of a density
 constexpr size_t kMostNamedBars = 30;
 
 std::string short_number(double value) {

@@ -41,7 +41,7 @@ using Curve = std::vector<double>;
 struct CurveKind {
   std::string file, title, x_title, y_title;
   std::function<Curve(const metrics::ClassCurves&)> of;
-  // Beside a class's name; none: its name alone.
+  // Text beside a class's name; null: the name alone.
   std::function<std::string(const metrics::ClassPrecision&)> remark;
   std::function<std::string(const Curve& mean)> remark_of_mean;
 };
@@ -128,7 +128,7 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
        [](const metrics::ClassCurves& c) { return c.f1(); }, none, highest}};
 }
 
-constexpr size_t kNumColumns = 10;  // of losses and metrics
+constexpr size_t kNumColumns = 10;  // losses and metrics
 constexpr int kPanelWidth = 440, kPanelHeight = 360, kLegendHeight = 30;
 constexpr double kSmoothing = 3;  // epochs: the width of the bell
 constexpr size_t kPointColour = 1, kSmoothColour = 2;  // chart_colour

@@ -29,7 +29,7 @@ struct CheckpointContent {
     std::string name;
     const PickleValue* value = nullptr;  // a kTensor
   };
-  std::vector<Tensor> tensors;  // in state-dict order, names distinct
+  std::vector<Tensor> tensors;  // state-dict order, distinct names
   std::string part;             // "ema", "model", "" for a bare state dict
   std::string model;            // "yolov5n"; "" where the file does not say
   std::vector<std::string> class_names;
@@ -263,8 +263,8 @@ int64_t checked_product(int64_t a, int64_t b, bool& overflows) {
   return product;
 }
 
-// Where the tensor's last element is within its storage, and how many there
-// are; refuses what is no tensor of a file.
+// The place of the tensor's last element within its storage, and the number of
+// elements; refuses what is no tensor of a file.
 int64_t check_extent(const std::filesystem::path& path,
                      const PytorchFile::Tensor& tensor, int64_t available) {
   const std::string what = "tensor " + tensor.name;

@@ -37,8 +37,8 @@ class PytorchFile {
   struct Tensor {
     std::string name;
     Type type = Type::kFloat;
-    std::vector<int64_t> sizes, strides;  // in elements
-    int64_t offset = 0;                   // in elements of its storage
+    std::vector<int64_t> sizes, strides;  // counted in elements
+    int64_t offset = 0;                   // counted in elements of its storage
     std::string storage;                  // an entry of the archive
   };
 

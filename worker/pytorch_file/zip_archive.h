@@ -21,7 +21,7 @@ namespace headroom::pytorch_file {
 class ZipArchive {
  public:
   struct Entry {
-    uint64_t header_offset = 0;  // of its local header
+    uint64_t header_offset = 0;  // its local header's place
     uint64_t bytes = 0;
     uint32_t crc = 0;  // CRC-32; 0: not recorded
   };

@@ -197,8 +197,8 @@ int run_generations(control::CoordinatorClient& client,
   std::unique_ptr<step::FaultInjection> faults;  // outlives generations
   std::optional<devices::ComputeDevice>
       device;                         // chosen with the first assignment
-  memory::DeviceFootprint footprint;  // of this process on it
-  // Without an agent nobody would hear of another failure, either.
+  memory::DeviceFootprint footprint;  // this process's part of it
+  // Nobody would hear of another failure without an agent, either.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
@@ -217,7 +217,7 @@ int run_generations(control::CoordinatorClient& client,
         continue;
       }
       if (const auto met = client.rendezvous(assignment.generation)) {
-        // Before all that takes time: nobody waits for who is not there.
+        // Sent before all that takes time: nobody waits for who is not there.
         met->set("here/" + std::to_string(assignment.rank), "");
       }
       const configs::RunConfig config =
@@ -273,7 +273,7 @@ int run_generations(control::CoordinatorClient& client,
     } catch (...) {
       failure = std::current_exception();
     }
-    // Outside the catch: the exception's frames are gone.
+    // The exception's frames are gone outside the catch.
     if (failure && !agent_loss::has_happened()) {
       const Refusal refusal = describe(failure);
       if (is_out_of_memory(std::exchange(failure, nullptr)) && training &&

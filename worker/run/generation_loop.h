@@ -16,7 +16,8 @@
 namespace headroom::run {
 
 struct WorkerOptions {
-  std::string advertise_host = "127.0.0.1";  // where peers reach this worker
+  // The host at which peers reach this worker.
+  std::string advertise_host = "127.0.0.1";
 };
 
 // Returns the worker's exit code.

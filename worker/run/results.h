@@ -29,9 +29,9 @@ struct EpochRecord {
   int64_t step = 0;                  // committed so far
   double box = 0, obj = 0, cls = 0;  // means over the epoch
   EpochWork work;
-  std::array<double, 3> lr = {};  // per parameter group
+  std::array<double, 3> lr = {};  // one for each parameter group
   std::optional<validation::ValidationResult> validation;
-  std::vector<memory::PhaseMemory::Rank> validation_memory;  // of each rank
+  std::vector<memory::PhaseMemory::Rank> validation_memory;  // each rank's
 };
 
 // One line for people: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
@@ -58,7 +58,7 @@ class Results {
 // Counts of a session; `skipped` were due while one was still being written.
 struct CheckpointCounts {
   int64_t written = 0, skipped = 0, failed = 0;
-  int64_t bytes = 0;  // of those written
+  int64_t bytes = 0;  // bytes of those written
 };
 
 // summary.json: the metrics of best.safetensors, and what the run took.
@@ -68,10 +68,10 @@ struct RunSummary {
   int64_t steps = 0, epochs = 0, images = 0;
   uint64_t generations = 1;
   int64_t retries = 0;
-  double wall_seconds = 0;                      // over all sessions of the run
-  std::vector<int64_t> peak_bytes;              // per rank, in steps
+  double wall_seconds = 0;          // the sum over all sessions of the run
+  std::vector<int64_t> peak_bytes;  // each rank's, in steps
   std::vector<memory::PhaseMemory> memory;      // the most outside of steps
-  std::vector<DeviceMemoryLine> device_memory;  // per rank; empty on the CPU
+  std::vector<DeviceMemoryLine> device_memory;  // each rank's; empty on the CPU
   CheckpointCounts checkpoints;
   std::string ended;  // the reason, for people
   int exit_code = 0;  // once it has ended

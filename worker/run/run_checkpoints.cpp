@@ -32,7 +32,7 @@ void RunCheckpoints::begin() {
     try {
       in_.recorder.save_checkpoint();
       newest_steps_ = committed;
-    } catch (const Error& error) {  // of rank 0; all have done their part
+    } catch (const Error& error) {  // rank 0 failed; all have done their part
       if (error.exit_code() != ExitCode::kResource) throw;
       in_.recorder.record_checkpoint({committed, {}, 0, error.what()});
     }

@@ -24,7 +24,7 @@ class RunCheckpoints {
     const step::TrainingCounters& counters;
     const predict::MemoryRequest& memory;  // the run's
     const plan::MeshCoordinates& rank;
-    activations::MemoryMeter& meter;  // of this rank's device
+    activations::MemoryMeter& meter;  // this rank's device
     checkpoint::CheckpointSaver& saver;
     checkpoint::PeerReplicas* buddies = nullptr;  // null: the state is whole
     RunRecorder& recorder;
@@ -44,7 +44,7 @@ class RunCheckpoints {
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Since one was last begun, or training was.
+  // The time since one was last begun, or training was.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }

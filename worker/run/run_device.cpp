@@ -40,14 +40,14 @@ void set_arithmetic(const configs::RunConfig& config) {
 // kernel and name neither number.
 void require_code(const devices::DeviceInfo& device) {
   const std::string why =
-      devices::why_not_on(device.code, device.name, device.compute_capability);
+      devices::card_error(device.code, device.name, device.compute_capability);
   if (why.empty()) return;
   throw Error("device", why,
               "use another card, or --device cpu, or build for it with "
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-constexpr size_t kNumbers = 8;  // of a line
+constexpr size_t kNumbers = 8;  // numbers of a line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
   return *device.api();

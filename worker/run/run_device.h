@@ -19,14 +19,14 @@ namespace headroom::run {
 
 struct ChosenDevice {
   devices::ComputeDevice device;
-  memory::DeviceFootprint footprint;  // of its context; empty for the CPU
+  memory::DeviceFootprint footprint;  // its context's; empty for the CPU
 };
 
-// Where this rank computes. Loads the plugin for devices, makes its kernels
-// known to the model and the loss, sets the arithmetic that the run asks for,
-// and creates the device's context. The main thread calls it once, before
-// LibTorch is first used (compute_device.h). Throws Error (exit 2) that says
-// why there is no such device.
+// The device on which this rank computes. Loads the plugin for devices, makes
+// its kernels known to the model and the loss, sets the arithmetic that the run
+// asks for, and creates the device's context. The main thread calls it once,
+// before LibTorch is first used (compute_device.h). Throws Error (exit 2) that
+// says why there is no such device.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks);
 
@@ -50,8 +50,8 @@ struct DeviceMemoryLine {
   memory::DeviceFootprint footprint;
   int64_t workspace = 0;  // the largest of a convolution so far, in segments
   int64_t tensors = 0;    // the most of a step as it was planned
-  int64_t segments = 0;   // that the tensors are cut from
-  int64_t room = 0;       // that the process may take
+  int64_t segments = 0;   // segments of those tensors
+  int64_t room = 0;       // bytes that the process may take
 
   int64_t needed() const { return footprint.total() + segments; }
 };
@@ -79,13 +79,13 @@ class DeviceBudget {
  public:
   struct Inputs {
     const devices::ComputeDevice& device;
-    memory::DeviceFootprint& footprint;  // of this process on it
+    memory::DeviceFootprint& footprint;  // this process's part of it
     const predict::MemoryRequest& request;
     int64_t memory_limit = 0;  // --memory-limit; 0: none
     int rank = 0, world_size = 1;
   };
-  // To be made before anything is allocated. Throws Error (exit 3) where one
-  // process alone cannot fit; several may find a plan that splits more.
+  // Has to be made before anything is allocated. Throws Error (exit 3) where
+  // one process alone cannot fit; several may find a plan that splits more.
   explicit DeviceBudget(const Inputs& inputs);
 
   const devices::ComputeDevice& device() const { return inputs_.device; }
@@ -102,8 +102,8 @@ class DeviceBudget {
   void set_limit();
 
   const Inputs inputs_;
-  memory::StepSegments segments_;  // of a step
-  // Since the ranks were connected, until a first step has run.
+  memory::StepSegments segments_;  // a step's segments
+  // A sample since the ranks were connected, until a first step has run.
   std::optional<DeviceMemorySample> before_steps_;
 };
 

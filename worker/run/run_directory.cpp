@@ -156,7 +156,8 @@ void RunDirectory::remove_older_run() const {
     if (!configs::is_weights_of_run(name)) continue;
     if (are_weights_of_ours(entry.path())) {
       fs::remove(entry.path(), error);
-    } else if (!name.starts_with("epoch")) {  // which this run may not write
+      // A name that this run may not write.
+    } else if (!name.starts_with("epoch")) {
       set_aside(entry.path());
     }
   }

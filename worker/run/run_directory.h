@@ -32,7 +32,7 @@ class RunDirectory {
   // A new run may start in the folder of an older one (--exist-ok), which is
   // kept whole until the new one has committed a step: a mark says that it is
   // still there.
-  void mark_older_run() const;   // if there is one
+  void mark_older_run() const;   // does nothing if there is none
   bool holds_older_run() const;  // marked
   void keep_older_run() const;   // removes the mark
   // Removes the older run's weights, checkpoints, step log and pictures, each

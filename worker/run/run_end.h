@@ -1,4 +1,4 @@
-// After which steps an epoch or a run is over and a checkpoint is due, and
+// The steps after which an epoch or a run is over and a checkpoint is due, and
 // RunEnd: the ways in which a run ends, or a generation of it alone; always at
 // a committed step.
 //

@@ -130,7 +130,7 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step there is nothing to resume: the request is wrong.
+    // Nothing can be resumed before the first step: the request is wrong.
     const bool is_begun = subject_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
@@ -296,7 +296,7 @@ void RunRecorder::record_step(const StepRecord& record) {
   lines_wait_ = !is_written;
 }
 
-// Before the run's end a full disk is no reason to stop. Peers have done their
+// A full disk is no reason to stop before the run's end. Peers have done their
 // part, whatever comes of the file.
 void RunRecorder::write_or_say(const std::string& name, bool is_end,
                                const std::function<void()>& work) const {
@@ -364,7 +364,8 @@ void RunRecorder::save_unfinished_epoch() const {
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {
-  checkpoint::FirstFailure folder_work;  // of rank 0; the rest is collective
+  // Rank 0's part; the rest is collective.
+  checkpoint::FirstFailure folder_work;
   if (records_) folder_work.run([&] { make_folder_again(); });
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
       directory_.checkpoints(), subject_.state, mesh_,

@@ -41,8 +41,8 @@ struct StepRecord {
   uint64_t generation = 0;
   int64_t attempt = 1;
   double seconds = 0;
-  double images_per_second = 0;  // over all ranks
-  std::vector<int64_t> samples;  // of the global batch, in its order
+  double images_per_second = 0;  // sum over all ranks
+  std::vector<int64_t> samples;  // the global batch, in its order
   step::StepResult result;
   // Pixels of the network's input where steps differ in it; else 0.
   int64_t image_height = 0, image_width = 0;
@@ -82,7 +82,7 @@ class RunRecorder {
     const control::Assignment& assignment;
     const step::RunInputs& inputs;
     step::TrainingState& state;
-    collectives::Mesh& mesh;  // whose ranks hold the state
+    collectives::Mesh& mesh;  // the ranks that hold the state
     int64_t steps_in_epoch = 0;
     int64_t images_in_epoch = 0;
   };
@@ -120,8 +120,8 @@ class RunRecorder {
   void begin_files(int64_t first_step, const std::string& newest_line);
   // What a resumption reads.
   void write_definition(bool writes_model) const;
-  // Where somebody has removed the folder meanwhile: nothing could go on with a
-  // checkpoint alone.
+  // Makes the folder again where somebody has removed it meanwhile: nothing
+  // could go on with a checkpoint alone.
   void make_folder_again() const;
   void report_data();
   void save_average(const std::string& name, int64_t epoch) const;
@@ -135,14 +135,14 @@ class RunRecorder {
   RunDirectory directory_;
   collectives::Mesh* mesh_;  // null: this rank has the whole state
   bool records_;
-  const memory::MemoryRetry retry_;         // of files
+  const memory::MemoryRetry retry_;         // retries for files
   std::optional<std::string> data_report_;  // once it is known
   std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
-  bool lines_wait_ = false;  // of step_log_, and it was said
+  bool lines_wait_ = false;  // step_log_'s do, and it was said
   RunSummary summary_;
   double started_;             // seconds of a steady clock
-  double seconds_before_ = 0;  // of earlier sessions of this run
+  double seconds_before_ = 0;  // earlier sessions of this run
 };
 
 }  // namespace headroom::run

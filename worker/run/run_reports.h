@@ -31,8 +31,8 @@ class RunReports {
     const configs::RunConfig& config;
     int rank = 0;
     const step::TrainingCounters& counters;
-    int64_t steps_in_epoch = 0, num_steps = 0;  // of the run
-    int64_t image_height = 0, image_width = 0;  // of the network's input
+    int64_t steps_in_epoch = 0, num_steps = 0;  // numbers of the run
+    int64_t image_height = 0, image_width = 0;  // the network's input
     collectives::Communicator& world;
     control::CoordinatorClient& client;
     RunRecorder& recorder;
@@ -67,7 +67,7 @@ class RunReports {
 
   const Inputs in_;
   wire::RunProgress progress_;
-  std::vector<double> durations_;      // of the newest steps, in seconds
+  std::vector<double> durations_;      // seconds of the newest steps
   std::set<std::string> faults_said_;  // each is named once
   std::set<std::string> exceeded_;     // phases that needed more than predicted
   bool has_peers_ = true;

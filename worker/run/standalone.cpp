@@ -102,7 +102,7 @@ void count_labels(configs::RunConfig& config) {
   config.label_counts = predict::to_text(statistics);
 }
 
-// As headroom plan would for one process.
+// Makes the plan that headroom plan makes for one process.
 plan::Plan make_plan(configs::RunConfig& config) {
   if (config.processes > 1) {
     throw refusal("run.yaml is for " + std::to_string(config.processes) +
@@ -150,7 +150,7 @@ class Control final : public StandaloneControl {
   }
 
   control::Assignment next_assignment() override {
-    control::Assignment next;  // to exit
+    control::Assignment next;  // tells the process to exit
     if (!std::exchange(handed_out_, true)) next = assignment_;
     return next;
   }

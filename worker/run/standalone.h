@@ -27,14 +27,14 @@ struct StandaloneRequest {
   std::filesystem::path run_yaml;
   // "": the one beside run_yaml; without one, a plan is chosen.
   std::filesystem::path plan_json;
-  std::filesystem::path run_directory;  // of a new run
+  std::filesystem::path run_directory;  // the folder of a new run
   // Goes on with the run whose directory holds run_yaml.
   bool resume = false;
 };
 
 struct StandaloneRun {
   control::Assignment assignment;  // the only one
-  int threads = 1;                 // for computing
+  int threads = 1;                 // threads that compute
 };
 
 // Reads and checks the request's files; makes none.

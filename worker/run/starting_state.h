@@ -50,11 +50,11 @@ step::RunInputs& read_once(CrossGenerationState& carried,
                            const configs::RunConfig& config,
                            const control::Assignment& assignment);
 
-// Where a generation's state came from.
+// The source of a generation's state.
 struct StartingPoint {
   bool is_from_checkpoint = false;  // a file's, not the workers' memory
-  int64_t checkpoint_steps = 0;     // of the newest checkpoint
-  std::string newest_line;  // of steps.jsonl; "" where none came with it
+  int64_t checkpoint_steps = 0;     // steps of the newest checkpoint
+  std::string newest_line;          // steps.jsonl's; "" where none came with it
 };
 
 // What the coordinator says before anything is restored.

@@ -130,7 +130,7 @@ struct TrainingRun::Implementation {
 
   const control::Assignment assignment;
   const devices::ComputeDevice device;
-  memory::DeviceFootprint& footprint;  // of this process on it
+  memory::DeviceFootprint& footprint;  // this process's part
   control::CoordinatorClient& client;
   step::FaultInjection& faults;
   const configs::RunConfig config;
@@ -149,8 +149,8 @@ struct TrainingRun::Implementation {
   std::unique_ptr<step::TrainingState> state;  // once it is a committed one
   loss::LossGains gains;
   std::unique_ptr<RunRecorder> recorder;
-  std::unique_ptr<memory::MemoryTracer> tracer;  // while steps are recorded
-  predict::HostShares host;  // of the loaders, and room for a copy of the state
+  std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
+  predict::HostShares host;  // shares of the loaders and of a copy of the state
   std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   step::CollectiveSchedule collective_schedule;
@@ -159,8 +159,8 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunCheckpoints> checkpoints;
   std::unique_ptr<RunEnd> ending;  // the last: all is there
 
-  StepRecord newest;     // on every rank: rank 0 may be lost
-  EpochWork epoch_work;  // of the epoch that has begun
+  StepRecord newest;     // known to every rank: rank 0 may be lost
+  EpochWork epoch_work;  // the work of the epoch that has begun
   memory::BoxBoundMonitor labels{predict::label_bound(config)};
 };
 
@@ -340,7 +340,7 @@ void TrainingRun::Implementation::share_host_memory(
            ": " + place.reason);
 }
 
-// For a run that is started, not for a later generation of it.
+// Checks a run that is started, not a later generation of it.
 void TrainingRun::Implementation::require_steps_left() const {
   const int64_t asked = num_steps(config, steps_in_epoch);
   if (assignment.generation > 1 || epoch_is_unrecorded()) return;
@@ -454,7 +454,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     record.validation = validate_average(record);
     reports->end_phase(committed());
     const double fitness = record.validation->fitness();
-    // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
+    // An equal fitness is saved as the best, as in YOLOv5, but is no progress.
     is_best = fitness >= counters.best_fitness;
     if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
     counters.best_fitness = std::max(counters.best_fitness, fitness);
@@ -520,7 +520,7 @@ TrainingRun::Implementation::make_source() {
   return std::make_unique<loader::Loader>(options);
 }
 
-// By the figures of the newest validation: the next one changes them.
+// Draws by the figures of the newest validation: the next one changes them.
 void TrainingRun::Implementation::begin_draws(loader::BatchSource& source) {
   const std::vector<double> weights =
       loader::image_weights(*inputs.training, state->counters.class_maps);

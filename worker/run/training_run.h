@@ -37,7 +37,7 @@ class TrainingRun {
     control::CoordinatorClient& client;
     step::FaultInjection& faults;  // outlives generations: each fires once
     const devices::ComputeDevice& device;
-    memory::DeviceFootprint& footprint;  // of the process on the device
+    memory::DeviceFootprint& footprint;  // the process's part of the device
     CrossGenerationState& carried;       // what the last generation left
   };
   // Reads the data set's index: before ranks are connected, since nodes may

@@ -17,7 +17,7 @@ namespace {
 using LayerCall = std::function<std::vector<at::Tensor>(
     const std::vector<at::Tensor>& inputs, const model::StepContext& inside)>;
 
-std::vector<at::Tensor> recompute_with_tape(
+std::vector<at::Tensor> recompute_and_replay(
     LayerCall call, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
@@ -44,7 +44,7 @@ class LeanMaps final : public NotedMaps {
                        Piece piece) override {
     activations::RecomputeOptions options;
     options.output = activations::DerivationCost::kElementwise;
-    return recompute_with_tape(
+    return recompute_and_replay(
                [piece = std::move(piece)](const std::vector<at::Tensor>& inputs,
                                           const model::StepContext& inside) {
                  return std::vector<at::Tensor>{piece(inputs.front(), inside)};
@@ -54,26 +54,26 @@ class LeanMaps final : public NotedMaps {
   }
 };
 
-// Without state.
+// These two hold no state, so all layers share them.
 NotedMaps noted_maps;
 LeanMaps lean_maps;
 
-std::vector<at::Tensor> recompute_with_tape(
+std::vector<at::Tensor> recompute_and_replay(
     LayerCall call, const std::vector<at::Tensor>& inputs,
     const model::StepContext& context,
     const activations::RecomputeOptions& options) {
-  const auto tape = std::make_shared<model::ReplayLog>();
+  const auto replay_log = std::make_shared<model::ReplayLog>();
   return activations::recompute(
-      [call = std::move(call), context, tape](
+      [call = std::move(call), context, replay_log](
           const std::vector<at::Tensor>& given, activations::Pass pass) {
         model::StepContext inside = context;
         inside.runner = nullptr;
-        inside.tape = tape.get();
-        // In the first pass nothing is saved: a derivation would keep what it
+        inside.replay_log = replay_log.get();
+        // Nothing is saved in the first pass: a derivation would keep what it
         // is made from.
         inside.derived = nullptr;
         if (pass == activations::Pass::kAgain) {
-          tape->start_replay();
+          replay_log->start_replay();
           inside.batch_norm_sums = at::Tensor();
           inside.derived = &noted_maps;
         }
@@ -140,7 +140,7 @@ std::vector<at::Tensor> ActivationRunner::run_recomputed(
     options.inputs = activations::DerivationCost::kConvolution;
     options.output = activations::DerivationCost::kConvolution;
   }
-  return recompute_with_tape(
+  return recompute_and_replay(
       [&layer](const std::vector<at::Tensor>& given,
                const model::StepContext& inside) {
         return layer.forward(given, inside);

@@ -72,7 +72,7 @@ class ActivationRunner final : public model::LayerExecutor {
                                          const model::StepContext& context);
 
   const Options options_;
-  bool maps_are_derived_ = false;  // by at least one layer
+  bool maps_are_derived_ = false;  // some layer derives maps
   activations::DerivedPolicy lean_;
   activations::OffloadPolicy offload_;
 };
@@ -92,7 +92,7 @@ struct ActivationRungs {
   std::vector<std::unique_ptr<model::LayerExecutor>>
       runners;  // null: layers are called
   std::vector<std::string> names;
-  // At each rung, the policy of each layer of the model.
+  // The policy of each layer of the model, at each rung.
   std::vector<std::vector<plan::ActivationPolicy>> policies;
   // Rungs left out because they change nothing, with the reason.
   std::vector<std::string> skipped;

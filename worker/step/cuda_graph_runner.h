@@ -60,7 +60,7 @@ class CudaGraphRunner {
     at::Tensor end;          // DeviceState::packed; undefined without an end
     bool ends_step = false;  // what `end` says
   };
-  // On the device; the scalar whose backward it is.
+  // Computes, on the device, the scalar whose backward runs.
   using Forward = std::function<at::Tensor(const Inputs& inputs)>;
   // Given to the device after backward; null: nothing is.
   using End = std::function<void(const Inputs& inputs)>;
@@ -71,7 +71,7 @@ class CudaGraphRunner {
   at::Tensor run(Inputs inputs, const model::StepContext& context,
                  const Forward& forward, const End& end);
 
-  // Before the first micro-batch of a step.
+  // Called before the first micro-batch of a step.
   void begin_step() { has_ended_step_ = false; }
   // Whether a graph has ended it.
   bool has_ended_step() const { return has_ended_step_; }

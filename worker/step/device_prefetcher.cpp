@@ -148,7 +148,8 @@ void DevicePrefetcher::send(const Part& part) {
   content_ = part.bytes;
 }
 
-// On the stream of copies: what is staged next waits until this is rendered.
+// Works on the stream of copies: what is staged next waits until this is
+// rendered.
 void DevicePrefetcher::render(const Part& part, const at::Tensor& images) {
   const int64_t count = images.size(0);
   for (int64_t first = 0; first < count; first += kStagedSamples) {

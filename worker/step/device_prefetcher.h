@@ -68,7 +68,7 @@ class DevicePrefetcher {
   struct Part {
     at::Tensor images;
     at::Tensor bytes;                   // the images, or packed samples
-    std::vector<int64_t> packed_bytes;  // of each
+    std::vector<int64_t> packed_bytes;  // each sample's
     bool is_packed = false;
   };
   static Part part_of(const loader::Batch& batch,

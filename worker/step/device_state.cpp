@@ -12,11 +12,11 @@
 namespace headroom::step {
 namespace {
 
-// For each element of the running statistics its place among the sums. Padding
+// The place among the sums of each element of the running statistics. Padding
 // has the first one's and is never read.
 at::Tensor places_of(model::LayerGraph& model,
                      const data_parallel::FlatBuffer& statistics) {
-  std::map<const at::Tensor*, int64_t> begins;  // of each running statistic
+  std::map<const at::Tensor*, int64_t> begins;  // each running statistic's
   for (const model::LayerGraph::BatchNorm& norm : model.batch_norms()) {
     begins[norm.running_mean] = norm.sums_offset;
     begins[norm.running_var] = norm.sums_offset + norm.channels;

@@ -44,7 +44,8 @@ class DeviceState {
               const at::Tensor& average, const at::Tensor& sums,
               std::span<const Piece> pieces);
 
-  // On the host; `step` counts only where numbers.steps_optimizer.
+  // Packs the numbers on the host; `step` counts only if
+  // numbers.steps_optimizer.
   static at::Tensor packed(kernels::CommitNumbers numbers,
                            optim::OptimizerKind kind,
                            const optim::OptimizerStep& step);

@@ -56,7 +56,7 @@ class FaultInjection {
  private:
   std::mutex mutex_;                              // guards faults_
   std::vector<configs::Fault> faults_;            // this rank's, not armed yet
-  static std::optional<configs::Fault>& armed();  // by the calling thread
+  static std::optional<configs::Fault>& armed();  // the calling thread's
   // Lets the n-th allocation fail: the device's, or the host's in the phases
   // that work there.
   void fail_allocation(configs::Fault::Phase phase, int64_t n) const;

@@ -75,9 +75,9 @@ class ParallelContext {
                               const at::Tensor& batch_norm_sums);
   model::StepContext evaluation();
 
-  // Before each forward and backward of a training step, and each forward of an
-  // evaluation: what the pass exchanges is known from its list, so that a
-  // failed rank can take part in the rest of it.
+  // Called before each forward and backward of a training step, and each
+  // forward of an evaluation: what the pass exchanges is known from its list,
+  // so that a failed rank can take part in the rest of it.
   void begin_pass(pipeline::Instruction::Kind kind,
                   plan::SampleRange micro_batch);
   void begin_evaluation(int64_t samples);
@@ -90,7 +90,7 @@ class ParallelContext {
 
   // How many batch-norm groups the whole batch has.
   int64_t num_groups() const;
-  // Where `local_rows` rows of a map lie in the whole map.
+  // The place of `local_rows` rows of a map in the whole map.
   RowWindow window(int64_t local_rows) const;
   bool images_are_split() const { return halo_.has_value(); }
 

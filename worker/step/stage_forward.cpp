@@ -162,7 +162,7 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   }
 }
 
-// Outside the catch: what the attempt held is gone.
+// Called outside the catch: what the attempt held is gone.
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {
@@ -254,7 +254,7 @@ std::vector<at::Tensor> StageForward::gather_rows(
   const int ranks = mesh_.layout.spatial_parallel_size;
   const spatial::ImageSplit partition(batch.image_height, model_.max_stride(),
                                       ranks);
-  std::vector<std::vector<at::Tensor>> parts;  // by level, then rank
+  std::vector<std::vector<at::Tensor>> parts;  // one for each level and rank
   retry_.run([&] {
     parts.clear();
     for (const at::Tensor& head : heads) {

@@ -62,8 +62,8 @@ class StageForward {
   int64_t num_halvings() const { return num_halvings_; }
   // `retry` is told of every failure.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
-  // In place of run() on a replica that has no batch left while others do:
-  // sharded weights are gathered equally often on all ranks.
+  // Takes the place of run() on a replica that has no batch left while others
+  // do: sharded weights are gathered equally often on all ranks.
   void skip();
 
   const model::LayerGraph& model() const { return model_; }

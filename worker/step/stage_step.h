@@ -33,7 +33,7 @@ class StageStep final : public pipeline::StageWork {
     const loader::Batch& batch;
     // The batch's own, or smaller ones that tile them.
     const std::vector<plan::SampleRange>& micro_batches;
-    const loader::AssignTargets& assign;  // for smaller ones
+    const loader::AssignTargets& assign;  // assigns targets of smaller ones
     const loss::GlobalCounts& counts;
     const loss::LossGains& gains;
     const pipeline::StageRoutes& routes;

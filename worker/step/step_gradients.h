@@ -60,7 +60,7 @@ class StepGradients {
   collectives::Communicator& replicas_;
   std::unique_ptr<data_parallel::GradientReducer> reducer_;  // ZeRO 0 and 1
   std::unique_ptr<zero::ShardedLayers> sharded_;
-  bool failed_ = false;  // in this step, on this rank
+  bool failed_ = false;  // this rank failed in this step
 };
 
 }  // namespace headroom::step

@@ -11,7 +11,7 @@ namespace {
 // Matches in the level's rows [begin, end).
 int64_t matches_in(const loss::LevelTargets& targets, int64_t begin,
                    int64_t end) {
-  constexpr int64_t kRow = 2;  // of an index: image, anchor, row, column, class
+  constexpr int64_t kRow = 2;  // an index is image, anchor, row, column, class
   int64_t count = 0;
   for (int64_t match = 0; match < targets.size(); ++match) {
     const int64_t* index =

@@ -37,12 +37,12 @@ class StepPrediction {
   int64_t predict(const loader::Batch& batch,
                   std::vector<plan::ActivationPolicy> policies);
 
-  // After that step, on a device: whether the workspaces of all its
-  // convolutions had been observed before it. Otherwise nothing was predicted.
+  // Whether the workspaces of all convolutions had been observed before that
+  // step, on a device. Otherwise nothing was predicted.
   bool knew_workspaces() const;
 
-  // After a step: a warning where it needed more than predict() said last, the
-  // first time that an item is to blame.
+  // A warning after a step that needed more than predict() said last, the first
+  // time that an item is to blame.
   std::optional<memory::StepEvent> compare(
       int64_t measured, const activations::CategoryBytes& peaks);
 

@@ -304,7 +304,7 @@ data_parallel::Outcome Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
-  // While a device computes what it has been given.
+  // The device computes meanwhile what it has been given.
   int64_t predicted = predict_memory(batch);
   const int64_t measured =
       std::max(memory.peak_bytes(),

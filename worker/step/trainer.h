@@ -1,8 +1,8 @@
 // Trainer: the training step as a transaction.
 //
 //   forward and backward of the rank's part   nothing lasting changes
-//   vote      two small all-reduces: losses and gradient norm, then ok, out of
-//             memory, not finite; stop?
+//   vote      one small all-reduce (step_reports.h): losses, gradient norm; ok,
+//             out of memory, not finite; stop?
 //   commit    accumulate, running statistics, ledger, and on an optimizer step
 //             clip, optimizer, EMA: no allocation, no communication but ZeRO's
 //             gather of new parameters
@@ -55,17 +55,17 @@ struct StepResult {
   data_parallel::Verdict verdict;
   bool committed = false;
   bool optimizer_stepped = false;
-  double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
-  double gradient_norm = 0;  // of the loss as it is, not as it was scaled
-  std::optional<double> loss_scale;  // in float16
-  bool lowered_scale = false;        // and its update skipped
+  double loss = 0, box = 0, obj = 0, cls = 0;  // the global batch's
+  double gradient_norm = 0;          // the loss as it is, not as it was scaled
+  std::optional<double> loss_scale;  // set in float16
+  bool lowered_scale = false;        // the update was skipped with it
   optim::StepSettings settings;
-  std::vector<int64_t> measured_peak_bytes;  // per rank, last attempt
+  std::vector<int64_t> measured_peak_bytes;  // each rank's, last attempt
   // The prediction for the same attempt; 0 where there is none: micro-batches
   // had to be cut, or a device met the first convolution of a shape.
   std::vector<int64_t> predicted_peak_bytes;
-  // Per rank, after the attempt has released what it needed: the state and what
-  // else lives between steps. A commit allocates nothing.
+  // What each rank holds after the attempt has released what it needed: the
+  // state and what else lives between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // the one that counts, from 1
   // This rank's newest attempt that did not fit.
@@ -82,9 +82,9 @@ class Trainer {
     optim::ScheduleOptions schedule;
     plan::Plan plan;
     bool skip_non_finite = false;
-    CollectiveSchedule collective_schedule;  // of this rank's layers
+    CollectiveSchedule collective_schedule;  // this rank's layers
     FaultInjection* faults = nullptr;        // borrowed; null: none
-    int64_t host_memory_limit = 0;           // for offloaded bytes; 0: none
+    int64_t host_memory_limit = 0;  // the limit of offloaded bytes; 0: none
     // Assigns targets again where micro-batches are cut to smaller ones than
     // the plan's; without it they are never cut.
     loader::AssignTargets assign = {};
@@ -92,7 +92,7 @@ class Trainer {
     std::optional<predict::MemoryRequest> memory = {};
     Teacher* teacher = nullptr;  // borrowed; null: none
     DevicePrefetcher::FollowingBatch following = {};
-    bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
+    bool captures_micro_batches = false;  // a device can (cuda_graph_runner.h)
     // The bound of what they have room for.
     predict::LabelBound labels = {};
   };
@@ -107,8 +107,8 @@ class Trainer {
   struct Requests {
     bool stop = false;        // end the run
     bool leave = false;       // end the generation
-    bool save = false;        // before all ranks end with their agent
-    bool checkpoint = false;  // beside training
+    bool save = false;        // all ranks end afterwards with their agent
+    bool checkpoint = false;  // training goes on meanwhile
   };
   using AskForRequests = std::function<Requests()>;
   StepResult train_step(const loader::Batch& batch,
@@ -180,15 +180,16 @@ class Trainer {
   ParallelContext context_;
   DevicePrefetcher images_;
   std::unique_ptr<CudaGraphRunner> captured_;  // null: none
-  bool device_has_committed_ = false;          // in the newest attempt
-  int64_t match_capacity_ = 0;                 // of the newest captured step
+  // Whether the device committed the newest attempt.
+  bool device_has_committed_ = false;
+  int64_t match_capacity_ = 0;  // the newest captured step's
   bool said_capture_ = false, said_failed_capture_ = false,
        said_overfull_ = false;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;
   StepReports reports_;
-  at::Tensor items_;    // on the state's device: this rank's box, obj, cls
-  at::Tensor matches_;  // by level
+  at::Tensor items_;    // The state's device holds this rank's box, obj, cls.
+  at::Tensor matches_;  // each level's
   // The matches of each level in a step's whole global batch; step -1 stands
   // for no step.
   struct StepCounts {

@@ -56,8 +56,8 @@ std::vector<optim::Segment> segments_in(
   return segments;
 }
 
-// For each layer of the table the flat buffer's layer that holds its
-// parameters, or -1.
+// The flat buffer's layer that holds the parameters of each layer of the table,
+// or -1.
 std::vector<int64_t> part_of_layer(
     const model::LayerGraph& model,
     const data_parallel::FlatBuffer& flat_buffer) {
@@ -346,7 +346,7 @@ void TrainingState::end_on_device(const at::Tensor& numbers,
   const at::NoGradGuard no_grad;
   device_state_->measure(numbers, items);
   device_state_->apply(numbers);
-  // Where nothing was committed it copies what is there already.
+  // It copies what is there already if nothing was committed.
   renew_compute_weights();
 }
 

@@ -50,8 +50,8 @@
 
 namespace headroom::step {
 
-// Which data set a run trains on. Checkpoints keep it, so that a run that goes
-// on with another one can say so.
+// The data set that a run trains on. Checkpoints keep it, so that a run that
+// goes on with another one can say so.
 struct TrainingData {
   int64_t images = 0;  // 0: none, or a checkpoint of a build that did not say
   uint64_t digest =
@@ -85,21 +85,21 @@ struct TrainingCounters {
   double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
   int64_t best_epoch = -1;
   int64_t recorded_epochs = 0;  // validated and written to results.csv
-  EpochMeter meter;             // of the epoch that has begun
-  optim::LossScale loss_scale;  // of float16
-  // With --image-weights: mAP50-95 by class in the newest validation; empty
+  EpochMeter meter;             // the epoch that has begun
+  optim::LossScale loss_scale;  // float16's
+  // mAP50-95 by class in the newest validation, with --image-weights; empty
   // until there was one.
   std::vector<double> class_maps;
-  TrainingData data;  // of the newest start
+  TrainingData data;  // the newest start's
 };
 
 // What one commit applies.
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // of the accumulated gradient with this step's
+  double gradient_norm = 0;  // the accumulated gradient's, with this step's
   optim::StepSettings settings;
-  double weight_decay = 0;  // of group 1
+  double weight_decay = 0;  // group 1's
 };
 
 struct TrainingStateOptions {
@@ -112,7 +112,7 @@ struct TrainingStateOptions {
   int64_t freeze = 0;  // layers [0, freeze) do not learn
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int zero_stage = 0;
-  devices::ComputeDevice device = {};  // where all of it lies
+  devices::ComputeDevice device = {};  // the place of all of it
   // The layers of this pipeline stage; none: all.
   std::optional<model::LayerGraph::LayerRange> layers;
   collectives::Mesh* mesh = nullptr;  // null: one process
@@ -153,7 +153,7 @@ class TrainingState {
   // this step's added: each element is counted by one rank of the world. The
   // host waits for the device here.
   double squared_norm_share() const;
-  bool counts_norm() const;  // or else the share is 0
+  bool counts_norm() const;  // false: the share is 0
 
   // Divides the gradients of a loss that was multiplied by `scale`, a power of
   // two; on a device, where they are read next: for the norm and the commit.
@@ -238,7 +238,8 @@ class TrainingState {
   struct Piece {
     at::Tensor values, gradient, accumulated, average;
     std::vector<at::Tensor> moments;
-    std::vector<optim::Segment> segments;  // by group, offsets within the piece
+    // Each group's, offsets within the piece.
+    std::vector<optim::Segment> segments;
   };
 
   void build_parameters();
@@ -257,7 +258,7 @@ class TrainingState {
   TrainingStateOptions options_;
   std::function<void()> before_change_;
   bool is_torn_ = false;
-  double gradient_scale_ = 1;  // on a device
+  double gradient_scale_ = 1;  // set on a device
   int zero_stage_;             // 0 over one rank
   // Numbers of elements of the whole model, all stages.
   int64_t num_parameters_ = 0;

@@ -25,7 +25,8 @@ struct UseAgain : torch::autograd::Function<UseAgain> {
     context->saved_data["part"] = c10::IValue::make_capsule(part);
     return output;
   }
-  // By reference: the layer works in place on a gradient that is its alone.
+  // The gradients are a reference: the layer works in place on a gradient that
+  // is its alone.
   static variable_list backward(AutogradContext* context,
                                 variable_list& gradients) {
     const auto part = c10::static_intrusive_pointer_cast<ShardedPart>(

@@ -42,8 +42,8 @@ class ZeroLayerExecutor final : public model::LayerExecutor {
   model::LayerExecutor* inner_ = nullptr;
 };
 
-// In evaluation under ZeRO, a layer of the averaged weights is whole while it
-// runs.
+// Makes a layer of the averaged weights whole while it runs, in evaluation
+// under ZeRO.
 //
 // Every gather is collective: ranks run the network equally often, or take part
 // with skip(). Borrows the layers.
@@ -62,7 +62,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
                               const model::StepContext& context) override {
     const int64_t part = part_of_layer_.at(static_cast<size_t>(index));
     if (part >= 0) {
-      // Where it runs out of memory, it is still to be done.
+      // A layer that runs out of memory is still to be done.
       layers_.gather(part);
       next_ = index + 1;
     }

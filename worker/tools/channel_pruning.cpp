@@ -89,14 +89,14 @@ class Walk {
     }
   }
 
-  // For each convolution the first one whose channels it shares.
+  // The first convolution whose channels each convolution shares.
   std::vector<size_t> shared_units(const layers::LayerProgram& program) const {
     constexpr size_t kNone = SIZE_MAX;
     std::vector<size_t> target(program.blocks.size());
     for (size_t block = 0; block < target.size(); ++block) {
       target[block] = block;
     }
-    // By value: the convolution that made it.
+    // The convolution that made each value.
     std::vector<size_t> maker(program.inputs.size(), kNone);
     for (const layers::LayerProgram::Step& step : program.steps) {
       size_t made = kNone;
@@ -189,7 +189,7 @@ class Walk {
   const std::vector<layers::LayerCost> costs_;
   ChannelGraph graph_;
   size_t layer_ = 0;
-  std::vector<int> unit_of_block_;  // of the present layer
+  std::vector<int> unit_of_block_;  // the present layer's
 };
 
 }  // namespace
@@ -212,7 +212,7 @@ State state_of(model::LayerGraph& model) {
   return state;
 }
 
-// Per channel: how much the loudest of its writers says.
+// How much the loudest writer of each channel says.
 std::vector<double> scores_of(const ChannelGraph::Unit& unit,
                               const State& state) {
   std::vector<double> scores(static_cast<size_t>(unit.channels), 0);

@@ -51,7 +51,7 @@ struct ChannelGraph {
       std::string name;  // "model.2.cv1."
       layers::ActivationFunction activation;
     };
-    std::vector<Writer> writers;  // in the order in which they run
+    std::vector<Writer> writers;  // writers as they run
     size_t layer = 0;
   };
   // The channels of a unit inside a map, after its first writers have run.
@@ -68,7 +68,7 @@ struct ChannelGraph {
   };
   std::vector<Unit> units;
   std::vector<Reader> readers;
-  // By layer: the unit of each convolution in the order of
+  // The units of each layer's convolutions in the order of
   // configs/layers/layer_widths.h, the one that makes the output last.
   std::vector<std::vector<int>> units_of_layer;
 };
@@ -84,14 +84,14 @@ struct PrunedModel {
   layers::ModelTable
       table;  // widths written out; multiples of width and depth are 1
   std::unique_ptr<model::LayerGraph>
-      model;                  // in the type of what it was made from
+      model;                  // The type is that of what it was made from.
   std::vector<Layer> layers;  // those that have units
   int64_t channels_before = 0, channels_after = 0;
   int64_t parameters_before = 0, parameters_after = 0;
 };
 
-// At least `share` of the channels of all units go, 0 < share < 1. `model` was
-// built from `table` and stays as it is.
+// Removes at least `share` of the channels of all units, 0 < share < 1. `model`
+// was built from `table` and stays as it is.
 PrunedModel prune_channels(const layers::ModelTable& table,
                            model::LayerGraph& model, double share);
 

@@ -18,7 +18,7 @@
 namespace headroom::tools {
 namespace {
 
-// As training varies the size of an image.
+// The scales by which training varies the size of an image.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
 constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
 

@@ -18,7 +18,7 @@ namespace headroom::tools {
 
 struct WhichAnchors {
   std::string model;    // --cfg, or what the weights say they hold
-  std::string weights;  // whose anchors are judged; "": the model's
+  std::string weights;  // the file whose anchors are judged; "": the model's
   int64_t image_height = 640;
   int64_t image_width = 640;
   bool random_crop = false;  // larger images are cut, not shrunk

@@ -122,7 +122,7 @@ void refuse_own_sources(const detect::ImageSources& sources,
   }
 }
 
-// Before LibTorch is first used.
+// Has to be called before LibTorch is first used.
 devices::ComputeDevice device_of(const std::string& named) {
   if (parse_device_list(named).size() > 1) {
     throw Error("detect",
@@ -175,7 +175,7 @@ class DetectRun {
   detect::ImageSources sources_;
   detect::DetectionFolder folder_;
   codecs::ImageLimits limits_;
-  video::VideoApi* videos_ = nullptr;  // where there are videos to look at
+  video::VideoApi* videos_ = nullptr;  // set if there are videos to look at
   int64_t pictures_ = 0, boxes_ = 0;
   double seconds_ = 0;
 };

@@ -107,7 +107,7 @@ int export_command(int argc, char** argv) {
                 "leave them out, or give --int8");
   }
   exporter::settle_formats(request);
-  exporter::check_export(request);  // before the data set is read
+  exporter::check_export(request);  // refuses before the data set is read
   const bool fixes_size = request.int8 || !request.dynamic;
   const PixelSize size = network_size(image_size, request.weights, fixes_size);
   request.height = size.height;

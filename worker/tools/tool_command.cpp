@@ -64,7 +64,8 @@ auto find_flag(const std::vector<configs::CommandFlag>& flags,
   });
 }
 
-// As it stands among the arguments, which hold it as --batch-size=8.
+// The spelling that stands among the arguments, which hold it as
+// --batch-size=8.
 std::string typed_spelling(const configs::CommandFlag& flag, int argc,
                            char** argv) {
   for (int i = 1; i < argc; ++i) {

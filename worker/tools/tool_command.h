@@ -31,7 +31,7 @@ int score_command(int argc, char** argv);  // val --detections
 int tile_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
 
-// Where the value of a flag of configs/command_flags.h goes.
+// The variable that gets the value of a flag of configs/command_flags.h.
 struct FlagBinding {
   std::string_view flag;  // its first spelling
   std::variant<bool*, int*, int64_t*, double*, std::string*,

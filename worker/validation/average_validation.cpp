@@ -27,7 +27,7 @@ class Prediction {
     if (std::ranges::find(shapes_, shape) == shapes_.end())
       shapes_.push_back(shape);
   }
-  // On a device with the workspaces that its library took for these shapes.
+  // A device's workspaces are those that its library took for these shapes.
   predict::MemoryEstimate most() {
     request_.workspaces = &convolution_workspaces();
     predict::MemoryEstimate most;

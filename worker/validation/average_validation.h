@@ -24,16 +24,16 @@ struct AverageValidation {
   const labels::Dataset& dataset;
   const std::vector<std::string>& class_names;
   const loss::LossGains& gains;
-  const step::CollectiveSchedule& collective_schedule;  // of this rank's layers
+  const step::CollectiveSchedule& collective_schedule;  // this rank's layers
   step::TrainingState& state;
   collectives::Mesh& mesh;
   memory::MemoryRetry retry;
-  int64_t host_memory_limit = 0;  // of its loader; 0 for the default
+  int64_t host_memory_limit = 0;  // its loader's; 0 for the default
 };
 
 struct ValidatedAverage {
   ValidationResult result;
-  memory::MemoryComparison memory;  // of this rank
+  memory::MemoryComparison memory;  // this rank's
 };
 
 ValidatedAverage validate_average(const AverageValidation& of);

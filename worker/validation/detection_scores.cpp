@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
               remedy, ExitCode::kData);
 }
 
-// Where the boxes of each image go, and which class a category is.
+// The places of each image's boxes, and the class of each category.
 class Places {
  public:
   explicit Places(const labels::CocoFile& truth) {
     for (const labels::CocoImage& image : truth.images)
       images_.emplace(image.id, 0);
     size_t next = 0;
-    for (auto& [id, place] : images_) place = next++;  // by rising id
+    for (auto& [id, place] : images_) place = next++;  // ids rise
     for (const labels::CocoCategory& category : truth.categories) {
       classes_.emplace(category.id, static_cast<int32_t>(classes_.size()));
     }

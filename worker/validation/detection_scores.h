@@ -24,9 +24,9 @@ namespace headroom::validation {
 
 struct DetectionScores {
   int64_t images = 0, objects = 0, crowds = 0, detections = 0;
-  std::vector<std::string> class_names;  // by rising category id
+  std::vector<std::string> class_names;  // sorted by rising category id
   metrics::AveragePrecision yolov5;      // crowds absent
-  metrics::CocoEvaluation coco;          // at most 100 per image and class
+  metrics::CocoEvaluation coco;  // 100 boxes of an image and class, at most
   metrics::CocoEvaluation coco_300;
 };
 

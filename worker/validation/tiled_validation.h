@@ -26,7 +26,7 @@ namespace headroom::validation {
 
 struct TiledValidation {
   detect::DetectionTiles tiles;
-  int64_t image_height = 640, image_width = 640;  // of the network's input
+  int64_t image_height = 640, image_width = 640;  // the network's input
   int64_t host_memory_limit_bytes = 0;            // 0: none
 };
 

@@ -38,7 +38,7 @@ struct ValidationOptions {
   loss::LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  memory::MemoryRetry retry = {};  // for what follows the network
+  memory::MemoryRetry retry = {};  // retries of what follows the network
   // Curves and the counts of the confusion matrix.
   bool keeps_curves = false;
   // The samples whose detections and labels are kept, of the detections only
@@ -100,7 +100,7 @@ ValidationResult validate_heads(const model::LayerGraph& model,
 
 struct ImagesToScore {
   std::string data;                   // data.yaml
-  std::string weights, cfg;           // whose classes are to be there
+  std::string weights, cfg;           // the model whose classes are to be there
   int64_t height = 640, width = 640;  // rounded up to the model's stride
   int64_t batch = 16;
   // Is told of each image that has gone through, of so many; may be empty.
@@ -110,7 +110,7 @@ struct ImagesToScore {
 // The configuration of `headroom val` on them.
 configs::RunConfig val_config(const ImagesToScore& images);
 
-// Without `heads_of` the heads are the model's own.
+// The heads are the model's own without `heads_of`.
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images,
                                HeadsOf heads_of = nullptr);

@@ -1,4 +1,4 @@
-// From what was found in each image to the figures of a validation, the same
+// The figures of a validation, made of what was found in each image, the same
 // however the boxes were found: in batches (validate.h) or tile by tile
 // (tiled_validation.h).
 //
@@ -20,7 +20,7 @@ struct ValidationOptions;  // validate.h
 
 // The boxes found in one image and its labels, both in its pixels.
 struct ImageFindings {
-  int64_t sample = 0;  // of the data set
+  int64_t sample = 0;  // a sample of the data set
   std::vector<metrics::Detection> detections;
   std::vector<metrics::LabelledBox> labels;
 };
@@ -33,7 +33,7 @@ struct BatchFindings {
   std::vector<metrics::DetectionRecord> records;       // YOLOv5's matching
   std::vector<metrics::DetectionRecord> coco_records;  // pycocotools'
   std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // of the images that are asked for
+  std::vector<ImageFindings> found;  // the images that are asked for
   std::vector<std::string> faults;   // images that could not be read
 
   void add(const BatchFindings& other);
@@ -65,7 +65,7 @@ struct ValidationResult {
   // These are drawn or written where they are asked for.
   metrics::AveragePrecision curves;
   std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // in the order of the batches
+  std::vector<ImageFindings> found;  // batches in their order
 
   // What best.safetensors is chosen by.
   double fitness() const { return 0.1 * map50 + 0.9 * map; }

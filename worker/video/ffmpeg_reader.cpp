@@ -21,9 +21,9 @@ constexpr const char* kContainers =
 constexpr const char* kCodecs =
     "h264,hevc,mpeg4,msmpeg4,msmpeg4v2,msmpeg4v1,mpeg1video,mpeg2video,vp8,"
     "vp9,libdav1d,mjpeg,wmv1,wmv2,wmv3,vc1,gif,prores";
-// Beyond it a file that is nothing but damage would cost hours.
+// The number beyond which a file that is nothing but damage would cost hours.
 constexpr int64_t kMostFaultsInARow = 1000;
-constexpr int kMostRate = 65535;  // of MPEG-4's clock
+constexpr int kMostRate = 65535;  // MPEG-4's clock has no more
 
 bool is_listed(const char* list, const std::string& name) {
   return ("," + std::string(list) + ",").find("," + name + ",") !=
@@ -66,7 +66,7 @@ class Reader final : public VideoReader {
   // The next packet of the stream, or the end, to the decoder.
   void feed();
 
-  FfmpegFile file_;  // before the container, which refers to it
+  FfmpegFile file_;  // outlives the container, which refers to it
   std::unique_ptr<AVFormatContext, CloseInput> container_;
   CodecContext decoder_;
   AVStream* stream_ = nullptr;  // the container's
@@ -75,10 +75,10 @@ class Reader final : public VideoReader {
   Frame rgb_;
   Scaler scaler_;
   VideoFormat format_;
-  int64_t pictures_ = 0;  // that were there
+  int64_t pictures_ = 0;  // pictures that were there
   int64_t damaged_ = 0;
-  bool at_end_ = false;    // of the packets
-  std::string end_error_;  // where that was before its time
+  bool at_end_ = false;    // no packets are left
+  std::string end_error_;  // why that was before its time
 };
 
 std::string Reader::open(const std::string& path, int64_t max_pixels) {
@@ -111,7 +111,7 @@ std::string Reader::open_container(int64_t max_pixels) {
     if (coded.codec_type != AVMEDIA_TYPE_VIDEO) {
       stream.discard = AVDISCARD_ALL;
     } else if (coded.width > 0 && coded.height > 0) {
-      // Before anything is decoded to look at it.
+      // Checked before anything is decoded to look at it.
       std::string reason = check_size(coded.width, coded.height, max_pixels);
       if (!reason.empty()) return reason;
     }

@@ -20,7 +20,7 @@ class Writer final : public VideoWriter {
   // A picture, or the end, to the encoder, and what it gives to the file.
   std::string encode(const AVFrame* frame);
 
-  FfmpegFile file_;  // before the container, which refers to it
+  FfmpegFile file_;  // outlives the container, which refers to it
   std::unique_ptr<AVFormatContext, CloseOutput> container_;
   CodecContext encoder_;
   AVStream* stream_ = nullptr;  // the container's

@@ -16,10 +16,10 @@ namespace headroom::video {
 inline constexpr int kVideoApiVersion = 1;
 
 struct VideoFormat {
-  int width = 0, height = 0;            // as stored
+  int width = 0, height = 0;            // the size as stored
   int quarter_turns = 0;                // clockwise, 0 to 3, until upright
   int rate = 25, rate_denominator = 1;  // pictures a second
-  int64_t pictures = 0;                 // as the file says; 0: it does not
+  int64_t pictures = 0;                 // the file's own number; 0: it has none
 };
 
 class VideoReader {

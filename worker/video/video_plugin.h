@@ -13,8 +13,8 @@ struct VideoPlugin {
   std::string reason;       // why there is none, and what to do
 };
 
-// Beside the running program, where the build puts it, or what the
-// environment's HEADROOM_VIDEO_PLUGIN names.
+// Loads the plugin that lies beside the running program, where the build puts
+// it, or that the environment's HEADROOM_VIDEO_PLUGIN names.
 VideoPlugin load_video_plugin();
 
 }  // namespace headroom::video

@@ -55,12 +55,12 @@ struct SafetensorsEntry {
   std::string name;
   SafetensorsType type = SafetensorsType::kF32;
   std::vector<int64_t> shape;
-  uint64_t begin = 0;  // of the data, in bytes
+  uint64_t begin = 0;  // the data's first byte
   uint64_t end = 0;
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;  // in the order of their data
+  std::vector<SafetensorsEntry> entries;  // sorted by their data
   std::map<std::string, std::string> metadata;
 };
 

@@ -270,7 +270,7 @@ void refuse_several_weights(const std::string& use) {
 void check_uses(const std::vector<Entry>& entries,
                 const std::vector<std::string>& words) {
   std::map<const void*, std::string> uses;
-  std::set<std::string> keys;  // that --set sets
+  std::set<std::string> keys;  // keys that --set sets
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string spelling = spelling_of(words[i]);
     const Entry* const entry = find_entry(entries, spelling);

@@ -16,10 +16,10 @@ namespace headroom::cli {
 
 struct CommandLine {
   std::string command;             // "" when there is none: --help or --version
-  std::vector<std::string> words;  // after the command, as they were typed
+  std::vector<std::string> words;  // words typed after the command
   bool help = false;
   bool version = false;
-  std::vector<configs::FlagUse> run_flags;  // in the order given
+  std::vector<configs::FlagUse> run_flags;  // flags as they were given
   // Flags that set no knob, and their values; a switch has "".
   std::map<std::string, std::string> command_flags;
   std::vector<std::string> notes;  // lines to say

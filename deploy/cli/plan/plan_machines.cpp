@@ -46,7 +46,7 @@ std::string cards_given(const CommandLine& line) {
   return device == "cpu" ? "" : device;
 }
 
-// Before anything of a run is on a card, all that is in use is others'.
+// All memory in use is others' before anything of a run is on a card.
 int64_t bytes_left(const nvml::Card& card) {
   return card.total_bytes - card.reserved_bytes -
          nvml::bytes_of_others(card, {}, 0);

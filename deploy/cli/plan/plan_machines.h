@@ -29,7 +29,7 @@ struct PlanMachines {
   std::vector<nvml::Card> cards;  // --device
   // What one GPU has, or is left of it: the least of all cards.
   int64_t gpu_memory_bytes = 0;
-  int64_t budget_bytes = 0;  // of a process's tensors
+  int64_t budget_bytes = 0;  // bytes for a process's tensors
 
   int64_t num_gpus() const {
     return instance ? nodes * instance->gpus

@@ -23,7 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::vector<std::string>>;
 
-constexpr size_t kMostLines = 16;  // of a table; the JSON document has more
+// A table's lines; the JSON document has more.
+constexpr size_t kMostLines = 16;
 // Data ranks whose samples are listed: each costs a walk over all groups.
 constexpr int kMostParts = 256;
 

@@ -31,15 +31,18 @@ struct PlanReport {
   plan::Plan plan;
   std::vector<layers::LayerCost> layers;
   std::vector<planner::StageShare> stages;
-  std::vector<predict::MemoryEstimate> memory;  // of each stage's ranks
-  int64_t one_stage_bytes = 0;  // of a rank if the pipeline were one stage
-  std::vector<plan::BatchPart> parts;  // of a full batch, of the first 256 data
-                                       // ranks
-  std::vector<plan::SampleRange> groups;  // of a full batch
+  // The memory of each stage's ranks.
+  std::vector<predict::MemoryEstimate> memory;
+  // A rank's bytes if the pipeline were one stage.
+  int64_t one_stage_bytes = 0;
+  // The parts of a full batch that the first 256 data ranks compute.
+  std::vector<plan::BatchPart> parts;
+  std::vector<plan::SampleRange> groups;  // a full batch's groups
   std::vector<LayoutAnswer> others;
-  std::optional<std::string> groups_warning;  // of smaller groups than usual
-  std::string schedule;                       // drawn, if it was asked for
-  std::optional<PlanSegments> segments;       // of a plan for GPUs
+  // Set if groups are smaller than usual.
+  std::optional<std::string> groups_warning;
+  std::string schedule;                  // drawn, if it was asked for
+  std::optional<PlanSegments> segments;  // set for GPUs
 };
 
 // Everything follows from the request. Throws Error (exit 2 or 3) when train

@@ -15,9 +15,9 @@
 namespace headroom::cli {
 
 struct PlanSegments {
-  int stage = 0;  // whose ranks need the most
+  int stage = 0;  // the stage whose ranks need the most
   predict::SegmentEstimate estimate;
-  int64_t room_bytes = 0;  // on a GPU, beside the reserve
+  int64_t room_bytes = 0;  // a GPU's room, the reserve excluded
 };
 
 // The segments of a plan that was made for GPUs with so much memory. Throws

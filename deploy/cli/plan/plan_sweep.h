@@ -31,7 +31,8 @@ struct SweepCell {
   int64_t micro_batch = 0;
   int zero_stage = 0;
   int64_t predicted_peak_bytes = 0;
-  std::string smaller_groups;  // than usual, their sizes; "": the usual ones
+  // The sizes of groups smaller than usual; "": the usual ones.
+  std::string smaller_groups;
   std::string refusal;
 };
 

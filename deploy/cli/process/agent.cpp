@@ -139,8 +139,8 @@ class Agent {
     }
   }
 
-  // Whose time has come. A successor is another worker with a name of its own,
-  // which the coordinator hears before it speaks.
+  // Starts the successors whose time has come. A successor is another worker
+  // with a name of its own, which the coordinator hears before it speaks.
   void start_successors() {
     for (size_t k = 0; k < slots_.size(); ++k) {
       Slot& slot = slots_[k];
@@ -280,7 +280,8 @@ class Agent {
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;
   bool is_forsaken_ = false;  // asked to stop, and no coordinator answers
-  std::optional<Clock::time_point> asked_to_save_;  // for a silent coordinator
+  // The time when workers were asked to save because the coordinator is silent.
+  std::optional<Clock::time_point> asked_to_save_;
 };
 
 }  // namespace

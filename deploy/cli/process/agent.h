@@ -40,8 +40,9 @@ struct AgentOptions {
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;
-  int first_local_rank = 0;  // of its workers on this host
-  int local_workers = 0;     // of all agents here; 0: there is no other agent
+  int first_local_rank = 0;  // its workers' first rank on this host
+  // Workers of all agents here; 0: there is no other agent.
+  int local_workers = 0;
   std::filesystem::path worker_program;
   // Patience with a coordinator that does not answer.
   std::chrono::milliseconds registration_timeout = std::chrono::seconds(30);

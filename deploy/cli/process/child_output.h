@@ -47,7 +47,7 @@ class LineReader {
 // A line of a child: a record of its log, or whatever else it wrote.
 struct ChildLine {
   std::optional<log::Record> record;
-  std::string text;  // as people read it
+  std::string text;  // the text that people read
 
   bool is_shown_at_once() const {
     return record && record->level >= log::Level::kWarn;

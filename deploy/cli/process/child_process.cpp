@@ -48,8 +48,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// In the child, between fork and exec: async-signal-safe calls only. Returns
-// only if the program could not be started.
+// Runs in the child, between fork and exec: async-signal-safe calls only.
+// Returns only if the program could not be started.
 void become(char** command, char** environment, int output_fd,
             const std::vector<int>& passed_fds, const std::vector<int>& cores,
             int death_signal, pid_t parent) {

@@ -26,11 +26,11 @@
 namespace headroom::cli {
 
 struct ChildOptions {
-  std::string name;                  // for messages: "worker 1"
+  std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
   Environment extra_environment;     // added to this process's own
   std::vector<int> passed_fds;       // open in the child under the same number
-  std::vector<int> cores;            // that it may run on; none: as its parent
+  std::vector<int> cores;            // cores it may run on; none: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
   bool may_refuse = false;           // it is `headroom` (refusal_channel.h)
   std::function<void(const ChildLine&)> on_line;

@@ -45,7 +45,7 @@ std::vector<Cores> numa_nodes(const std::filesystem::path& folder) {
 Cores cores_of_worker(const std::vector<Cores>& nodes, const Cores& allowed,
                       int index, int count, int threads) {
   HEADROOM_CHECK(index >= 0 && index < count, "a worker of this machine");
-  std::vector<Cores> usable;  // of each node
+  std::vector<Cores> usable;  // each node's usable cores
   int64_t total = 0;
   for (const Cores& node : nodes) {
     Cores cores;

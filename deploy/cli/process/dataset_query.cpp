@@ -46,9 +46,9 @@ std::vector<std::string> words_for_anchors(const configs::RunConfig& config) {
 // A child that is started again where it was killed, and that answers with one
 // line of JSON on standard output.
 struct DataReader {
-  std::vector<std::string> words;  // of headroom-worker
+  std::vector<std::string> words;  // headroom-worker's arguments
   std::string doing;   // "labels were read", for when somebody interrupts
-  std::string remedy;  // for when the child fails without a word
+  std::string remedy;  // what to do if the child fails without a word
 };
 
 nlohmann::json ask(const DataReader& reader, int starts_left = 3) {

@@ -17,9 +17,9 @@ using Environment = std::map<std::string, std::string>;
 
 struct LauncherPlace {
   std::string launcher;  // "mpirun", "srun" or "mpiexec", for messages
-  int rank = 0;          // of this process in the job
+  int rank = 0;          // this process's rank in the job
   int size = 1;
-  int local_rank = 0;  // on this host
+  int local_rank = 0;  // its rank on this host
   int local_size = 1;
   // Unique among the jobs of all users of a shared folder, also over time;
   // made of letters, digits, '.', '_' and '-'. "": the launcher gives none.

@@ -14,7 +14,7 @@ namespace headroom::cli {
 
 struct Refusal {
   std::string text;
-  std::string tag = {};  // of the Error; "" where none was thrown
+  std::string tag = {};  // the Error's tag; "" where none was thrown
 };
 
 inline constexpr const char* kRefusalVariable = "HEADROOM_REFUSAL_FD";

@@ -28,9 +28,9 @@ struct RendezvousFolder {
   bool is_private = false;
 };
 
-// Where the job meets: `flag` (--rendezvous) if given; without it a private
-// folder under `temporary_directory`, if all processes are on one host. Pure.
-// Throws Error (exit 2) with the remedy otherwise.
+// The folder in which the job meets: `flag` (--rendezvous) if given; without it
+// a private one under `temporary_directory`, if all processes are on one host.
+// Pure. Throws Error (exit 2) with the remedy otherwise.
 RendezvousFolder rendezvous_folder(
     const LauncherPlace& place, const std::string& flag,
     const std::filesystem::path& temporary_directory, unsigned user_id);
@@ -63,7 +63,7 @@ class FolderHold {
 // What rank 0 leaves for the others, in a file that its user alone may read.
 struct MeetingPoint {
   std::string address;  // HOST:PORT
-  std::string token;    // that rank 0 drew; "" where it drew none
+  std::string token;    // rank 0's token; "" where it drew none
 };
 
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,

@@ -109,7 +109,7 @@ void RunFolder::make_parents(const fs::path& folder) {
 void RunFolder::remove_what_is_empty() const {
   std::error_code ignored;
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
-    fs::remove(*folder, ignored);  // of a folder only if it is empty
+    fs::remove(*folder, ignored);  // removes empty folders only
   }
 }
 

@@ -38,7 +38,8 @@ class RunFolder {
   void remove_what_is_empty() const;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  // by this process, outermost first
+  // Folders that this process made, outermost first.
+  std::vector<std::filesystem::path> made_;
 };
 
 // Does a coordinator hold the log of this run directory, on any machine that

@@ -22,7 +22,7 @@ struct Entry {
   int64_t step = 0;
   int64_t epoch = 0;
   uint64_t generation = 0;
-  int64_t num_samples = 0;  // of the data set
+  int64_t num_samples = 0;  // the data set's size
   std::vector<int64_t> samples;
 };
 
@@ -64,7 +64,7 @@ class Check {
   LedgerReport run(std::istream& in) {
     std::string text;
     while (std::getline(in, text)) {
-      if (in.eof()) {  // without its line feed
+      if (in.eof()) {  // the line feed is missing
         report_.torn_last_line = true;
         break;
       }
@@ -165,7 +165,7 @@ class Check {
     return true;
   }
 
-  // Over an epoch samples rise with their draws.
+  // Samples rise with their draws over an epoch.
   void check_draws(const Entry& entry, const sampling::EpochStep& at) {
     for (size_t i = 0; i < entry.samples.size(); ++i) {
       const int64_t place = at.positions.begin + static_cast<int64_t>(i);
@@ -245,12 +245,13 @@ class Check {
   LedgerReport report_;
   int64_t line_ = 0;
   int64_t next_step_ = 0;
-  uint64_t generation_ = 0;  // of the line before
+  uint64_t generation_ = 0;  // the generation of the line before
   int64_t epoch_ = 0;
   bool epoch_has_ended_ = false;  // its last positions have been used
-  std::vector<int64_t> used_;     // by sample: the line that used it, 0 none
+  std::vector<int64_t> used_;     // the line that used each sample; 0: none
   int64_t num_used_ = 0;
-  std::map<double, int64_t> drawn_;  // by weight: the epoch's, by their draws
+  // The epoch's samples, by their draws, of each weight.
+  std::map<double, int64_t> drawn_;
 };
 
 std::string verdict_text(const LedgerReport& report) {

@@ -98,7 +98,8 @@ bool has_numbers(const nlohmann::json& detail,
 std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds, size_t width) {
   const wire::RunProgress& progress = status.progress;
-  if (progress.num_epochs == 0 && progress.num_steps > 0) {  // of val
+  // A validation alone.
+  if (progress.num_epochs == 0 && progress.num_steps > 0) {
     return cut("validating  " + std::to_string(progress.step) + "/" +
                    counted(progress.num_steps, "image") + "  " +
                    with_decimals(progress.images_per_second, 1) + " img/s" +

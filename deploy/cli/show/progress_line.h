@@ -17,8 +17,8 @@
 
 namespace headroom::cli {
 
-// At most `width` characters; 0: no limit. Cut at a word, ending in "…". The
-// memory is that of the rank that needs most.
+// A line of at most `width` characters; 0: no limit. Cut at a word, ending in
+// "…". The memory is that of the rank that needs most.
 std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds, size_t width);
 

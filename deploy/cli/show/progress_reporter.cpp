@@ -5,7 +5,7 @@
 namespace headroom::cli {
 namespace {
 
-// Between lines within an epoch.
+// The pause between two lines of one epoch.
 constexpr auto kPause = std::chrono::seconds(60);
 
 double seconds_between(coordinator::TimePoint from, coordinator::TimePoint to) {
@@ -27,7 +27,7 @@ std::optional<double> EtaEstimate::update(const wire::RunProgress& progress,
          static_cast<double>(progress.num_steps - progress.step);
 }
 
-// In a log, lines follow one another as what they tell of did: an epoch's own
+// Lines of a log follow one another as what they tell of did: an epoch's own
 // come before any of the next epoch. A resumed run begins with an epoch whose
 // predecessor is not told.
 bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,

@@ -7,7 +7,7 @@
 // Warnings are printed as they come, but for a fault: when it ends the run, its
 // words are the run's last line, and are not said twice.
 //
-// Threads: a value with state; one thread. Time is an argument.
+// Threads: one calls it. Time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class EtaEstimate {
 class ProgressReporter {
  public:
   struct Output {
-    std::vector<std::string> lines;   // to stay
+    std::vector<std::string> lines;   // lines that stay
     std::optional<std::string> live;  // replaces the live line
   };
 

@@ -35,7 +35,7 @@ static void end(void) {
 '''
 
 
-# For who must not see the kit's libraries itself.
+# A script for who must not see the kit's libraries itself.
 STEP_SCRIPT = '''#!/bin/sh
 here="$(dirname "$(readlink -f "$0")")"
 LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/benchmark_gpu_step" "$@"

@@ -17,11 +17,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @dataclasses.dataclass
 class Kit:
-    root: pathlib.Path      # where the archive was unpacked
+    root: pathlib.Path      # the unpacked archive
     libtorch: pathlib.Path  # the folder that holds torch/
     results: pathlib.Path
     has_card: bool
-    python: str = sys.executable  # that has torch, for the peer
+    python: str = sys.executable  # runs the peer, which needs torch
     python_has_torch: bool = False
 
     def program(self, name):
@@ -75,12 +75,12 @@ def kernels(kit):
     return steps
 
 
-OWN_TEST_DEVICE = (('^(TestDevice|ImageFeedTest|DevicePrefetcher|DeviceFootprint)',
+OWN_TEST_DEVICE = (('^(TestDevice|DevicePrefetcher|DeviceFootprint)',
                     'it looks into the test device, and this is a card'),)
 
 
 def training_environment(kit):
-    # On the test device these tests install their own.
+    # These tests install their own on the test device.
     return {'HEADROOM_DEVICE_PLUGIN': str(kit.plugin)} if kit.has_card else {}
 
 

@@ -38,7 +38,7 @@ class Part:
     title: str
     seconds: float
     steps: list
-    is_required: bool = False  # without it nothing else can be run
+    is_required: bool = False  # nothing else can be run without it
 
 
 @dataclasses.dataclass

@@ -21,11 +21,12 @@
 
 namespace headroom::cuda {
 
-inline constexpr int kMapThreads = 256;  // of a block
+inline constexpr int kMapThreads = 256;  // a block's threads
 inline constexpr int kWarp = 32;
 inline constexpr int kMapWarps = kMapThreads / kWarp;
-inline constexpr int kBlocksPerMultiprocessor = 4;  // at least, at a time
-inline constexpr int kVectorBytes = 16;             // of a load
+// The least that run at a time.
+inline constexpr int kBlocksPerMultiprocessor = 4;
+inline constexpr int kVectorBytes = 16;  // a load's width
 
 // The most columns of threads: 128 bytes of a pixel, a line of the cache.
 HEADROOM_HD constexpr int columns_of(int vector) {
@@ -141,7 +142,7 @@ struct ColumnSums {
 
 // --- what follows from sums of one channel of one group ----------------------
 
-// From sums around the shift, the group's first pixel, to those of y and its
+// Turns sums around the shift, the group's first pixel, into those of y and its
 // square.
 template <typename Map>
 HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
@@ -156,7 +157,7 @@ HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
   sums[0] += n * shift;
 }
 
-// From sums of dz * (y - rounded mean) to those of dz * n.
+// Turns sums of dz * (y - rounded mean) into those of dz * n.
 template <typename Map>
 HEADROOM_HD void finish_gradient_sums(const Map& map, int group,
                                       int64_t channel, double (&sums)[2]) {

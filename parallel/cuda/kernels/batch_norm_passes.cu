@@ -101,7 +101,8 @@ __device__ void finish_tile(const Map& map, const SumTargets& to,
   constexpr int kWide = TileValues<A, V>::kWide;
   __shared__ double shared[kMapThreads * kWide];  // [rows, 2, width]
   const int width = tile_width<V>();
-  const int columns = 2 * width / kWide;  // of threads; rows share the chunks
+  // Columns of threads; rows share the chunks.
+  const int columns = 2 * width / kWide;
   const int rows = kMapThreads / columns;
   const int own = own_thread();
   const int row = own / columns;

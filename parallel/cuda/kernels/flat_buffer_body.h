@@ -16,9 +16,10 @@
 namespace headroom::cuda {
 
 struct FlatBufferPiece {
-  int64_t offset = 0;  // in elements
-  int32_t size = 0;    // at most kMostPieceElements
-  int32_t group = -1;  // of the coefficients; -1: only averaged
+  int64_t offset = 0;  // counted in elements
+  int32_t size = 0;    // kMostPieceElements at most
+  // The piece's coefficient group; -1: it is only averaged.
+  int32_t group = -1;
 };
 static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
 
@@ -27,7 +28,7 @@ static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
 struct FlatBufferArguments {
   bool is_double = false;
   void* parameters = nullptr;
-  const void* gradients = nullptr;  // of the step
+  const void* gradients = nullptr;  // the step's
   void* accumulated = nullptr;
   void* first_moment = nullptr;   // SGD's momentum
   void* second_moment = nullptr;  // Adam's; null: SGD
@@ -53,8 +54,8 @@ struct RunningArguments {
   bool is_double = false;
   void* statistics = nullptr;
   void* average = nullptr;
-  const double* sums = nullptr;     // of the step's groups
-  const int64_t* places = nullptr;  // of each element among `sums`
+  const double* sums = nullptr;     // sums of the step's groups
+  const int64_t* places = nullptr;  // each element's place in `sums`
   int64_t size = 0;
   double momentum = 0;
   const kernels::CommitNumbers* numbers = nullptr;
@@ -69,7 +70,8 @@ HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
          static_cast<const T*>(arguments.gradients)[i] * scale;
 }
 
-// Of elements first, first + step, ... of `piece`, as all below.
+// Sums squares of elements first, first + step, ... of `piece`; those below
+// take the same range.
 template <typename T>
 HEADROOM_HD double squares_of_piece(const FlatBufferArguments& arguments,
                                     const FlatBufferPiece& piece, int first,

@@ -9,7 +9,8 @@ namespace {
 constexpr int kThreads = 256, kLanes = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// In thread 0, always in the same order. All threads of the block call it.
+// Returns the block's sum in thread 0, always in one order. All threads of the
+// block call it.
 __device__ double block_sum(double value) {
   __shared__ double values[kThreads];
   const int thread = static_cast<int>(threadIdx.x);

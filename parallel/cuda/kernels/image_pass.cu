@@ -10,7 +10,7 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBytes = 16;  // of a thread: one load
+constexpr int kBytes = 16;  // bytes of a thread: one load
 
 // Divided in float32, whatever is made of it.
 template <typename T>

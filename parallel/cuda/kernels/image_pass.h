@@ -9,10 +9,10 @@
 namespace headroom::cuda {
 
 struct ImageArguments {
-  ElementType type = ElementType::kFloat32;  // of the input
+  ElementType type = ElementType::kFloat32;  // the input's type
   const uint8_t* images = nullptr;
   void* input = nullptr;    // each byte / 255, in the same order
-  int64_t size = 0;         // in elements
+  int64_t size = 0;         // counted in elements
   bool is_aligned = false;  // both, to 16 bytes
 };
 

@@ -13,7 +13,7 @@ namespace headroom::cuda {
 
 enum class ElementType { kFloat64, kFloat32, kBFloat16, kFloat16 };
 
-inline constexpr int kMostGroups = 64;  // of one launch
+inline constexpr int kMostGroups = 64;  // groups of one launch
 
 // Group g is pixels [begin[g], begin[g + 1]).
 struct PixelGroups {
@@ -26,7 +26,7 @@ struct PixelGroups {
 struct BatchNormArguments {
   ElementType type = ElementType::kFloat32;
   const void* y = nullptr;
-  const void* gradient = nullptr;  // of the output; null in forward
+  const void* gradient = nullptr;  // the output's; null in forward
   int64_t gradient_stride = 0;  // elements from one of its pixels to the next
   void* result = nullptr;       // null where a pass only sums
   const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
@@ -50,9 +50,9 @@ struct SumTargets {
   double* means = nullptr;          // [groups, 2, C]: the sums / values
   void* weight_gradient = nullptr;  // [C], of the weights' type
   void* bias_gradient = nullptr;
-  bool adds_gradients = false;   // to what the two hold
-  double epsilon = 0;            // of statistics
-  double values[kMostGroups];    // per channel, in a whole group
+  bool adds_gradients = false;   // adds to what the two hold
+  double epsilon = 0;            // the statistics' epsilon
+  double values[kMostGroups];    // values per channel in a whole group
   uint64_t counted = 0;          // groups, as bits
   unsigned* arrivals = nullptr;  // kMostTiles zeros, and so again afterwards
 };
@@ -66,7 +66,7 @@ struct MapGrid {
   int size_x = 1;
   int size_y = 1;
   int64_t tiles = 1;
-  int64_t chunks = 1;  // of the largest group
+  int64_t chunks = 1;  // chunks of the largest group
   int64_t chunk_pixels = 1;
 };
 // Enough blocks for every multiprocessor where the map is large enough; for

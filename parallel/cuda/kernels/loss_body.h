@@ -29,7 +29,7 @@ struct LossLevel {
   const void* head = nullptr;  // [num_cells, fields]
   int64_t num_cells = 0;
   const int32_t* num_matches = nullptr;
-  const int32_t* cells = nullptr;  // of the matches, ascending
+  const int32_t* cells = nullptr;  // the matches' cells, ascending
   const int32_t* classes = nullptr;
   const void* boxes = nullptr;
   const void* anchors = nullptr;
@@ -47,7 +47,7 @@ struct LossArguments {
   kernels::EntropyRule obj_rule, cls_rule;
   double positive_target = 1, negative_target = 0;
   const double* scales = nullptr;
-  int64_t blocks = 0;         // of each level and part
+  int64_t blocks = 0;         // blocks of each level and part
   double* partial = nullptr;  // [levels, parts, blocks, sums]
   double* items = nullptr;
   double* total = nullptr;
@@ -67,7 +67,7 @@ HEADROOM_HD kernels::EntropyTerm entropy_of(T x, double target,
   }
   const T t = static_cast<T>(target);
   const T positive = static_cast<T>(rule.positive_weight * target);
-  const T small = std::exp(x > 0 ? -x : x);  // at most 1
+  const T small = std::exp(x > 0 ? -x : x);  // 1 or less
   const T rest = std::log1p(small);
   const T of_x = (x > 0 ? x : T(0)) + rest;         // softplus(x)
   const T of_minus_x = (x > 0 ? T(0) : -x) + rest;  // softplus(-x)

@@ -9,7 +9,7 @@ namespace {
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// In every lane; always in the same order.
+// Returns the sum in every lane; always in the same order.
 __device__ double warp_sum(double value) {
   for (int mask = kLanes / 2; mask > 0; mask /= 2) {
     value += __shfl_xor_sync(kAllLanes, value, mask);

@@ -13,7 +13,7 @@
 //
 // Invariants, checked at every event: a generation's number only rises; a
 // worker gets one order to run per generation and none after its exit; only
-// members that live and have let go form the next one; no step that a member of
+// members that live and have left form the next one; no step that a member of
 // the next generation has committed is done again; finished and failed are
 // final. At the end: a run with an agent left finishes.
 #pragma once

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/cuda/kernels/flat_buffer_pieces.h"
+#include "parallel/cuda/kernel_arguments.h"
 #include "worker/optim/optimizer.h"
 
 namespace headroom::cuda {

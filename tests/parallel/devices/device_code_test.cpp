@@ -29,11 +29,11 @@ TEST(DeviceCode, RunsOnLaterMinorVersionsAndPtxOnAllLaterCards) {
 
 TEST(DeviceCode, ACardWithoutItIsToldWithBothNumbers) {
   const DeviceCode code = parse_architectures("80-real,90");
-  EXPECT_EQ(why_not_on(code, "Tesla V100", 70),
+  EXPECT_EQ(card_error(code, "Tesla V100", 70),
             "Tesla V100 has compute capability 7.0, but libheadroom_cuda.so "
             "has machine code for 8.0, 9.0 and PTX for 9.0 and later");
-  EXPECT_EQ(why_not_on(code, "NVIDIA H200", 90), "");
-  EXPECT_EQ(why_not_on({}, "test device", 0), "");
+  EXPECT_EQ(card_error(code, "NVIDIA H200", 90), "");
+  EXPECT_EQ(card_error({}, "test device", 0), "");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
 
 TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
   try {
-    choose(request(kGiB / 64));  // less than the weights and their like
+    choose(request(kGiB / 64));  // less than the model state
     FAIL() << "16 MiB do not hold the state";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), Not(HasSubstr("--activations")));

@@ -11,10 +11,10 @@ namespace {
 class Convolutions : public testing::Test {
  protected:
   static MicroBatchShape two_images() {
-    MicroBatchShape extents;
-    extents.samples = 2;
-    extents.image_height = extents.image_width = 32;
-    return extents;
+    MicroBatchShape shape;
+    shape.samples = 2;
+    shape.image_height = shape.image_width = 32;
+    return shape;
   }
   // 16 to 32 channels; the plain weight has 9 * 16 * 32 * 4 = 18,432 bytes, and
   // so has the one in blocks of 16 channels.
@@ -22,94 +22,94 @@ class Convolutions : public testing::Test {
   static constexpr int64_t kWeight = 18'432;
   static constexpr int64_t kPrimitive = 8'344;
 
-  MicroBatchShape extents_ = two_images();
+  MicroBatchShape shape_ = two_images();
 };
 
 TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
-  EXPECT_EQ(kThree.weight_bytes(extents_), kWeight);
-  EXPECT_EQ(forward_scratch(kThree, extents_), kWeight + kPrimitive);
-  EXPECT_EQ(input_gradient_scratch(kThree, extents_), kWeight + kPrimitive);
-  EXPECT_EQ(weight_gradient_bytes(kThree, extents_), 3 * kWeight);
+  EXPECT_EQ(kThree.weight_bytes(shape_), kWeight);
+  EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + kPrimitive);
+  EXPECT_EQ(input_gradient_scratch(kThree, shape_), kWeight + kPrimitive);
+  EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight);
 }
 
 // What was observed of the shape; of another one nothing is known.
 TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
-  extents_.on_device = true;
-  EXPECT_EQ(forward_scratch(kThree, extents_), 0);
+  shape_.on_device = true;
+  EXPECT_EQ(forward_scratch(kThree, shape_), 0);
   ConvolutionWorkspaces workspaces;
-  extents_.workspaces = &workspaces;
-  EXPECT_EQ(forward_scratch(kThree, extents_), 0);
+  shape_.workspaces = &workspaces;
+  EXPECT_EQ(forward_scratch(kThree, shape_), 0);
   ConvolutionKey key = {false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 4};
   workspaces.note(key, 5000);
   workspaces.note(key, 4000);
   key.is_backward = true;
   workspaces.note(key, 7000);
-  EXPECT_EQ(forward_scratch(kThree, extents_), 5000);
-  EXPECT_EQ(input_gradient_scratch(kThree, extents_), 7000);
-  EXPECT_EQ(weight_gradient_bytes(kThree, extents_), kWeight + 7000);
+  EXPECT_EQ(forward_scratch(kThree, shape_), 5000);
+  EXPECT_EQ(input_gradient_scratch(kThree, shape_), 7000);
+  EXPECT_EQ(weight_gradient_bytes(kThree, shape_), kWeight + 7000);
   EXPECT_EQ(workspaces.num_shapes(), 2U);
   EXPECT_EQ(workspaces.largest_bytes(), 7000);
   const ConvolutionShape strided = {16, 32, 3, 2, 2, true};
-  EXPECT_EQ(forward_scratch(strided, extents_), 0);
-  extents_.element_bytes = 2;
-  EXPECT_EQ(forward_scratch(kThree, extents_), 0);
+  EXPECT_EQ(forward_scratch(strided, shape_), 0);
+  shape_.element_bytes = 2;
+  EXPECT_EQ(forward_scratch(kThree, shape_), 0);
 }
 
 // The output has 16 x 16 cells, padded to 18 x 18, of one sample.
 TEST_F(Convolutions, AStridedOneGathersAPaddedSample) {
   const ConvolutionShape strided = {16, 32, 3, 2, 2, true};
-  EXPECT_EQ(input_gradient_scratch(strided, extents_),
+  EXPECT_EQ(input_gradient_scratch(strided, shape_),
             kWeight + kPrimitive + 32 * 18 * 18 * 4 + 32 * 1024);
 }
 
 TEST_F(Convolutions, DoublesAreUnfoldedIntoColumns) {
-  extents_.element_bytes = 8;
+  shape_.element_bytes = 8;
   const int64_t columns = 2 * 32 * 32 * 9 * 16 * 8;
-  EXPECT_EQ(forward_scratch(kThree, extents_), columns);
-  EXPECT_EQ(weight_gradient_bytes(kThree, extents_), columns + 2 * kWeight);
+  EXPECT_EQ(forward_scratch(kThree, shape_), columns);
+  EXPECT_EQ(weight_gradient_bytes(kThree, shape_), columns + 2 * kWeight);
 }
 
 // The input's 16 and the gradient's 32 channels of one sample: rows of 34
 // pixels with the kernel's reach, and of 32.
 TEST_F(Convolutions, WordsOf16BitsAreTurnedRound) {
-  extents_.element_bytes = 2;
-  EXPECT_EQ(kThree.weight_bytes(extents_), kWeight / 2);
-  EXPECT_EQ(forward_scratch(kThree, extents_), kWeight / 2 + kPrimitive);
-  EXPECT_EQ(weight_gradient_bytes(kThree, extents_),
+  shape_.element_bytes = 2;
+  EXPECT_EQ(kThree.weight_bytes(shape_), kWeight / 2);
+  EXPECT_EQ(forward_scratch(kThree, shape_), kWeight / 2 + kPrimitive);
+  EXPECT_EQ(weight_gradient_bytes(kThree, shape_),
             3 * kWeight / 2 + (9 << 10) + 2 * (34 * 16 * 32 + 32 * 32 * 32));
 }
 
 // Input, weight and output beside an output of 16 bits.
 TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
-  extents_.element_bytes = 2;
-  extents_.convolves_in_float = true;
+  shape_.element_bytes = 2;
+  shape_.convolves_in_float = true;
   const int64_t pixels = 2 * 32 * 32;
-  EXPECT_EQ(forward_scratch(kThree, extents_),
-            pixels * 16 * 4 + kWeight + pixels * 32 * 4 + kWeight + kPrimitive -
-                pixels * 32 * 2);
+  EXPECT_EQ(forward_scratch(kThree, shape_), pixels * 16 * 4 + kWeight +
+                                                 pixels * 32 * 4 + kWeight +
+                                                 kPrimitive - pixels * 32 * 2);
 }
 
 // The weight gradients that oneDNN was seen to take, to the byte: groups of one
 // channel and 5x5, of 16 to 8 channels, and 3x3 of one channel each.
 TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
-  extents_.image_height = extents_.image_width = 40;
+  shape_.image_height = shape_.image_width = 40;
   const ConvolutionShape five = {64, 64, 5, 1, 1, true, 64};
-  EXPECT_EQ(five.weight_bytes(extents_), 6'400);
-  EXPECT_EQ(forward_scratch(five, extents_), 6'400 + kPrimitive);
-  EXPECT_EQ(weight_gradient_bytes(five, extents_), 1'651'200);
+  EXPECT_EQ(five.weight_bytes(shape_), 6'400);
+  EXPECT_EQ(forward_scratch(five, shape_), 6'400 + kPrimitive);
+  EXPECT_EQ(weight_gradient_bytes(five, shape_), 1'651'200);
   const ConvolutionShape grouped = {128, 64, 3, 1, 1, true, 8};
-  EXPECT_EQ(weight_gradient_bytes(grouped, extents_), 147'456);
+  EXPECT_EQ(weight_gradient_bytes(grouped, shape_), 147'456);
   const ConvolutionShape three = {128, 128, 3, 1, 1, true, 128};
-  EXPECT_EQ(weight_gradient_bytes(three, extents_), 13'824 + 128);
-  extents_.element_bytes = 2;
-  EXPECT_GE(weight_gradient_bytes(five, extents_), 9'347'464);
-  EXPECT_LE(weight_gradient_bytes(five, extents_), 9'347'464 + 1'024);
+  EXPECT_EQ(weight_gradient_bytes(three, shape_), 13'824 + 128);
+  shape_.element_bytes = 2;
+  EXPECT_GE(weight_gradient_bytes(five, shape_), 9'347'464);
+  EXPECT_LE(weight_gradient_bytes(five, shape_), 9'347'464 + 1'024);
 }
 
 TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNothing) {
   const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
-  EXPECT_EQ(forward_scratch(one, extents_), 0);
-  EXPECT_EQ(weight_gradient_bytes(one, extents_), 16 * 32 * 4);
+  EXPECT_EQ(forward_scratch(one, shape_), 0);
+  EXPECT_EQ(weight_gradient_bytes(one, shape_), 16 * 32 * 4);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ EvaluationRequest head_request() {
   request.stage.layers = small_layers();
   request.stage.begin = 1;
   request.stage.end = 2;
-  request.extents.image_height = request.extents.image_width = 64;
+  request.shape.image_height = request.shape.image_width = 64;
   request.whole_image_height = 64;
   request.loss = {1, {0}, false};
   return request;
@@ -33,14 +33,14 @@ TEST(Evaluation, BoxesLieBesideTheHeads) {
 
 TEST(Evaluation, InDoubleBoxesAreCopiedToFloat) {
   EvaluationRequest request = head_request();
-  request.extents.element_bytes = 8;
+  request.shape.element_bytes = 8;
   EXPECT_EQ(evaluation_peak_bytes(request), 2 * 2 * kHeadBytes + kHeadBytes);
 }
 
 TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
   EvaluationRequest request = head_request();
-  request.extents.neighbours = 1;
-  request.extents.image_height = 32;
+  request.shape.neighbours = 1;
+  request.shape.image_height = 32;
   const int64_t own = kHeadBytes / 2;
   // Its own, its copy, the other's part, all together.
   EXPECT_EQ(evaluation_peak_bytes(request), own + kHeadBytes + kHeadBytes);

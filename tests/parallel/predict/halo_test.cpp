@@ -10,17 +10,17 @@ namespace {
 class Halos : public PassFixture {};
 
 TEST_F(Halos, RowsAroundAreWhatAKernelReadsBeyondItsStride) {
-  EXPECT_EQ(rows_around(extents_, 3, 1), 0) << "whole images";
-  extents_.neighbours = 1;
-  EXPECT_EQ(rows_around(extents_, 1, 1), 0);
-  EXPECT_EQ(rows_around(extents_, 3, 1), 2);
-  EXPECT_EQ(rows_around(extents_, 3, 2), 1);
-  EXPECT_EQ(rows_around(extents_, 6, 2), 4);
+  EXPECT_EQ(rows_around(shape_, 3, 1), 0) << "whole images";
+  shape_.neighbours = 1;
+  EXPECT_EQ(rows_around(shape_, 1, 1), 0);
+  EXPECT_EQ(rows_around(shape_, 3, 1), 2);
+  EXPECT_EQ(rows_around(shape_, 3, 2), 1);
+  EXPECT_EQ(rows_around(shape_, 6, 2), 4);
 }
 
 // Two rows of 8 cells and 16 channels, of 2 samples: 2,048 bytes.
 TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
-  extents_.neighbours = 1;
+  shape_.neighbours = 1;
   const Map x = map(16, 4);
   timeline_.reset_peak();
   const int64_t before = timeline_.live_bytes();
@@ -33,7 +33,7 @@ TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
 
 // The rows that go, the map's own, what comes back and its copy.
 TEST_F(Halos, AHalosGradientGoesBack) {
-  extents_.neighbours = 1;
+  shape_.neighbours = 1;
   const Map x = map(16, 4);
   timeline_.reset_peak();
   const int64_t before = timeline_.live_bytes();

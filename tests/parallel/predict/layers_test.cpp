@@ -92,9 +92,9 @@ TEST_F(Layers, AHeadKeepsItsInputs) {
 // backward was seen to take beside its input and its output's gradient; the
 // model has a row of sums more, a 32nd of the weight in blocks.
 TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
-  extents_.image_height = extents_.image_width = 320;
-  extents_.element_bytes = 2;
-  extents_.convolves_in_float = true;
+  shape_.image_height = shape_.image_width = 320;
+  shape_.element_bytes = 2;
+  shape_.convolves_in_float = true;
   Map x = made_map(64, 8);
   ModelLayer detect;
   detect.channels = 255;
@@ -124,8 +124,8 @@ TEST_F(Layers, AnExcitationOnADeviceCopiesWhatItSums) {
   block.squeezed = 8;
   squeeze_excite.run_block(squeeze_excite.declare(block), 0);
   const auto peak = [&](int64_t element_bytes, bool on_device) {
-    extents_.element_bytes = element_bytes;
-    extents_.on_device = on_device;
+    shape_.element_bytes = element_bytes;
+    shape_.on_device = on_device;
     const Map x = map(32, 1);
     timeline_.reset_peak();
     const int64_t before = timeline_.live_bytes();

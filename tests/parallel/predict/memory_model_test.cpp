@@ -93,8 +93,8 @@ TEST(MemoryModel, AMicroBatchOfARankIsTheModels) {
   request.global_batch_size = request.step->global_size = 4;
   request.step->matches = {{0}, {0}};
   const RankMicroBatch part = rank_micro_batch(request, {});
-  EXPECT_EQ(part.extents.samples, 2);
-  EXPECT_EQ(part.extents.groups, 1);
+  EXPECT_EQ(part.shape.samples, 2);
+  EXPECT_EQ(part.shape.groups, 1);
   EXPECT_EQ(part.stage.end, 2);
   EXPECT_EQ(part.num_in_flight, 1);
 }

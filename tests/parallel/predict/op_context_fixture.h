@@ -15,17 +15,17 @@ namespace headroom::predict {
 class PassFixture : public testing::Test {
  protected:
   static MicroBatchShape two_images() {
-    MicroBatchShape extents;
-    extents.samples = 2;
-    extents.image_height = extents.image_width = 32;
-    return extents;
+    MicroBatchShape shape;
+    shape.samples = 2;
+    shape.image_height = shape.image_width = 32;
+    return shape;
   }
 
-  OpContext context() { return {extents_, timeline_, graph_}; }
+  OpContext context() { return {shape_, timeline_, graph_}; }
 
   // A map of channels x cells x 4 bytes that no operator made.
   Map map(int64_t channels, int64_t stride) {
-    return {timeline_.allocate(extents_.map_bytes(channels, stride)), channels,
+    return {timeline_.allocate(shape_.map_bytes(channels, stride)), channels,
             stride};
   }
   // Somebody made it, who wants its gradient.
@@ -56,7 +56,7 @@ class PassFixture : public testing::Test {
     return timeline_.peak_bytes();
   }
 
-  MicroBatchShape extents_ = two_images();
+  MicroBatchShape shape_ = two_images();
   MemoryTimeline timeline_;
   Graph graph_{timeline_};
   std::vector<int64_t> arrived_;  // gradients of made maps, bytes

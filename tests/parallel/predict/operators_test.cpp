@@ -71,7 +71,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
 
 // One row of the image above and below together, kept beside it.
 TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
-  extents_.neighbours = 1;
+  shape_.neighbours = 1;
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
@@ -127,7 +127,7 @@ TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
 // 12 rows more than the rank's 8 at first, 4 fewer after each pooling: of these
 // wide maps the poolings' inputs and indices stay.
 TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {
-  extents_.neighbours = 1;
+  shape_.neighbours = 1;
   Map y = made_map(16, 4);
   Map all = chained_pools(context(), y, {5, 5, 5});
   EXPECT_EQ(all.memory->bytes, 4 * kMap);

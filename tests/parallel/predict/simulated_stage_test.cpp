@@ -33,10 +33,10 @@ SimulatedStage small_stage() {
   return stage;
 }
 
-MicroBatchShape small_extents() {
-  MicroBatchShape extents;
-  extents.image_height = extents.image_width = 64;
-  return extents;
+MicroBatchShape small_shape() {
+  MicroBatchShape shape;
+  shape.image_height = shape.image_width = 64;
+  return shape;
 }
 
 LossShape loss_without_matches() { return {1, {0}, false}; }
@@ -45,7 +45,7 @@ int64_t kept_under(plan::ActivationPolicy policy) {
   SimulatedStage stage = small_stage();
   stage.policies.assign(2, policy);
   MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, small_extents(),
+  MicroBatch micro_batch(timeline, stage, small_shape(),
                          loss_without_matches());
   micro_batch.forward({});
   const int64_t kept = timeline.live_bytes();
@@ -69,7 +69,7 @@ TEST(MicroBatch, KeepsWhatItsPoliciesSay) {
 TEST(MicroBatch, LayersBeginInOrderAndEndInReverse) {
   const SimulatedStage stage = small_stage();
   MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, small_extents(),
+  MicroBatch micro_batch(timeline, stage, small_shape(),
                          loss_without_matches());
   std::vector<int64_t> layers;
   micro_batch.before_layer = [&](int64_t layer) { layers.push_back(layer); };
@@ -86,11 +86,11 @@ TEST(MicroBatch, MapsAndGradientsCrossAStagesEdges) {
   EXPECT_TRUE(first.received().empty());
   EXPECT_TRUE(last.sent().empty());
   MemoryTimeline timeline;
-  MicroBatch front(timeline, first, small_extents(), {});
+  MicroBatch front(timeline, first, small_shape(), {});
   const std::vector<Memory> sent = front.forward({});
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent.front()->bytes, kMapBytes);
-  MicroBatch back(timeline, last, small_extents(), loss_without_matches());
+  MicroBatch back(timeline, last, small_shape(), loss_without_matches());
   back.forward(sent);
   std::vector<Memory> gradients = back.backward({});
   ASSERT_EQ(gradients.size(), 1U);
@@ -112,7 +112,7 @@ TEST(FlatBytes, HeadsMayNeedPaddingAndSlicesAreAligned) {
 StepRequest request_of(size_t micro_batches) {
   StepRequest request;
   request.stage = small_stage();
-  request.micro_batches.assign(micro_batches, small_extents());
+  request.micro_batches.assign(micro_batches, small_shape());
   request.losses.assign(micro_batches, loss_without_matches());
   return request;
 }
@@ -140,7 +140,7 @@ TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndWhatItSends) {
 
 TEST(LayerCosts, OfTwoLayers) {
   const std::vector<LayerCosts> costs =
-      layer_costs(small_stage(), small_extents(), loss_without_matches());
+      layer_costs(small_stage(), small_shape(), loss_without_matches());
   ASSERT_EQ(costs.size(), 2U);
   const auto kept = [&](size_t layer, plan::ActivationPolicy policy) {
     return costs[layer][static_cast<size_t>(policy)].kept_bytes;
@@ -162,11 +162,11 @@ TEST(LayerCosts, SumUpToThePeakOfTheStage) {
     StepRequest request;
     request.stage = small_stage();
     request.stage.policies.assign(2, policy);
-    request.micro_batches = {small_extents()};
+    request.micro_batches = {small_shape()};
     request.losses = {loss_without_matches()};
     int64_t before = 0, peak = 0;
     for (const LayerCosts& layer :
-         layer_costs(small_stage(), small_extents(), loss_without_matches())) {
+         layer_costs(small_stage(), small_shape(), loss_without_matches())) {
       const LayerCost& cost = layer[static_cast<size_t>(policy)];
       EXPECT_GE(cost.peak_bytes, cost.kept_bytes);
       peak = std::max(peak, before + cost.peak_bytes);

@@ -9,7 +9,6 @@
 
 #include "parallel/cuda/kernel_arguments.h"
 #include "parallel/cuda/kernels/flat_buffer_body.h"
-#include "parallel/cuda/kernels/flat_buffer_pieces.h"
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/render_samples.h"
 #include "parallel/cuda/map_call.h"

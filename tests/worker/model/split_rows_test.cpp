@@ -167,7 +167,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   EXPECT_LE(largest_difference(at::cat(dx, 2), x.grad()), kTolerance);
 }
 
-// A layer that is run again takes what it received from the tape.
+// A layer that is run again takes what it received from the replay log.
 TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
   SplitCase c;
   c.channels = 6;
@@ -193,8 +193,8 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       first.backward(dout);
       const int64_t step_bytes = here.ranks.bytes();
 
-      ReplayLog tape;
-      here.context.tape = &tape;
+      ReplayLog replay_log;
+      here.context.replay_log = &replay_log;
       here.context.batch_norm_sums.zero_();
       const at::Tensor again_x = map_leaf(here.own(x, c));
       {
@@ -203,7 +203,7 @@ TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
       }
       EXPECT_EQ(here.ranks.bytes(), step_bytes + forward_bytes);
       const at::Tensor sums = here.context.batch_norm_sums.clone();
-      tape.start_replay();
+      replay_log.start_replay();
       const at::Tensor replayed = again.apply(again_x, here.context);
       EXPECT_EQ(here.ranks.bytes(), step_bytes + forward_bytes);
       EXPECT_TRUE(at::equal(here.context.batch_norm_sums, sums));

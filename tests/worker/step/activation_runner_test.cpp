@@ -108,7 +108,7 @@ void expect_same(const Result& keep, const Result& other) {
   }
   EXPECT_TRUE(at::equal(keep.batch_norm_sums, other.batch_norm_sums))
       << "nothing is counted twice";
-  EXPECT_EQ(other.left_bytes, keep.left_bytes) << "something was not let go";
+  EXPECT_EQ(other.left_bytes, keep.left_bytes) << "something was not released";
 }
 
 class Policy : public testing::TestWithParam<Policies> {};

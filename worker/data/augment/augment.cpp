@@ -41,8 +41,8 @@ Finish draw_finish(const configs::Hyperparameters& hyp,
   return finish;
 }
 
-// Before the flips, of a sample of that height: what is kept of it, and what is
-// made for that.
+// Rows of a sample of that height before the flips: what is kept of it, and
+// what is made for that.
 struct FinishedRows {
   codecs::PixelRows kept, made;
 };

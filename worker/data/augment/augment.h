@@ -44,7 +44,7 @@ struct NetworkSample {
 
 // A sample whose pixels are still to be made.
 struct PlannedSample {
-  NetworkSample sample;  // without pixels
+  NetworkSample sample;  // its pixels are missing
   SampleRecipe recipe;
 };
 
@@ -57,7 +57,7 @@ struct SampleId {
   const sampling::WeightedSampler* weights = nullptr;
   int64_t place = 0;
 
-  // Which of the epoch's random streams are its own.
+  // The epoch's random streams that are its own.
   uint64_t stream() const {
     return static_cast<uint64_t>(weights != nullptr ? place : sample);
   }

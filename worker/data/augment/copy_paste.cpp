@@ -20,8 +20,8 @@ double covered_share(const labels::PixelBox& box,
          (hidden.width() * hidden.height() + kNoArea);
 }
 
-// Where the line through the middles of a row's pixels crosses the outline, by
-// rising x.
+// The places at which the line through the middles of a row's pixels crosses
+// the outline, by rising x.
 std::vector<double> crossings(const PixelOutline& outline, double y) {
   std::vector<double> result;
   for (size_t i = 0; i < outline.size(); ++i) {

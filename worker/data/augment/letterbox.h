@@ -33,10 +33,10 @@ struct LetterboxOptions {
 };
 
 struct Letterbox {
-  int64_t height = 0, width = 0;  // of the result
+  int64_t height = 0, width = 0;  // the result's
   int64_t resized_height = 0, resized_width = 0;
   int64_t top = 0, left = 0;        // first row and column of the picture
-  double ratio_x = 1, ratio_y = 1;  // before rounding
+  double ratio_x = 1, ratio_y = 1;  // ratios before rounding
   double pad_x = 0, pad_y = 0;      // half of the padding; boxes move by it
 };
 

@@ -18,11 +18,11 @@ namespace headroom::augment {
 struct LoadedImage {
   // RGB uint8, or bands; may be shared with a cache: never written to
   cv::Mat pixels;
-  codecs::ImageSize source;  // before resizing
+  codecs::ImageSize source;  // the size before resizing
   std::span<const labels::BoxLabel> labels;
   // Holds `labels` where they are not the data set's: cut, of a window.
   std::shared_ptr<const std::vector<labels::BoxLabel>> own_labels;
-  labels::Outlines outlines;  // of these
+  labels::Outlines outlines;  // the labels'
   std::string fault;          // gray pixels, no labels, if not empty
 };
 

@@ -24,7 +24,7 @@ PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
   return placed;
 }
 
-// On a canvas of that size.
+// Moves outlines to a canvas of that size.
 void place_outlines(const labels::Outlines& outlines,
                     const labels::Placement& placement,
                     codecs::ImageSize canvas, size_t first_box,
@@ -69,7 +69,8 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize image,
                                codecs::ImageSize canvas) {
   const int height = canvas.height / 2, width = canvas.width / 2;
-  // Within its place: at the far end before the middle, at the near one behind.
+  // An image is pushed within its place: to the far end before the middle, to
+  // the near one behind.
   const auto pushed = [](int which, int side, int size) {
     constexpr int kMiddle = 1;
     if (which == kMiddle) return (side - size) / 2;
@@ -93,7 +94,7 @@ MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
   const auto h = static_cast<double>(height);
   const auto w = static_cast<double>(width);
   MosaicPlan plan;
-  // Without nine no draw is spent on it.
+  // No draw is spent on nine unless they are asked for.
   const bool is_nine = nine > 0 && draws.uniform() < nine;
   if (is_nine) {
     plan.centre.y = static_cast<int>(draws.uniform(0, h));

@@ -31,7 +31,7 @@
 
 namespace headroom::augment {
 
-// Which part of an image goes where; both parts have one size.
+// A part of an image and its place on the canvas; both have one size.
 struct MosaicTile {
   cv::Rect canvas;
   cv::Rect image;
@@ -49,8 +49,8 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize canvas);
 
 struct MosaicPlan {
-  cv::Point centre;  // of nine: the canvas's corner
-  // By quarter or place: 4 or 9.
+  cv::Point centre;  // nine tiles: the canvas's corner
+  // The tiles' samples, 4 by quarter or 9 by place.
   std::vector<int64_t> samples = std::vector<int64_t>(4);
 };
 
@@ -66,7 +66,7 @@ MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
 // A mosaic: tiles side by side, and the boxes on it.
 struct Mosaic {
   std::vector<PlacedTile> tiles;
-  int bands = codecs::kColours;         // of their pixels
+  int bands = codecs::kColours;         // bands of their pixels
   std::vector<labels::PixelBox> boxes;  // clipped to the canvas
   // The boxes that have an outline, clipped to the canvas too.
   std::vector<OutlinedBox> outlines;

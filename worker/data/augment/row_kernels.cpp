@@ -83,7 +83,7 @@ void fetch_border(int place_x, int place_y, const TileView* tiles,
 }
 
 #if defined(__SSSE3__)
-// By 32nds: weights of the upper and lower row, byte by byte, and of the left
+// Weights by 32nds: of the upper and lower row, byte by byte, and of the left
 // and right column, word by word.
 struct Weights {
   alignas(16) int8_t rows[kernels::kPlaces][16];
@@ -137,7 +137,8 @@ inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
 }
 #endif
 
-// Where all four pixels are in the tile. `offsets` is scratch memory.
+// Fetches pixels whose four neighbours are all in the tile. `offsets` is
+// scratch memory.
 void fetch_inner_run(const int* __restrict xs, const int* __restrict ys,
                      int begin, int end, const TileView& tile,
                      int* __restrict offsets, uint8_t* target) {
@@ -176,7 +177,7 @@ void fetch(const int* xs, const int* ys, int count, const TileView* tiles,
   }
 }
 
-// As many pixels as a vector register holds numbers.
+// Vectors of as many pixels as a register holds numbers.
 using Ints __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = int32_t;
 using Floats __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = float;
 constexpr int kLanes = HEADROOM_VECTOR_BYTES / 4;

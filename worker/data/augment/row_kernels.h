@@ -14,10 +14,10 @@ namespace headroom::augment {
 // RGB uint8, seen through a window of a larger picture. Coordinates are those
 // of the larger one.
 struct TileView {
-  const uint8_t* pixels = nullptr;  // of its first row and column
+  const uint8_t* pixels = nullptr;  // its first row and column
   // Bytes between rows; all rows together are less than 2 GiB.
   ptrdiff_t step = 0;
-  int left = 0, top = 0;  // of its first pixel
+  int left = 0, top = 0;  // its first pixel's place
   // What is seen of it, [begin, end); all of it is in memory.
   int begin_x = 0, end_x = 0, begin_y = 0, end_y = 0;
 };

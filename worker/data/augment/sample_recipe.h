@@ -28,7 +28,7 @@ struct PictureRecipe {
 };
 
 struct SampleRecipe {
-  int64_t width = 0;  // of the sample
+  int64_t width = 0;  // the sample's
   int bands = codecs::kColours;
   bool has_colours = true;  // else neither gray, CLAHE nor HSV
   // The rows that are made, and the part of them that is kept, before the
@@ -36,7 +36,7 @@ struct SampleRecipe {
   codecs::PixelRows made, kept;
   PictureRecipe picture;
   std::optional<PictureRecipe> mixed_in;
-  double ratio = 1;  // of the first picture
+  double ratio = 1;  // the first picture's share
   PixelChanges changes;
   HsvGains gains{1, 1, 1};
   bool upside_down = false;

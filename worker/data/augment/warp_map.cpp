@@ -8,7 +8,7 @@
 namespace headroom::augment {
 namespace {
 
-// As warpAffine inverts; a matrix without an inverse gives zeros.
+// Inverts as warpAffine does; a matrix without an inverse gives zeros.
 cv::Matx33d inverse_affine(const cv::Matx33d& matrix) {
   double determinant =
       matrix(0, 0) * matrix(1, 1) - matrix(0, 1) * matrix(1, 0);

@@ -27,7 +27,7 @@ struct Bitmap {
   int64_t height = 0;
   int64_t width = 0;
   bool top_down = false;
-  uint32_t bits = 0;  // per pixel
+  uint32_t bits = 0;  // bits of a pixel
   int64_t pixel_offset = 0;
   int64_t row_bytes = 0;
   std::array<uint32_t, 3> masks{};  // red, green, blue; 16 and 32 bits
@@ -45,7 +45,8 @@ void read_masks(ImageFile& file, uint32_t compression, Bitmap& bitmap) {
                      ? std::array<uint32_t, 3>{0x7C00, 0x03E0, 0x001F}
                      : std::array<uint32_t, 3>{0xFF0000, 0x00FF00, 0x0000FF};
   if (compression == kUncompressed) return;
-  // Inside newer headers or right behind the 40 bytes of the common one.
+  // The masks lie inside newer headers or right behind the 40 bytes of the
+  // common one.
   std::array<uint8_t, 12> stored{};
   read_exactly(file, kFileHeaderBytes + 40, stored);
   for (size_t c = 0; c < 3; ++c) {

@@ -24,7 +24,7 @@ struct ImageHeader {
 
 struct RawImage {
   ImageHeader header;
-  PixelRows kept;  // of the image as stored
+  PixelRows kept;  // rows of the image as stored
   cv::Mat pixels;  // those rows; RGB uint8, or the bands of a TIFF
 };
 
@@ -60,8 +60,8 @@ ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
 // the limit. To be called before anything is allocated by size.
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
 
-// For rows `wanted` of the upright image: the rows as stored that make them,
-// with room for their pixels. Where the orientation swaps the axes, all.
+// The rows as stored that make rows `wanted` of the upright image, with room
+// for their pixels: all where the orientation swaps the axes.
 RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
                        int bands = kColours);
 

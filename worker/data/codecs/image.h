@@ -90,7 +90,7 @@ inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
 
 // What a file may cost, and what it has to have.
 struct ImageLimits {
-  int64_t max_pixels = 178'956'970;  // where Pillow, and so YOLOv5, refuses
+  int64_t max_pixels = 178'956'970;  // Pillow, and so YOLOv5, refuses more
   int64_t max_file_bytes = 1LL << 30;
   int max_jpeg_scans = 100;  // a crafted file of 1 MB can cost half a minute
   // Bands of a pixel: kColours, which are made of whatever is there, another
@@ -100,15 +100,15 @@ struct ImageLimits {
 
 // What the pixels of a file are made of, apart from any wish.
 struct ImageSamples {
-  int bands = kColours;     // as kAnyBands gives them
-  int with_alpha = 0;       // of a TIFF with samples that it calls alpha: all
+  int bands = kColours;     // the number that kAnyBands gives
+  int with_alpha = 0;       // samples that a TIFF calls alpha: all
   bool are_colours = true;  // a model of ch 3 or 1 takes them
   auto operator<=>(const ImageSamples&) const = default;
 };
 
 struct ImageResult {
   cv::Mat pixels;      // RGB uint8, or bands; continuous; empty if refused
-  ImageSize size;      // of the whole image, whatever rows `pixels` holds
+  ImageSize size;      // the whole image's, whatever rows `pixels` holds
   std::string reason;  // why refused; empty if not
   bool ok() const { return reason.empty(); }
 };
@@ -133,8 +133,8 @@ ImageSamples read_samples(const std::filesystem::path& file);
 ImageSizeResult read_image_size(const std::filesystem::path& file,
                                 const ImageLimits& limits = {});
 
-// As read_image_size, but a file whose end looks cut off is read through for
-// its verdict.
+// Does what read_image_size does, but reads a file whose end looks cut off
+// through for its verdict.
 ImageSizeResult inspect_image(const std::filesystem::path& file,
                               const ImageLimits& limits = {});
 

@@ -38,7 +38,7 @@ struct Reader {
   std::array<char, JMSG_LENGTH_MAX> message{};
   std::array<JOCTET, 1 << 16> buffer;
   ImageFile* file = nullptr;
-  int64_t offset = 0;  // of the file, behind the buffer
+  int64_t offset = 0;  // the file's place behind the buffer
   int max_scans = 0;
   bool in_header = true;
 
@@ -150,7 +150,7 @@ bool guarded_start(Reader& reader) {
   return true;
 }
 
-// Where rows go, and room for a row in the library's colours.
+// The rows' target, and room for a row in the library's colours.
 struct Target {
   uint8_t* pixels = nullptr;
   size_t stride = 0;

@@ -55,7 +55,7 @@ void read_bytes(png_structp png, png_bytep buffer, size_t count) {
 bool guarded_header(Reader& reader, const ImageLimits& limits) {
   if (setjmp(reader.jump) != 0) return false;
   png_set_read_fn(reader.png, &reader, read_bytes);
-  // By default libpng refuses sides above a million by an unclear message.
+  // libpng refuses sides above a million by default, in an unclear message.
   png_set_user_limits(reader.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_chunk_cache_max(reader.png, 1000);
   png_set_chunk_malloc_max(reader.png,
@@ -68,7 +68,7 @@ bool guarded_header(Reader& reader, const ImageLimits& limits) {
 // What is kept of the picture, and room for any other row of it.
 struct Rows {
   png_uint_32 begin = 0, end = 0;
-  uint8_t* pixels = nullptr;  // of row `begin`
+  uint8_t* pixels = nullptr;  // row `begin`
   size_t stride = 0;
   uint8_t* scratch = nullptr;
   size_t row_bytes = 0;
@@ -223,7 +223,7 @@ class PngRows : public ScanlineReader {
 
   std::unique_ptr<Reader> reader_;
   int passes_;
-  cv::Mat whole_;  // of an interlaced picture
+  cv::Mat whole_;  // an interlaced picture
   int next_ = 0;
 };
 

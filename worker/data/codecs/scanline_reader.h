@@ -56,7 +56,8 @@ class ScanlineReader {
   // Skips that many rows without looking for damage, undecoded where possible.
   virtual void pass(int64_t rows) { skip(rows); }
 
-  // After the last row: what the file's end says. REQUIRES: no row is left.
+  // Says what the file's end says, after the last row. REQUIRES: no row is
+  // left.
   virtual void finish() {}
 
  private:

@@ -35,9 +35,9 @@ namespace headroom::codecs {
 // many. Palettes, CMYK, YCbCr and Lab are colours: libtiff makes RGB of them.
 
 struct TiffLayout {
-  int samples = 1;  // of a pixel
-  int alphas = 0;   // of them, at the end
-  int bits = 1;     // of a sample
+  int samples = 1;  // samples of a pixel
+  int alphas = 0;   // the last ones that are alpha
+  int bits = 1;     // bits of a sample
   bool is_rgb = false;
   bool is_plain = false;  // gray or RGB, black at 0
   bool is_unsigned = true;
@@ -67,7 +67,7 @@ class TiffBandReader {
                  const ImageHeader& header, int bands,
                  const ImageLimits& limits);
 
-  // With as many bits as in the file.
+  // The type has as many bits as the file.
   int type() const {
     return CV_MAKETYPE(layout_.bits == 8 ? CV_8U : CV_16U, bands_);
   }
@@ -87,7 +87,7 @@ class TiffBandReader {
   TiffLayout layout_;
   int64_t width_;
   int bands_;
-  int64_t part_width_ = 0;  // of a tile or the picture
+  int64_t part_width_ = 0;  // a tile's or the picture's
   int64_t part_bytes_ = 0;
   std::unique_ptr<uint8_t[]> part_;  // resident where it is read into
 };
@@ -490,7 +490,7 @@ class TiffRows : public ScanlineReader {
   std::optional<TiffBandReader> bands_;
   int64_t chunk_rows_;
   int64_t next_ = 0;
-  cv::Mat chunk_;  // where next_ is
+  cv::Mat chunk_;  // the rows that hold next_
   std::vector<uint32_t> raster_;
 };
 

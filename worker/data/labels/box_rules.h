@@ -29,8 +29,8 @@ class BoxRules {
  public:
   explicit BoxRules(LabelFile& result) : result_(result) {}
 
-  // Where the next boxes are written: "a.txt:3"; `box` says which, where a line
-  // has many.
+  // Says where the next boxes are written: "a.txt:3"; `box` names one of a
+  // line's many.
   void at(std::string where, std::string box = "");
 
   void fault(DataFaultKind kind, std::string what, std::string fix);

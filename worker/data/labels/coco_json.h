@@ -39,7 +39,7 @@ struct CocoAnnotation {
   bool has_bad_outline = false;
   // Its parts, x and y in turn in pixels; only where they are asked for.
   std::vector<std::vector<double>> outline;
-  double score = 0;  // in results only
+  double score = 0;  // results have it alone
   int64_t line = 0;
 };
 
@@ -49,9 +49,9 @@ struct CocoCategory {
 };
 
 struct CocoFile {
-  std::vector<CocoImage> images;            // in the order of the file
+  std::vector<CocoImage> images;            // the file's order
   std::vector<CocoAnnotation> annotations;  // likewise
-  std::vector<CocoCategory> categories;     // by rising id
+  std::vector<CocoCategory> categories;     // sorted by rising id
 };
 
 // Refused: no such file, over 4 GiB, no JSON, no list of images and categories,

@@ -129,7 +129,7 @@ class CocoLabels : public LabelReader {
   ClassRules classes_;
   std::map<int64_t, std::string> category_names_;
   std::vector<fs::path> images_;
-  std::vector<std::vector<CocoAnnotation>> boxes_;  // per image
+  std::vector<std::vector<CocoAnnotation>> boxes_;  // each image's boxes
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 6> kColumns{"filename", "class", "xmin",
 
 struct Field {
   std::string text;
-  size_t column = 1;  // of its first character in its line
+  size_t column = 1;  // its first character in its line
 };
 
 struct Fields {
@@ -68,7 +68,7 @@ struct CsvBox {
   std::array<Field, 4> corners = {};  // xmin ymin xmax ymax, as written
 };
 
-// Where the images of a table's file names are.
+// Finds the images of a table's file names.
 class ImageNames {
  public:
   virtual ~ImageNames() = default;
@@ -77,7 +77,7 @@ class ImageNames {
                                        std::string& why) const = 0;
 };
 
-// In folders: in the first that has the name.
+// Looks in folders: the first that has the name counts.
 class NamesInFolders : public ImageNames {
  public:
   NamesInFolders(const fs::path& file, const fs::path& images) {
@@ -105,7 +105,7 @@ class NamesInFolders : public ImageNames {
   std::vector<fs::path> folders_;
 };
 
-// Among a split's images, of which one alone may have the name.
+// Looks among a split's images, of which one alone may have the name.
 class NamesOfImages : public ImageNames {
  public:
   explicit NamesOfImages(const std::vector<fs::path>& images) {
@@ -279,7 +279,7 @@ class CsvLabels : public LabelReader {
   ClassRules classes_;
   std::array<size_t, kColumns.size()> columns_{};
   std::vector<fs::path> images_;
-  std::vector<std::vector<CsvBox>> boxes_;  // per image
+  std::vector<std::vector<CsvBox>> boxes_;  // each image's boxes
 };
 
 }  // namespace

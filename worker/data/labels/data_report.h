@@ -33,7 +33,7 @@ std::string_view to_string(DataFaultKind kind);
 struct DataFault {
   DataFaultKind kind = DataFaultKind::kBadLine;
   std::string where;  // file or file:line
-  std::string what;   // with the offending values
+  std::string what;   // the offending values
   std::string fix;    // what was done
 };
 
@@ -42,17 +42,17 @@ std::string to_string(const DataFault& fault);
 
 struct DataReport {
   std::string split;       // "train"
-  std::string table;       // that nobody named and its boxes are in; "": none
+  std::string table;       // a table with its boxes that nobody named; "": none
   int64_t images = 0;      // kept
-  int64_t background = 0;  // of these, without a box
+  int64_t background = 0;  // kept images without a box
   int64_t boxes = 0;       // kept
   // Label files with a class that `names` does not have.
   int64_t files_of_unknown_classes = 0;
-  int64_t largest_class = -1;  // of all numbers of classes
+  int64_t largest_class = -1;  // the largest of all numbers of classes
   bool has_class_zero = false;
   std::array<int64_t, kNumDataFaultKinds> counts{};
-  // In the order of files and lines; at most kMaxDataFaults are kept, counts
-  // are of all.
+  // Faults in the order of files and lines; at most kMaxDataFaults are kept,
+  // but all are counted.
   std::vector<DataFault> faults;
 
   void add(DataFault fault);

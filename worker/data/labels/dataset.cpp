@@ -21,7 +21,7 @@ struct Examined {
   codecs::ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
-  std::optional<ImageBoxes> undecodable;  // where there is no size
+  std::optional<ImageBoxes> undecodable;  // set if there is no size
 };
 
 Examined examine(const SplitImage& image, const IndexOptions& options) {
@@ -201,7 +201,8 @@ void refuse_unknown_class(const configs::DataConfig& config,
               ExitCode::kData);
 }
 
-// Into the report, in the order of the files. True if the image is kept.
+// Adds an image to the report, in the order of the files. True if the image is
+// kept.
 bool report_image(const fs::path& image, const Examined& examined,
                   DataReport& report) {
   if (!examined.size.ok()) {

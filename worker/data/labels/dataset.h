@@ -2,7 +2,7 @@
 //
 // Built once per process at start; a line or an image that is faulty costs
 // that box or that image, is repaired where it can be, and is named in the
-// report (data_report.h). Rules: worker/data/README.md, "Labels".
+// report (data_report.h).
 //
 // Memory: about path + 16 bytes per image and 20 bytes per box; with outlines
 // 8 bytes more per box and per point.
@@ -26,7 +26,7 @@ namespace headroom::labels {
 
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
-  bool keep_outlines = false;  // of labels that are polygons
+  bool keep_outlines = false;  // outlines of polygon labels
   int64_t num_threads = 8;     // image headers are read in parallel
   codecs::ImageLimits limits;
   // Is told, from any thread, of each image that a tool has gone through, with
@@ -76,7 +76,7 @@ class Dataset {
 // How many boxes an image has.
 struct ImageBoxes {
   int64_t boxes = 0;
-  int64_t polygons = 0;  // of these
+  int64_t polygons = 0;  // How many of the boxes are polygons.
 };
 
 struct IndexedDataset {
@@ -104,10 +104,10 @@ std::optional<ImageBoxes> count_boxes(const SplitImage& image,
 struct BoxCounts {
   // One number an image; images whose labels cannot be read are left out.
   std::vector<int64_t> boxes;
-  int64_t polygons = 0;  // of all these boxes
+  int64_t polygons = 0;  // how many of all these boxes are polygons
 };
 
-// By rising path. Throws Error with exit 4 if the split has no image.
+// Counts boxes in order of path. Throws Error (exit 4) if the split is empty.
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options);
 

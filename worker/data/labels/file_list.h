@@ -21,9 +21,9 @@ std::vector<std::filesystem::path> list_images(
 // ".jpg" of "a/B.JPG".
 std::string lower_suffix(const std::filesystem::path& file);
 
-// Where the labels of an image are: the last "/images/" of its path replaced
-// by "/labels/", extension .txt; if there is no such file, beside the image.
-// The first of the two where neither exists.
+// The file with the labels of an image: the last "/images/" of its path
+// replaced by "/labels/", extension .txt; if there is no such file, beside the
+// image. The first of the two where neither exists.
 std::filesystem::path label_path(const std::filesystem::path& image);
 
 // Does a file name lead nowhere but into the folder that it starts from?

@@ -48,10 +48,10 @@ struct LabelFile {
     std::string class_name;  // "7", or the word that the file has
   };
   std::vector<BoxLabel> boxes;
-  std::vector<Outline> outlines;  // of each box; empty where it has none
+  std::vector<Outline> outlines;  // each box's; empty if it has none
   std::vector<DataFault> faults;
   std::optional<UnknownClass> unknown_class;  // the first
-  int64_t largest_class = -1;                 // that is a number in the file
+  int64_t largest_class = -1;                 // the largest number in the file
   bool has_class_zero = false;
   int64_t num_polygons = 0;
 };
@@ -61,7 +61,7 @@ struct LabelFile {
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            int64_t num_classes, bool single_cls);
 
-// Which classes a file has, into the report of its split.
+// Adds the classes of a file to the report of its split.
 void add_classes(const LabelFile& labels, DataReport& report);
 
 // The text of a label file, "" if there is no such file; nothing, and `reason`,

@@ -76,8 +76,9 @@ bool has_voc_file(const fs::path& image) {
          fs::exists(voc_file_of(image), error);
 }
 
-// Of ROOT/images/train/a.jpg ROOT/images/train, ROOT/images and ROOT, after the
-// data file's.
+// Folders where an image's table may lie: the data file's, then
+// ROOT/images/train, ROOT/images and ROOT if the image is
+// ROOT/images/train/a.jpg.
 std::vector<fs::path> folders_of_tables(const configs::DataConfig& config,
                                         const fs::path& first_image) {
   std::vector<fs::path> folders = {config.file.parent_path()};

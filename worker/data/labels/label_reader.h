@@ -41,14 +41,14 @@ std::string split_name(Split split);
 const std::vector<std::filesystem::path>& split_sources(
     const configs::DataConfig& config, Split split);
 
-// Where the file names of a COCO JSON start; empty: at the JSON's own folder.
+// The folder at which file names of a COCO JSON start; empty: the JSON's own.
 const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::filesystem::path file;      // where they are, or would be
+  std::filesystem::path file;      // the place of the labels, present or not
   LabelFile labels;                // empty where `fault` is set
-  std::optional<DataFault> fault;  // of the file as a whole
+  std::optional<DataFault> fault;  // a fault of the file as a whole
 };
 
 class LabelReader {
@@ -78,7 +78,7 @@ struct SplitImage {
 
 struct SplitImages {
   std::vector<std::unique_ptr<LabelReader>> readers;
-  std::vector<SplitImage> images;  // by rising path, each once
+  std::vector<SplitImage> images;  // sorted by rising path, each once
 };
 
 // Faults of the lists themselves go to `report`. Throws Error (exit 4): a

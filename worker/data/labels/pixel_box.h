@@ -34,8 +34,8 @@ struct BoxedImage {
   std::vector<PixelBox> boxes;
 };
 
-// Where a picture lies inside a larger one: scaled to width x height, then
-// moved by (x, y), all in pixels of the larger one.
+// A picture's place inside a larger one: scaled to width x height, then moved
+// by (x, y), all in pixels of the larger one.
 struct Placement {
   double width = 0, height = 0;
   double x = 0, y = 0;

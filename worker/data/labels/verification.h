@@ -25,8 +25,8 @@ struct ImageVerdict {
   std::filesystem::path image;
   std::string reason;            // why it is left out; "" if it is sound
   codecs::ImageSize size;        // upright; 0 if it is left out
-  codecs::ImageSamples samples;  // of its pixels
-  std::vector<BoxLabel> boxes;   // after repairs
+  codecs::ImageSamples samples;  // what its pixels are made of
+  std::vector<BoxLabel> boxes;   // boxes after repairs
   // One for each box, with IndexOptions::keep_outlines.
   std::vector<Outline> outlines;
 };
@@ -52,11 +52,11 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
                           const std::vector<std::string>& class_names,
                           const std::filesystem::path& folder);
 
-// For people: per split the report with every fault, with `all` also every
+// The report that people read: per split every fault, with `all` also every
 // image.
 std::string verification_text(const std::vector<VerifiedSplit>& splits,
                               bool all);
-// For programs: one document with every fault and every image.
+// The report that programs read: one document with every fault and every image.
 std::string verification_json(const std::vector<VerifiedSplit>& splits);
 
 }  // namespace headroom::labels

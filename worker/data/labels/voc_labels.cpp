@@ -196,7 +196,7 @@ class VocLabels : public LabelReader {
   fs::path folder_;
   ClassRules classes_;
   std::vector<fs::path> images_;
-  std::vector<std::string> stems_;  // of the images
+  std::vector<std::string> stems_;  // the images' stems
 };
 
 // Annotations beside their images, as labelling programs write them.

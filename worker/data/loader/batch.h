@@ -41,12 +41,12 @@ struct Batch {
   // [n, rows, W, 3] uint8, RGB, or of more or fewer bands; n may be 0. The rows
   // of the images that this rank works on: all, unless images are split.
   at::Tensor images;
-  // Where a device renders the images, they have sizes alone (on LibTorch's
-  // `meta`), and this has what each is made from: [n, room] uint8, of row i
-  // the first packed_bytes[i] a PackedSample. Else undefined.
+  // What each image is made from where a device renders them: [n, room] uint8,
+  // of row i the first packed_bytes[i] a PackedSample. `images` has sizes alone
+  // then (on LibTorch's `meta`). Else undefined.
   at::Tensor packed;
   std::vector<int64_t> packed_bytes;
-  int64_t image_height = 0, image_width = 0;  // of the whole images
+  int64_t image_height = 0, image_width = 0;  // whole images' size
   std::vector<loss::LabelRow>
       labels;                    // `image` counts from the first local sample
   std::vector<int64_t> samples;  // n indices into the data set
@@ -54,7 +54,7 @@ struct Batch {
   std::vector<int64_t> global_samples;
   // Letterbox of each sample, to map boxes back (validation).
   struct Geometry {
-    int64_t height = 0, width = 0;  // of the source image, EXIF applied
+    int64_t height = 0, width = 0;  // the source image's size, EXIF applied
     double ratio = 1;               // network pixels per source pixel
     double pad_x = 0, pad_y = 0;
   };
@@ -88,7 +88,7 @@ std::vector<loss::LabelRow> labels_of(const Batch& batch,
 void assign_micro_batches(Batch& batch, const AssignTargets& assign,
                           const PackTargets& pack = {});
 
-// Where a rank's batches come from, whatever they are made of. Batches are the
+// The source of a rank's batches, whatever they are made of. Batches are the
 // caller's: the source keeps no part of them. One thread calls it.
 class BatchSource {
  public:
@@ -107,9 +107,9 @@ class BatchSource {
   // an epoch, the same on every rank; in validation this rank's batches.
   virtual int64_t batches_per_epoch() const = 0;
 
-  // For a source whose samples are drawn by weight (LoaderOptions::weights):
-  // batches opened from now on are drawn from these, and those of epoch
-  // `epochs` and later are not opened before the next call.
+  // Changes a source whose samples are drawn by weight
+  // (LoaderOptions::weights): batches opened from now on are drawn from these,
+  // and those of epoch `epochs` and later are not opened before the next call.
   virtual void draw_from(
       std::shared_ptr<const sampling::WeightedSampler> /*weights*/,
       int64_t /*epochs*/) {

@@ -24,7 +24,7 @@ namespace headroom::loader {
 class ImageStore : public augment::ImageSource {
  public:
   struct Options {
-    int64_t height = 0, width = 0;  // of the network: the size to fit
+    int64_t height = 0, width = 0;  // the network's input, to be fitted
     bool training = true;           // how images are made smaller
     int64_t cache_bytes = 0;        // 0: nothing is remembered
     codecs::ImageLimits limits;
@@ -41,7 +41,7 @@ class ImageStore : public augment::ImageSource {
  private:
   struct Entry {
     cv::Mat pixels;
-    codecs::PixelRows held;  // of the sample
+    codecs::PixelRows held;  // rows of the sample
     std::string fault;
   };
   Entry decode(int64_t sample, codecs::PixelRows rows) const;

@@ -37,9 +37,8 @@ constexpr std::chrono::milliseconds kMemoryPause{5};
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  std::vector<augment::NetworkSample>
-      made;                 // without pixels: those are in `batch`
-  int64_t next_sample = 0;  // to be claimed by a thread
+  std::vector<augment::NetworkSample> made;  // Their pixels are in `batch`.
+  int64_t next_sample = 0;                   // the next that a thread claims
   int64_t unfinished = 0;
   bool ready = false;
 
@@ -364,8 +363,8 @@ class Loader::Implementation {
   std::mutex mutex_;  // guards what follows
   std::condition_variable work_available_;
   std::condition_variable batch_ready_;
-  std::deque<std::unique_ptr<PendingBatch>> pending_;  // in order
-  int64_t next_index_ = 0;  // of the next batch to open
+  std::deque<std::unique_ptr<PendingBatch>> pending_;  // oldest first
+  int64_t next_index_ = 0;                             // the next batch to open
   int64_t num_yielded_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;

@@ -34,7 +34,7 @@ namespace headroom::loader {
 class Loader : public BatchSource {
  public:
   explicit Loader(LoaderOptions options);
-  ~Loader() override;  // within the time of one sample
+  ~Loader() override;  // takes the time of one sample at most
 
   Batch next() override;
   const Batch* made_ahead() override;

@@ -42,17 +42,17 @@ struct LoaderOptions {
   const labels::Dataset* dataset = nullptr;
   LoaderMode mode = LoaderMode::kTrainMosaic;
   uint64_t seed = 0;
-  int64_t first_step = 0;  // of the whole run; training only
+  int64_t first_step = 0;  // a step of the whole run; training only
 
   int64_t image_height = 640;  // pixels; multiples of stride
   int64_t image_width = 640;
   int64_t stride = 32;                // the model's largest
-  int bands = 3;                      // of an image: RGB, or of TIFFs
+  int bands = 3;                      // an image's bands: RGB, or a TIFF's
   configs::Hyperparameters hyp;       // augmentation; training only
   bool random_crop = false;           // windows of larger images; training only
   bool multi_scale = false;           // batches are resized; kTrainMosaic only
   int64_t mosaic_epochs = INT64_MAX;  // epochs after them have no mosaics
-  int64_t global_batch_size = 16;     // in validation: images of one batch
+  int64_t global_batch_size = 16;     // validation: images of one batch
   // kTrainMosaic only: samples are drawn by weight, those of epochs below
   // `weighted_epochs` from this; later ones wait for Loader::draw_from(). Null:
   // each sample once an epoch.
@@ -83,12 +83,13 @@ struct LoaderOptions {
 
   PackTargets pack;                // none: they are packed by the step
   AssignTargets assign;            // none: Batch::targets stays empty
-  AllocateImages allocate_images;  // of a batch
+  AllocateImages allocate_images;  // makes the memory of a batch
 
   LoaderHooks hooks;
 
-  int64_t num_threads = 1;             // 0 counts as 1
-  std::function<void()> begin_thread;  // on each of them, first; may be none
+  int64_t num_threads = 1;  // 0 counts as 1
+  // The first call on each of them; may be none.
+  std::function<void()> begin_thread;
   // Bounds prefetched batches, tiles in use and cached images together;
   // one batch and one thread are always there. 0: 1 GiB over the ranks that
   // share an image.

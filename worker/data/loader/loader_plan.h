@@ -38,7 +38,7 @@ struct RectBatches {
     int64_t height = 0, width = 0;
   };
   std::vector<int64_t> order;  // batch b has order[b * batch_size ..]
-  std::vector<Shape> shapes;   // by batch
+  std::vector<Shape> shapes;   // each batch's
 };
 
 RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
@@ -53,15 +53,15 @@ struct BatchPlan {
 
   int64_t step = 0, epoch = 0;
   int64_t global_size = 0;
-  plan::BatchPart part;          // in samples of the global batch
-  std::vector<int64_t> samples;  // of this rank
-  int64_t first_place = 0;       // of samples[0], in the epoch
+  plan::BatchPart part;          // samples of the global batch
+  std::vector<int64_t> samples;  // this rank's
+  int64_t first_place = 0;       // samples[0]'s place in the epoch
   std::shared_ptr<const sampling::WeightedSampler>
       weights;                          // null: each sample once
-  std::vector<int64_t> global_samples;  // training: of all ranks
-  int64_t height = 0, width = 0;        // of whole images as they are made
-  configs::InputSize input;             // of them as the network gets them
-  plan::SampleRange rows;               // of the images, for this rank
+  std::vector<int64_t> global_samples;  // training: the samples of all ranks
+  int64_t height = 0, width = 0;        // whole images' size as they are made
+  configs::InputSize input;             // their size as the network gets them
+  plan::SampleRange rows;               // this rank's rows of the images
 };
 
 class LoaderPlan {
@@ -92,9 +92,9 @@ class LoaderPlan {
     return options_.mode == LoaderMode::kValidation;
   }
   int64_t step_of(int64_t index) const;
-  int64_t num_batches() const;     // of one pass, over all ranks
-  int64_t own_rows() const;        // of an image of the network's size
-  int64_t largest_pixels() const;  // of whole samples
+  int64_t num_batches() const;     // batches of one pass, over all ranks
+  int64_t own_rows() const;        // rows of an image of the network's size
+  int64_t largest_pixels() const;  // pixels of the largest whole sample
   configs::InputSize draw_input(int64_t step) const;
   int64_t largest_source_pixels() const;  // held at once while one is made
 

@@ -72,7 +72,7 @@ WeightedSampler::WeightedSampler(uint64_t seed,
 
 int64_t WeightedSampler::sample(int64_t epoch, int64_t position) const {
   const double drawn = weighted_draw(seed_, epoch, position) * sums_.back();
-  // Where rounding makes the product the whole sum it is the last.
+  // Rounding can make the product the whole sum: the sample is then the last.
   return std::upper_bound(sums_.begin(), sums_.begin() + last_, drawn) -
          sums_.begin();
 }

@@ -67,17 +67,17 @@ class WeightedSampler {
  private:
   const uint64_t seed_;
   std::vector<double> sums_;
-  int64_t last_ = 0;  // that has a weight
+  int64_t last_ = 0;  // the last that has a weight
 };
 
 // REQUIRES: num_samples > 0, global_batch_size > 0.
 int64_t steps_per_epoch(int64_t num_samples, int64_t global_batch_size);
 
-// Where step `step` of a run stands.
+// The place of step `step` of a run.
 struct EpochStep {
   int64_t epoch = 0;
-  int64_t step = 0;             // within the epoch
-  plan::SampleRange positions;  // of the epoch's order
+  int64_t step = 0;             // its number within the epoch
+  plan::SampleRange positions;  // positions of the epoch's order
 };
 EpochStep epoch_step(int64_t step, int64_t num_samples,
                      int64_t global_batch_size);

@@ -25,7 +25,7 @@
 
 namespace headroom::tiles {
 
-inline constexpr double kLeastVisible = 0.3;  // as headroom tile's default
+inline constexpr double kLeastVisible = 0.3;  // headroom tile's default
 
 // The size of the window of an image; the image's where it is not cut.
 codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,

@@ -18,7 +18,7 @@
 
 namespace headroom::tiles {
 
-// Where a tile of the upright image lies in the picture as stored. `stored`:
+// The place of a tile of the upright image in the picture as stored. `stored`:
 // the size of the latter; orientation 1..8.
 TileRect stored_rect(const TileRect& upright, codecs::ImageSize stored,
                      int orientation);

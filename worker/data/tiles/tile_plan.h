@@ -41,7 +41,7 @@ struct TileRect {
   bool operator==(const TileRect&) const = default;
 };
 
-// Where the tiles of one side begin, rising. REQUIRES: as tile_grid.
+// The beginnings of the tiles of one side, rising. REQUIRES: as tile_grid.
 std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap);
 
 // Row by row. REQUIRES: sizes > 0, 0 <= overlap < 1.
@@ -52,13 +52,13 @@ std::vector<TileRect> tile_grid(int64_t height, int64_t width,
 struct TileOptions {
   int64_t height = 640;  // pixels; images that are smaller stay as they are
   int64_t width = 640;
-  double overlap = 0.2;      // of a tile's side, [0, 1)
-  double min_visible = 0.3;  // of a box's area, [0, 1]
+  double overlap = 0.2;      // a share of a tile's side, [0, 1)
+  double min_visible = 0.3;  // a share of a box's area, [0, 1]
   double empty_share = 0.1;  // [0, 1]
 };
 
 struct PlannedTile {
-  TileRect rect;                        // of the upright image
+  TileRect rect;                        // its place in the upright image
   std::vector<labels::BoxLabel> boxes;  // normalised to the tile
   bool operator==(const PlannedTile&) const = default;
 };
@@ -66,8 +66,8 @@ struct PlannedTile {
 struct TilePlan {
   std::vector<PlannedTile> tiles;  // row by row
   int64_t in_grid = 0;             // tiles that the image has
-  int64_t without_box = 0;         // of these, with no part of a box
-  int64_t lost_boxes = 0;          // boxes that no tile shows enough of
+  int64_t without_box = 0;  // How many tiles of the grid show no part of a box.
+  int64_t lost_boxes = 0;   // boxes that no tile shows enough of
 };
 
 // `name` stands for the image: its file name without the folder. REQUIRES: the

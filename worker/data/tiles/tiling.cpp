@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct LargeImage {
   fs::path path;
-  std::string stem;  // of its tiles' names, unique in the split
+  std::string stem;  // its tiles' names begin so; unique in the split
   codecs::StreamedImage file;
   labels::ImageLabels labels;
   TilePlan plan;

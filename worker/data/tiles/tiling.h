@@ -42,14 +42,14 @@ struct TilingRequest {
 };
 
 struct TiledSplit {
-  labels::DataReport report;  // of the images that were cut, and their faults
-  int64_t in_grid = 0;        // tiles that these images have
-  int64_t without_box = 0;    // of these, with no part of a box
-  int64_t tiles = 0;          // written
-  int64_t empty_tiles = 0;    // of these, without a box
-  int64_t boxes = 0;          // in the tiles
-  int64_t lost_boxes = 0;     // of the images, in no tile
-  int64_t images_with_alpha = 0;  // of TIFFs that call samples so
+  labels::DataReport report;      // the images that were cut, and their faults
+  int64_t in_grid = 0;            // tiles that these images have
+  int64_t without_box = 0;        // tiles of the grid with no part of a box
+  int64_t tiles = 0;              // written
+  int64_t empty_tiles = 0;        // written tiles without a box
+  int64_t boxes = 0;              // boxes in the tiles
+  int64_t lost_boxes = 0;         // the images' boxes that are in no tile
+  int64_t images_with_alpha = 0;  // TIFFs that call samples so
 };
 
 // Train, val and, where there is one, test. Throws Error: exit 2 if the folder

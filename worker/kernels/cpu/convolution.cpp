@@ -15,10 +15,10 @@
 namespace headroom::kernels {
 namespace {
 
-// From this batch on LibTorch uses oneDNN whatever the convolution.
+// The batch from which LibTorch uses oneDNN whatever the convolution.
 constexpr int64_t kLeastBatch = 16;
 
-// Below this number of pixels flat samples are too short to pay.
+// The number of pixels below which flat samples are too short to pay.
 constexpr int64_t kLeastPixels = 200;
 
 bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,

@@ -38,7 +38,7 @@ at::Tensor empty_values(const at::Tensor& y, size_t groups) {
                    at::TensorOptions(y.device()).dtype(at::kDouble));
 }
 
-// Per-channel values in the type that the kernels take.
+// Values of each channel in the type that the kernels take.
 at::Tensor affine(const at::Tensor& values, const at::Tensor& y) {
   return values.to(y.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)
       .contiguous();

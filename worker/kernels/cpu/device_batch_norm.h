@@ -15,7 +15,7 @@
 
 namespace headroom::kernels {
 
-// From now on maps of this device type go through `kernels`; null: none do.
+// Maps of this device type go through `kernels` from now on; null: none do.
 // Borrowed.
 void set_map_kernels(c10::DeviceType type, MapKernels* kernels);
 

@@ -9,7 +9,7 @@
 
 namespace headroom::kernels {
 
-// From now on freed memory is kept and large pages are asked for. Affects every
+// Keeps freed memory and asks for large pages from now on. Affects every
 // allocation of the process; its largest use of memory does not grow, but it is
 // held until the end. False where the C library has no such settings: nothing
 // is changed then.

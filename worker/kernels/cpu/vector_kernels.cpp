@@ -79,9 +79,9 @@ struct Hardswish {
   }
 };
 
-// With w = e^z the factor of z is t = w (w + 2) / d, d = w (w + 2) + 2, and its
-// derivative 4 w (w + 1) / d^2: no cancellation. From z = 20 on t is 1, and w
-// stays there so that d^2 does not overflow.
+// The factor of z is t = w (w + 2) / d, with w = e^z and d = w (w + 2) + 2, and
+// its derivative 4 w (w + 1) / d^2: no cancellation. From z = 20 on t is 1, and
+// w stays there so that d^2 does not overflow.
 template <typename T>
 struct Mish {
   HEADROOM_INLINE Pack<T> power(const Pack<T>& z) {
@@ -174,7 +174,7 @@ struct Format<Float16Element> {
       FloatVector value) {
     const IntVector bits = (IntVector)value;
     const IntVector magnitude = bits & 0x7fffffff;
-    // Beside 0.5 the last bit of a float is that of a subnormal.
+    // The last bit of a float beside 0.5 is that of a subnormal.
     const FloatVector half = 0.5f - FloatVector{};
     const IntVector subnormal =
         (IntVector)((FloatVector)magnitude + half) - (IntVector)half;

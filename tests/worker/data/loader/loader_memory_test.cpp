@@ -178,8 +178,8 @@ TEST_F(LoaderMemory, RandomCrops) {
             windows.predicted - beside.predicted + kRounding);
 }
 
-// The last test: pictures get pages of their own, which go when they are let go
-// of, so that malloc's keeping of memory is not measured.
+// The last test: pictures get pages of their own, which go when they are
+// released, so that malloc's keeping of memory is not measured.
 TEST_F(LoaderMemory, TiffOfBands) {
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   constexpr int kBands = 5;

@@ -1,19 +1,24 @@
-// The worker's side: what it does when the coordinator is late, gone, or
-// refuses it.
+// A worker whose coordinator is late, gone, or refuses it.
 #include "worker/control/coordinator_client.h"
 
 #include <gmock/gmock.h>
 
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
-#include "proto/channel.h"
-#include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/service/cuttable_wire.h"
 #include "tests/coordinator/service/local_run.h"
 
-namespace headroom::coordinator {
+namespace headroom::control {
 namespace {
 
+using coordinator::ControlClient;
+using coordinator::CuttableWire;
+using coordinator::eventually;
+using coordinator::LocalRun;
+using coordinator::NodeRegistration;
+using coordinator::RunStatus;
+using coordinator::Server;
+using coordinator::ServerOptions;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
@@ -37,56 +42,17 @@ TEST(CoordinatorClient, WaitsForACoordinatorThatComesLater) {
   options.listen = address;
   const auto server = Server::start(options);
   registers.join();
-  const auto worker = control::CoordinatorClient::connect(
+  const auto worker = CoordinatorClient::connect(
       address, {"n", "w0", agent->secret_of("w0")}, "127.0.0.1");
   EXPECT_EQ(worker->next_assignment().run_directory, "/runs/later");
-}
-
-TEST(CoordinatorClient, ARegistrationGivesUpAfterItsTimeout) {
-  const auto agent = ControlClient::connect("127.0.0.1:1");
-  EXPECT_THAT([&] { agent->register_node({}, milliseconds(300)); },
-              ThrowsMessage<CommunicationError>(
-                  HasSubstr("registering with the coordinator at "
-                            "127.0.0.1:1: no coordinator answers at "
-                            "127.0.0.1:1: Connection refused")));
-}
-
-// Somebody of the same host has used up what its newcomers may say at once.
-TEST(CoordinatorClient, ABusyCoordinatorIsAskedAgain) {
-  const auto server = Server::start(LocalRun::options(1, "/runs/exp"));
-  const auto stub =
-      wire::Coordinator::NewStub(wire::make_channel(server->address()));
-  int refused = 0;
-  while (refused < 200) {
-    const wire::RegisterRequest request;
-    wire::RegisterResponse response;
-    grpc::ClientContext context;
-    const grpc::Status status = stub->Register(&context, request, &response);
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) ++refused;
-  }
-  NodeRegistration node;
-  node.node_id = "n";
-  node.worker_ids = {"w0"};
-  const auto agent = ControlClient::connect(server->address());
-  EXPECT_EQ(agent->register_node(node).run_directory, "/runs/exp");
-}
-
-TEST(CoordinatorClient, NobodyToAskIsACommunicationErrorAtOnce) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto client = ControlClient::connect("127.0.0.1:1");
-  EXPECT_THROW(client->status(), CommunicationError);
-  EXPECT_THROW(client->drain(""), CommunicationError);
-  EXPECT_THROW(client->stream_events(0, [](const auto&) { return true; }),
-               CommunicationError);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
 }
 
 TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsWords) {
   LocalRun run(1);
   EXPECT_THAT(
       [&] {
-        control::CoordinatorClient::connect(
-            run.server->address(), run.identity("stranger"), "127.0.0.1");
+        CoordinatorClient::connect(run.server->address(),
+                                   run.identity("stranger"), "127.0.0.1");
       },
       ThrowsMessage<Error>("[coordinator] joining the coordinator at " +
                            run.server->address() +
@@ -177,7 +143,7 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   const auto begin = std::chrono::steady_clock::now();
   for (int step = 0; step < 3000; ++step) {
     w0->commit(step, 0.5, wire::RunProgress());
-    w0->report_event(control::RunEvent());
+    w0->report_event(RunEvent());
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(6));
   EXPECT_FALSE(w0->stop_requested());
@@ -187,8 +153,8 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
 TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
   LocalRun run(2);
   CuttableWire wire(run.server->address());
-  const auto w0 = control::CoordinatorClient::connect(
-      wire.address(), run.identity("w0"), "127.0.0.1", seconds(3));
+  const auto w0 = CoordinatorClient::connect(wire.address(), run.identity("w0"),
+                                             "127.0.0.1", seconds(3));
   const auto begin = std::chrono::steady_clock::now();
   wire.cut();
   EXPECT_THAT(
@@ -203,8 +169,8 @@ TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
 TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
   LocalRun run(2);
   CuttableWire wire(run.server->address());
-  const auto w0 = control::CoordinatorClient::connect(
-      wire.address(), run.identity("w0"), "127.0.0.1");
+  const auto w0 = CoordinatorClient::connect(wire.address(), run.identity("w0"),
+                                             "127.0.0.1");
   wire.cut();
   EXPECT_TRUE(eventually([&] { return run.state() != "waiting"; }));
   wire.mend();
@@ -214,4 +180,4 @@ TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
 }
 
 }  // namespace
-}  // namespace headroom::coordinator
+}  // namespace headroom::control

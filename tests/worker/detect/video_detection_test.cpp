@@ -14,7 +14,7 @@
 #include "worker/model/layer_graph.h"
 #include "worker/video/video_plugin.h"
 
-namespace headroom::video {
+namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int kSide = 64;
+constexpr int kVideoSide = 64;
 
 class VideoDetection : public testing::Test {
  protected:
@@ -32,36 +32,36 @@ class VideoDetection : public testing::Test {
     files_.text = files_.csv = files_.json = true;
   }
   void SetUp() override {
-    plugin_ = built_video_plugin();
+    plugin_ = video::built_video_plugin();
     if (plugin_.api == nullptr) GTEST_SKIP() << plugin_.reason;
-    clip_ = folder_.write("clip.avi", avi_clip(kSide, kSide, 10));
+    clip_ = folder_.write("clip.avi", video::avi_clip(kVideoSide, kVideoSide, 10));
   }
 
   // Options by which an untrained network finds three boxes in a picture.
-  static detect::DetectorOptions options() {
-    detect::DetectorOptions options;
-    options.height = options.width = kSide;
+  static DetectorOptions options() {
+    DetectorOptions options;
+    options.height = options.width = kVideoSide;
     options.nms.confidence_threshold = 0;
     options.nms.max_detections = 3;
     options.nms.multi_label = false;
     return options;
   }
-  detect::VideoOutcome detect(detect::DetectionFolder& out, int64_t stride = 1,
-                              int64_t stop_after = 1000) {
-    detect::VideoOptions video;
+  VideoOutcome detect(DetectionFolder& out, int64_t stride = 1,
+                      int64_t stop_after = 1000) {
+    VideoOptions video;
     video.stride = stride;
-    video.max_pixels = kSide * kSide;
+    video.max_pixels = kVideoSide * kVideoSide;
     video.stopped = [&, stop_after] {
       return static_cast<int64_t>(numbers_.size()) >= stop_after;
     };
-    video.on_picture = [&](const detect::VideoPicture& picture) {
+    video.on_picture = [&](const VideoPicture& picture) {
       numbers_.push_back(picture.number);
       EXPECT_EQ(picture.of, 10);
       EXPECT_EQ(picture.found.detections.size(), 3u);
     };
-    return detect::detect_in_video(*plugin_.api, clip_, detector_, out, video);
+    return detect_in_video(*plugin_.api, clip_, detector_, out, video);
   }
-  detect::DetectionFolder folder() {
+  DetectionFolder folder() {
     return {folder_.path() / "out", {"cat", "dog"}, files_};
   }
   std::set<std::string> names(const std::string& below) {
@@ -76,7 +76,7 @@ class VideoDetection : public testing::Test {
   std::pair<int64_t, double> annotated() {
     std::string reason;
     const auto reader = plugin_.api->open(folder_.path() / "out/clip.mp4",
-                                          kSide * kSide, reason);
+                                          kVideoSide * kVideoSide, reason);
     EXPECT_TRUE(reader) << reason;
     int64_t count = 0;
     while (reader->next(nullptr)) ++count;
@@ -86,17 +86,17 @@ class VideoDetection : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  VideoPlugin plugin_;
+  video::VideoPlugin plugin_;
   model::LayerGraph model_;
-  detect::Detector detector_;
-  detect::FolderOptions files_;
+  Detector detector_;
+  FolderOptions files_;
   fs::path clip_;
   std::vector<int64_t> numbers_;
 };
 
 TEST_F(VideoDetection, APictureIsAnImageThatHasItsNumber) {
-  detect::DetectionFolder out = folder();
-  const detect::VideoOutcome outcome = detect(out);
+  DetectionFolder out = folder();
+  const VideoOutcome outcome = detect(out);
   out.finish();
   EXPECT_EQ(outcome.pictures, 10);
   EXPECT_EQ(outcome.fault, "");
@@ -119,7 +119,7 @@ TEST_F(VideoDetection, APictureIsAnImageThatHasItsNumber) {
 }
 
 TEST_F(VideoDetection, AStrideKeepsNumbersAndLength) {
-  detect::DetectionFolder out = folder();
+  DetectionFolder out = folder();
   EXPECT_EQ(detect(out, 4).pictures, 3);
   out.finish();
   EXPECT_THAT(numbers_, ElementsAre(1, 5, 9));
@@ -129,7 +129,7 @@ TEST_F(VideoDetection, AStrideKeepsNumbersAndLength) {
 }
 
 TEST_F(VideoDetection, AStopLeavesWhatThereIs) {
-  detect::DetectionFolder out = folder();
+  DetectionFolder out = folder();
   EXPECT_EQ(detect(out, 1, 4).pictures, 4);
   out.finish();
   EXPECT_EQ(annotated().first, 4);
@@ -138,8 +138,8 @@ TEST_F(VideoDetection, AStopLeavesWhatThereIs) {
 
 TEST_F(VideoDetection, ATruncatedVideoGivesThePicturesItHas) {
   fs::resize_file(clip_, fs::file_size(clip_) / 2);
-  detect::DetectionFolder out = folder();
-  const detect::VideoOutcome outcome = detect(out);
+  DetectionFolder out = folder();
+  const VideoOutcome outcome = detect(out);
   out.finish();
   EXPECT_GE(outcome.pictures, 3);
   EXPECT_THAT(outcome.fault, HasSubstr("of 10 pictures"));
@@ -148,8 +148,8 @@ TEST_F(VideoDetection, ATruncatedVideoGivesThePicturesItHas) {
 
 TEST_F(VideoDetection, NothingIsWrittenOfWhatIsNoVideo) {
   folder_.write("clip.avi", "#EXTM3U\n");
-  detect::DetectionFolder out = folder();
-  const detect::VideoOutcome outcome = detect(out);
+  DetectionFolder out = folder();
+  const VideoOutcome outcome = detect(out);
   EXPECT_EQ(outcome.pictures, 0);
   EXPECT_THAT(outcome.fault, HasSubstr("it cannot be opened"));
   EXPECT_FALSE(fs::exists(folder_.path() / "out"));
@@ -158,13 +158,13 @@ TEST_F(VideoDetection, NothingIsWrittenOfWhatIsNoVideo) {
 // An image clip_3.jpg has labels/clip_3.txt.
 TEST_F(VideoDetection, PicturesDoNotReplaceImages) {
   files_.pictures = false;
-  detect::DetectionFolder out = folder();
-  cv::Mat pixels = clip_picture(kSide, kSide, 1);
-  out.add({"clip_3.jpg", kSide, kSide, {}}, pixels);
+  DetectionFolder out = folder();
+  cv::Mat pixels = video::clip_picture(kVideoSide, kVideoSide, 1);
+  out.add({"clip_3.jpg", kVideoSide, kVideoSide, {}}, pixels);
   EXPECT_EQ(out.begin_video("a/clip.avi"), "clip_video");
   EXPECT_EQ(out.begin_video("b/clip.avi"), "clip_2");
   EXPECT_EQ(out.begin_video("b/other.avi"), "other");
 }
 
 }  // namespace
-}  // namespace headroom::video
+}  // namespace headroom::detect

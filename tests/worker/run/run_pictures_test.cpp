@@ -8,7 +8,7 @@
 #include "tests/worker/data/data_files.h"
 #include "worker/data/codecs/image.h"
 
-namespace headroom::pictures {
+namespace headroom::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,8 +23,8 @@ class RunPicturesTest : public testing::Test {
     fs::create_directories(run_);
   }
 
-  run::RunPictures::Subject subject(const fs::path& folder) {
-    run::RunPictures::Subject result;
+  RunPictures::Subject subject(const fs::path& folder) {
+    RunPictures::Subject result;
     result.folder = folder;
     for (loader::LoaderOptions* options :
          {&result.training, &result.validation}) {
@@ -62,7 +62,7 @@ class RunPicturesTest : public testing::Test {
 };
 
 TEST_F(RunPicturesTest, AllThatYolov5Draws) {
-  run::RunPictures pictures(subject(run_));
+  RunPictures pictures(subject(run_));
   pictures.begin();
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
@@ -80,7 +80,7 @@ TEST_F(RunPicturesTest, AllThatYolov5Draws) {
 TEST_F(RunPicturesTest, TheBestOfThisStartIsDrawnElseWhatIsThereStays) {
   const fs::path curve = run_ / "PR_curve.png";
   const auto draw = [&](bool is_best) {
-    run::RunPictures pictures(subject(run_));
+    RunPictures pictures(subject(run_));
     pictures.note(validated(), is_best ? "epoch 1" : "epoch 2", is_best);
     pictures.note(validated(), "epoch 3", false);
     pictures.finish();
@@ -94,7 +94,7 @@ TEST_F(RunPicturesTest, TheBestOfThisStartIsDrawnElseWhatIsThereStays) {
 
 TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
   const fs::path nowhere = folder_.path() / "gone" / "run";
-  run::RunPictures pictures(subject(nowhere));
+  RunPictures pictures(subject(nowhere));
   pictures.begin();
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
@@ -106,7 +106,7 @@ TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
 
 TEST_F(RunPicturesTest, WhatIsNotDrawnYetIsLeftUndone) {
   {
-    run::RunPictures pictures(subject(run_));
+    RunPictures pictures(subject(run_));
     pictures.begin();
   }
   EXPECT_TRUE(said_.empty());
@@ -116,7 +116,7 @@ TEST_F(RunPicturesTest, WhatIsNotDrawnYetIsLeftUndone) {
 }
 
 TEST_F(RunPicturesTest, TooManyClassesForAMatrix) {
-  run::RunPictures::Subject asked = subject(run_);
+  RunPictures::Subject asked = subject(run_);
   std::string names;
   configs::DataConfig config = data_config(folder_, folder_.path() / "images");
   config.names.clear();
@@ -125,7 +125,7 @@ TEST_F(RunPicturesTest, TooManyClassesForAMatrix) {
   const labels::Dataset many =
       labels::index_dataset(config, labels::Split::kTrain).dataset;
   asked.validation.dataset = &many;
-  run::RunPictures pictures(std::move(asked));
+  RunPictures pictures(std::move(asked));
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
   ASSERT_EQ(said_.size(), 1u);
@@ -133,4 +133,4 @@ TEST_F(RunPicturesTest, TooManyClassesForAMatrix) {
 }
 
 }  // namespace
-}  // namespace headroom::pictures
+}  // namespace headroom::run
