@@ -28,11 +28,9 @@ int64_t tensor_budget(int64_t gpu_memory_bytes) {
 
 namespace {
 
-constexpr int64_t kManyCells = 2;  // in the smallest map of an image
-
-class Estimator {
+class TimeEstimator {
  public:
-  explicit Estimator(const TimeRequest& request)
+  explicit TimeEstimator(const TimeRequest& request)
       : request_(request),
         plan_(request.plan),
         cut_{request.global_batch_size, plan_.layout.data_parallel_size,
@@ -189,7 +187,7 @@ class Estimator {
 }  // namespace
 
 StepEstimate estimate_step(const TimeRequest& request) {
-  return Estimator(request).run();
+  return TimeEstimator(request).run();
 }
 
 }  // namespace headroom::predict
