@@ -12,9 +12,10 @@ namespace {
 // How many micro-batches are simulated beyond those in flight.
 constexpr size_t kMoreMicroBatches = 2;
 
-class Estimator {
+class MemoryEstimator {
  public:
-  Estimator(const MemoryRequest& request, const plan::MeshCoordinates& rank)
+  MemoryEstimator(const MemoryRequest& request,
+                  const plan::MeshCoordinates& rank)
       : request_(request),
         share_(request, rank),
         plan_(request.plan),
@@ -135,7 +136,7 @@ class Estimator {
 
 MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
                                     const plan::MeshCoordinates& rank) {
-  return Estimator(request, rank).run();
+  return MemoryEstimator(request, rank).run();
 }
 
 std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request) {
@@ -166,12 +167,12 @@ int64_t largest_total(const std::vector<MemoryEstimate>& stages) {
 
 StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank) {
-  return Estimator(request, rank).step();
+  return MemoryEstimator(request, rank).step();
 }
 
 RankMicroBatch rank_micro_batch(const MemoryRequest& request,
                                 const plan::MeshCoordinates& rank) {
-  return Estimator(request, rank).micro_batch(0);
+  return MemoryEstimator(request, rank).micro_batch(0);
 }
 
 namespace {
