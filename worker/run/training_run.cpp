@@ -59,11 +59,13 @@ std::vector<layers::LayerCost> layers_of(const step::RunInputs& inputs) {
 
 optim::ScheduleOptions schedule_of(const configs::RunConfig& config,
                                    int64_t steps_in_epoch) {
-  optim::ScheduleOptions schedule = {config.hyp, config.epochs, steps_in_epoch,
-                                     config.global_batch_size, config.cos_lr};
-  schedule.warms_momentum =
-      optim::parse_optimizer(config.optimizer) == optim::OptimizerKind::kSgd;
-  return schedule;
+  return {.hyp = config.hyp,
+          .epochs = config.epochs,
+          .steps_per_epoch = steps_in_epoch,
+          .global_batch_size = config.global_batch_size,
+          .cos_lr = config.cos_lr,
+          .warms_momentum = optim::parse_optimizer(config.optimizer) ==
+                            optim::OptimizerKind::kSgd};
 }
 
 RunPictures::Subject pictures_of(const configs::RunConfig& config,
@@ -192,11 +194,19 @@ RunOutcome TrainingRun::Implementation::run(
   reports->note_device();
   std::unique_ptr<loader::BatchSource> source;
   step::Trainer trainer(
-      {gains, schedule, assignment.plan, config.skip_non_finite,
-       collective_schedule, &faults, config.host_memory_limit,
-       step::loader_options(config, state->model()).assign, memory,
-       teacher.get(), [&source] { return source->made_ahead(); },
-       config.cuda_graphs, memory.labels},
+      {.gains = gains,
+       .schedule = schedule,
+       .plan = assignment.plan,
+       .skip_non_finite = config.skip_non_finite,
+       .collective_schedule = collective_schedule,
+       .faults = &faults,
+       .host_memory_limit = config.host_memory_limit,
+       .assign = step::loader_options(config, state->model()).assign,
+       .memory = memory,
+       .teacher = teacher.get(),
+       .following = [&source] { return source->made_ahead(); },
+       .captures_micro_batches = config.cuda_graphs,
+       .labels = memory.labels},
       *state, *mesh);
   reports->note_memory(
       start_up.compare(predict::estimate_start_up(memory, mesh->here)));
@@ -234,7 +244,12 @@ void TrainingRun::Implementation::prepare(
   mesh =
       std::make_unique<collectives::Mesh>(communicator, assignment.plan.layout);
   if (!config.teacher.empty()) teacher = step::Teacher::open(config, device);
-  const StateRequest request{config, assignment, inputs, device, *mesh, client};
+  const StateRequest request = {.config = config,
+                                .assignment = assignment,
+                                .inputs = inputs,
+                                .device = device,
+                                .mesh = *mesh,
+                                .client = client};
   std::unique_ptr<step::TrainingState> fresh = fresh_state(request);
   if (teacher) teacher->check(fresh->model());
   const loader::LoaderOptions sizes =
@@ -267,9 +282,10 @@ void TrainingRun::Implementation::prepare(
   buddies = begin_copies(assignment, *mesh, start.newest_line, *state);
   saver = std::make_unique<checkpoint::CheckpointSaver>(
       checkpoint::CheckpointSaver::Options{
-          RunDirectory(assignment.run_directory).checkpoints(),
-          plan::plan_to_json(assignment.plan), config.keep_checkpoints,
-          host.copies_state},
+          .checkpoints = RunDirectory(assignment.run_directory).checkpoints(),
+          .plan_json = plan::plan_to_json(assignment.plan),
+          .keep = config.keep_checkpoints,
+          .may_copy = host.copies_state},
       *state, *mesh);
   memory.fetches_ahead = mesh->data->gathers_in_background();
   collective_schedule = record_exchanges();
@@ -371,9 +387,11 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   }
   const step::StepResult result = trainer.train_step(batch, [&] {
     return step::Trainer::Requests{
-        client.stop_requested(), client.leave_requested(assignment.generation),
-        agent_loss::has_happened(),
-        assignment.rank == 0 && is_checkpoint_due(config, checkpoints->age())};
+        .stop = client.stop_requested(),
+        .leave = client.leave_requested(assignment.generation),
+        .save = agent_loss::has_happened(),
+        .checkpoint = assignment.rank == 0 &&
+                      is_checkpoint_due(config, checkpoints->age())};
   });
   if (tracer && tracer->end_step(mesh->world)) {
     if (assignment.rank == 0) tell(EventKind::kMemoryTrace, tracer->summary());
@@ -535,9 +553,16 @@ validation::ValidationResult TrainingRun::Implementation::validate_average(
     EpochRecord& record) {
   const validation::ValidatedAverage validated =
       headroom::validation::validate_average(
-          {config, memory, *inputs.validation, inputs.class_names, gains,
-           collective_schedule, *state, *mesh, reports->retry("validation"),
-           host.validation});
+          {.config = config,
+           .memory = memory,
+           .dataset = *inputs.validation,
+           .class_names = inputs.class_names,
+           .gains = gains,
+           .collective_schedule = collective_schedule,
+           .state = *state,
+           .mesh = *mesh,
+           .retry = reports->retry("validation"),
+           .host_memory_limit = host.validation});
   record.validation_memory = reports->note_memory(validated.memory).ranks;
   return validated.result;
 }
