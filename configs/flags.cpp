@@ -12,12 +12,16 @@ namespace {
 
 using Values = Flag::Values;
 
+constexpr const char* kEveryKnob = "Every knob";
+
 Flag flag_of(const Knob& knob) {
   Flag flag = {.spellings = knob.flag.spellings,
                .keys = {knob.key},
                .value_name = knob.flag.value_name,
                .in_train = knob.flag.commands != KnobFlag::Commands::kVal,
                .in_val = knob.flag.commands != KnobFlag::Commands::kTrain,
+               .in_coordinator = knob.flag.in_coordinator,
+               .group = knob.group,
                .description = knob.description};
   if (is_switch(knob)) flag.values = Values::kNone;
   if (knob.flag.value_is_optional) flag.values = Values::kOptional;
@@ -40,12 +44,14 @@ std::vector<Flag> build_flags() {
   }
   all.push_back({.spellings = {"--config"},
                  .value_name = "RUN.YAML",
+                 .group = kEveryKnob,
                  .description =
                      "A YAML file of knobs (configs/run has examples), read "
                      "before --hyp and all other flags."});
   all.push_back({.spellings = {"--set"},
                  .value_name = "KEY=VALUE",
                  .may_repeat = true,
+                 .group = kEveryKnob,
                  .description =
                      "Set any knob by its key, for example "
                      "checkpoint_every_steps=3 or hyp.lr0=0.02. May be "

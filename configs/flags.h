@@ -27,6 +27,8 @@ struct Flag {
   bool may_repeat = false;
   bool in_train = true;
   bool in_val = true;
+  bool in_coordinator = true;
+  std::string group = {};  // the help's heading
   std::string description = {};
 };
 

@@ -41,7 +41,8 @@ std::vector<Knob> what_to_train() {
            "whose heads the run also learns from (hyp.distill): a "
            ".safetensors file or YOLOv5's checkpoint, of a shipped model. On "
            "the CPU, without pipelines and split images.",
-           {.flag = {.spellings = {"--teacher"}, .value_name = "FILE"}}),
+           {.defines_steps = true,
+            .flag = {.spellings = {"--teacher"}, .value_name = "FILE"}}),
       knob("teacher_model", &C::teacher_model,
            "The teacher's model, read from its file when the run begins."),
       knob("teacher_digest", &C::teacher_digest,
@@ -56,19 +57,20 @@ std::vector<Knob> what_to_train() {
   };
 }
 
-std::vector<Knob> how_to_train() {
+std::vector<Knob> anchors_and_batch() {
   return {
       knob("noautoanchor", &C::noautoanchor,
            "Keep the model's anchors. Without it, anchors that match no "
            "more than 0.98 of the training boxes are replaced by ones found "
            "from the boxes, if these match more.",
-           {.flag = {.spellings = {"--noautoanchor"}}}),
+           {.of_start = true, .flag = {.spellings = {"--noautoanchor"}}}),
       knob("anchors", &C::anchors,
            "The anchors that the run trains with, width,height in pixels, "
            "levels separated by ';': '10,13 16,30 33,23; 30,61 ...'. They "
            "are used as they are given. Empty: the model's (of weights "
            "without cfg: the file's), or what is found from the boxes is "
-           "written here."),
+           "written here.",
+           {.defines_steps = true}),
       knob("anchors_reason", &C::anchors_reason,
            "Where anchors come from; a sentence, filled in by whoever starts "
            "the run."),
@@ -94,9 +96,15 @@ std::vector<Knob> how_to_train() {
            {.unit = "images",
             .low = 1,
             .high = 1'000'000,
+            .defines_steps = true,
             .flag = {.spellings = {"--batch", "--batch-size"},
                      .value_name = "N",
                      .commands = kTrainAndVal}}),
+  };
+}
+
+std::vector<Knob> how_to_train() {
+  return {
       knob("epochs", &C::epochs, "Passes over the training images.",
            {.unit = "epochs",
             .low = 1,
@@ -113,6 +121,7 @@ std::vector<Knob> how_to_train() {
            "SGD with Nesterov momentum; Adam; AdamW, whose weight decay "
            "bypasses the gradient. hyp.momentum is Adam's beta1.",
            {.choices = {"SGD", "Adam", "AdamW"},
+            .defines_steps = true,
             .flag = {.spellings = {"--optimizer"}, .value_name = "NAME"}}),
       knob("cos_lr", &C::cos_lr,
            "Let the learning rate fall along a cosine instead of a line.",
@@ -125,23 +134,26 @@ std::vector<Knob> how_to_train() {
             .flag = {.spellings = {"--label-smoothing"}, .value_name = "E"}}),
       knob("single_cls", &C::single_cls,
            "Treat all classes of the data set as one.",
-           {.flag = {.spellings = {"--single-cls"}, .commands = kTrainAndVal}}),
+           {.defines_steps = true,
+            .flag = {.spellings = {"--single-cls"}, .commands = kTrainAndVal}}),
       knob("random_crop", &C::random_crop,
            "Train on windows of the network's size, at a new random place of "
            "an image each time, where an image is larger, instead of "
            "shrinking it. Boxes are clipped; they stay where at least 0.3 of "
            "their area is seen.",
-           {.flag = {.spellings = {"--random-crop"}}}),
+           {.defines_steps = true, .flag = {.spellings = {"--random-crop"}}}),
       knob("image_weights", &C::image_weights,
            "Draw the images of an epoch with replacement, each as likely as "
            "its labels' classes are rare and badly found (by mAP in the "
            "newest validation). Images without labels are never drawn.",
-           {.flag = {.spellings = {"--image-weights"},
+           {.defines_steps = true,
+            .flag = {.spellings = {"--image-weights"},
                      .listed_behind = "single_cls"}}),
       knob("rect", &C::rect,
            "Train on rectangular batches of images of like aspect: less "
            "padding, no mosaic, no shuffling.",
-           {.flag = {.spellings = {"--rect"}, .listed_behind = "single_cls"}}),
+           {.defines_steps = true,
+            .flag = {.spellings = {"--rect"}, .listed_behind = "single_cls"}}),
       knob("close_mosaic", &C::close_mosaic,
            "Train the last so many epochs without mosaics and mixup, on "
            "images as they are in use.",
@@ -165,7 +177,8 @@ std::vector<Knob> how_to_train() {
       knob("seed", &C::seed,
            "Every random draw follows from it: initial weights, order, "
            "augmentation. Equal seeds give equal runs.",
-           {.flag = {.spellings = {"--seed"}, .value_name = "N"}}),
+           {.defines_steps = true,
+            .flag = {.spellings = {"--seed"}, .value_name = "N"}}),
       knob("precision", &C::precision,
            "auto: bf16 on cards that compute in it, else fp32; a run keeps it. "
            "bf16, fp16: maps and convolutions of 16 bits beside weights, sums "
@@ -188,11 +201,12 @@ std::vector<Knob> how_to_train() {
            {.unit = "images",
             .low = 0,
             .high = 1'000'000,
+            .defines_steps = true,
             .flag = {.spellings = {"--bn-group"}, .value_name = "K"}}),
       knob("sync_batch_norm", &C::sync_batch_norm,
            "One batch-norm group per global batch, as YOLOv5's --sync-bn: "
            "batch_norm_group_size becomes the batch.",
-           {.flag = {.spellings = {"--sync-bn"}}}),
+           {.defines_steps = true, .flag = {.spellings = {"--sync-bn"}}}),
       knob("skip_non_finite", &C::skip_non_finite,
            "Skip the update of a step whose gradient is not finite, and say "
            "so; otherwise the run stops at the step before it."),
@@ -232,9 +246,11 @@ std::vector<Knob> where_it_runs() {
            {.unit = "processes",
             .low = 0,
             .high = kMostProcesses,
+            .of_plan = true,
             .flag = {.spellings = {"--processes"},
                      .value_name = "N",
-                     .commands = kTrainAndVal}}),
+                     .commands = kTrainAndVal,
+                     .in_coordinator = false}}),
       knob("min_processes", &C::min_processes,
            "With how many a run goes on when others are lost; with fewer it "
            "waits up to 10 minutes for them.",
@@ -247,7 +263,8 @@ std::vector<Knob> where_it_runs() {
            "pipeline the model's layers, spatial the rows of each image. "
            "data=2,pipeline=1,spatial=1 in any order; an axis not named is "
            "1; their product is the number of processes. Changes no result.",
-           {.flag = {.spellings = {"--layout"},
+           {.of_plan = true,
+            .flag = {.spellings = {"--layout"},
                      .value_name = "data=N,pipeline=N,spatial=N",
                      .commands = kTrainAndVal}}),
       knob("zero_stage", &C::zero_stage,
@@ -257,6 +274,7 @@ std::vector<Knob> where_it_runs() {
            "nothing.",
            {.low = 0,
             .high = 3,
+            .of_plan = true,
             .flag = {.spellings = {"--zero"}, .value_name = "0..3"}}),
       knob("micro_batch_size", &C::micro_batch_size,
            "At most so many images of one process go through the network at "
@@ -265,6 +283,7 @@ std::vector<Knob> where_it_runs() {
            {.unit = "images",
             .low = 0,
             .high = 1'000'000,
+            .of_plan = true,
             .flag = {.spellings = {"--micro-batch"}, .value_name = "K"}}),
       knob("activations", &C::activations,
            "What a layer of the model keeps for its backward: keep "
@@ -275,6 +294,7 @@ std::vector<Knob> where_it_runs() {
            "everything, or under memory_limit what takes least time and "
            "fits, layer by layer.",
            {.choices = {"auto", "keep", "lean", "recompute", "offload"},
+            .of_plan = true,
             .flag = {.spellings = {"--activations"},
                      .value_name = "auto|keep|lean|recompute|offload"}}),
       knob("augment_on", &C::augment_on,
@@ -319,6 +339,7 @@ std::vector<Knob> where_it_runs() {
            {.unit = "bytes",
             .low = 0,
             .is_byte_size = true,
+            .of_plan = true,
             .flag = {.spellings = {"--memory-limit"}, .value_name = "SIZE"}}),
       knob("inject", &C::inject,
            "Lets something go wrong, for tests: "
@@ -352,25 +373,29 @@ std::vector<Knob> what_is_written() {
   return {
       knob("project", &C::project,
            "Folder of runs; empty is runs/train or runs/val.",
-           {.flag = {.spellings = {"--project"},
+           {.of_start = true,
+            .flag = {.spellings = {"--project"},
                      .value_name = "DIR",
                      .commands = kTrainAndVal}}),
       knob("name", &C::name,
            "The run's folder below project; exp2, exp3, ... when it is "
            "taken.",
-           {.flag = {.spellings = {"--name"},
+           {.of_start = true,
+            .flag = {.spellings = {"--name"},
                      .value_name = "NAME",
                      .commands = kTrainAndVal}}),
       knob("exist_ok", &C::exist_ok,
            "Write into project/name even if it is there; an older run there "
            "gives way to the first committed step.",
-           {.flag = {.spellings = {"--exist-ok"}, .commands = kTrainAndVal}}),
+           {.of_start = true,
+            .flag = {.spellings = {"--exist-ok"}, .commands = kTrainAndVal}}),
       knob("resume", &C::resume,
            "Continue the run in this folder at its newest valid checkpoint. "
            "Without a folder: the newest run (the word 'latest').",
            {.flag = {.spellings = {"--resume"},
                      .value_name = "[DIR]",
-                     .value_is_optional = true}}),
+                     .value_is_optional = true,
+                     .in_coordinator = false}}),
       knob("noval", &C::noval, "Validate after the last epoch only.",
            {.flag = {.spellings = {"--noval"}}}),
       knob("nosave", &C::nosave, "Keep only the last checkpoint's weights.",
@@ -481,11 +506,19 @@ std::vector<Knob> validation() {
 
 const std::vector<Knob>& knobs() {
   static const std::vector<Knob> table = [] {
+    const std::string what = "Model, data and batch";
     std::vector<Knob> all;
-    for (const auto& part :
-         {what_to_train(), hyperparameter_knobs(), how_to_train(),
-          where_it_runs(), what_is_written(), validation()}) {
-      all.insert(all.end(), part.begin(), part.end());
+    for (const auto& [group, part] : {std::pair(what, what_to_train()),
+                                      {"How to train", hyperparameter_knobs()},
+                                      {what, anchors_and_batch()},
+                                      {"How to train", how_to_train()},
+                                      {"Where it runs", where_it_runs()},
+                                      {"What is written", what_is_written()},
+                                      {"How to evaluate", validation()}}) {
+      for (const Knob& knob : part) {
+        all.push_back(knob);
+        all.back().group = group;
+      }
     }
     return all;
   }();

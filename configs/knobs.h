@@ -27,6 +27,9 @@ struct KnobFlag {
   std::string second_key = {};
   bool value_is_optional = false;
   bool takes_row = false;  // also 0 1 2 ... for their number
+  // Whether headroom coordinator takes it too, where train does; its workers
+  // are counted by --expected-workers.
+  bool in_coordinator = true;
   // The help lists it behind this knob's flag; "": in the table's order, which
   // is that of run.yaml.
   std::string listed_behind = {};
@@ -43,6 +46,13 @@ struct KnobRules {
   // YOLOv5's choices that are none here, each with what to do instead.
   std::vector<std::pair<std::string, std::string>> absent_choices = {};
   bool is_byte_size = false;  // accepts "2GiB"
+  // It says what a step is or which samples it uses. A resumed run keeps it:
+  // the committed steps were made with it.
+  bool defines_steps = false;
+  // It is a part of the plan, all of which a resumed run restores, or none.
+  bool of_plan = false;
+  // It is settled when a run starts, and asked for in vain when one resumes.
+  bool of_start = false;
   KnobFlag flag = {};
 };
 
@@ -55,6 +65,7 @@ struct Knob : KnobRules {
   std::string key;  // "global_batch_size"; hyper-parameters: "hyp.lr0"
   Member member;
   std::string description;  // sentences, for the help
+  std::string group = {};   // the help's heading for its flag
 };
 
 inline Knob knob(std::string key, Knob::Member member, std::string description,

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "configs/knobs.h"
 #include "configs/layers/model_record.h"
 #include "parallel/base/check.h"
 
@@ -34,16 +35,15 @@ void require_inputs_kept(const RunConfig& config,
                fs::weakly_canonical(run / "checkpoints", ignored) ||
            input == run / layers::kModelRecord || input == run / "run.yaml";
   };
-  for (const auto& [flag, file] : {std::pair{"--weights", config.weights},
-                                   {"--teacher", config.teacher},
-                                   {"--cfg", config.cfg},
-                                   {"--hyp", config.hyp_file}}) {
+  for (const char* key : {"weights", "teacher", "cfg", "hyp_file"}) {
+    const Knob& knob = *find_knob(key);
+    const std::string file = value_text(config, knob);
     if (file.empty() || !is_replaced(fs::weakly_canonical(file, ignored))) {
       continue;
     }
     throw Error("run",
-                std::string(flag) + " " + file + " is a file of the run in " +
-                    run_directory.string() +
+                knob.flag.spellings.front() + " " + file +
+                    " is a file of the run in " + run_directory.string() +
                     ", which --exist-ok would replace with the new run's",
                 "leave --exist-ok out, give another --name, or copy the file "
                 "elsewhere first");

@@ -24,6 +24,9 @@ class Composer {
     program_.inputs = layer.inputs();
   }
 
+  // Where the line says inner widths, once a program was composed.
+  const LayerWidths& widths() const { return widths_; }
+
   LayerProgram conv() {
     layer_.refuse_repeats();
     layer_.allow_arguments(1, 5, "[channels, kernel, stride, padding, groups]");
@@ -31,6 +34,12 @@ class Composer {
     block.padding =
         layer_.integer(3, block.kernel / 2, 0, TableLayer::kMaxKernel);
     block.groups = layer_.integer(4, 1, 1, TableLayer::kMaxChannels);
+    if (block.groups > 1 && block.groups == block.channels) {
+      widths_.before = {static_cast<double>(block.kernel),
+                        static_cast<double>(block.stride),
+                        static_cast<double>(block.padding)};
+      widths_.blocks = {block.name};  // as many groups as it has channels
+    }
     return one_block(std::move(block));
   }
 
@@ -56,15 +65,33 @@ class Composer {
   }
 
   LayerProgram bottlenecks() {
-    layer_.allow_arguments(1, 2, "[channels] or [channels, False]");
+    const std::string form = "[channels] or [channels, False]";
+    layer_.allow_arguments(1, 3, form);
     const int64_t channels = layer_.channels();
-    const bool shortcut = layer_.truth(1, true, "[channels, False]");
+    const bool shortcut = layer_.truth(1, true, form);
     const int64_t repeats = layer_.repeats();
-    int x = kInput;
-    layer_.only_input();
+    const int64_t in = layer_.only_input().channels;
+    const bool adds = shortcut && (in == channels || repeats > 1);
+    std::vector<std::string> names, blocks;
+    std::vector<int64_t> rule;
     for (int64_t i = 0; i < repeats; ++i) {
-      const std::string name = repeats == 1 ? "" : std::to_string(i) + ".";
-      x = bottleneck(name, x, half_of(channels), channels, shortcut);
+      names.push_back(repeats == 1 ? "" : std::to_string(i) + ".");
+      blocks.insert(blocks.end(),
+                    {names.back() + "cv1.", names.back() + "cv2."});
+      rule.insert(rule.end(), {half_of(channels), channels});
+    }
+    blocks.pop_back();  // the last cv2 makes `channels`
+    rule.pop_back();
+    // A layer that adds nothing says so, or it would add once its input and
+    // output happened to be pruned to one number of channels.
+    std::vector<int64_t> widths =
+        listed_widths(adds, std::move(blocks), rule,
+                      "[cv1 and cv2 of each, without the last cv2]");
+    widths.push_back(channels);
+    int x = kInput;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (shortcut && i > 0) check_sum(widths[2 * i + 1], x);
+      x = bottleneck(names[i], x, widths[2 * i], widths[2 * i + 1], shortcut);
     }
     return std::move(program_);
   }
@@ -75,14 +102,20 @@ class Composer {
         "m.0.cv1, m.0.cv2, ...]]";
     layer_.allow_arguments(1, 3, form);
     const bool shortcut = layer_.truth(1, true, form);
-    const int64_t channels = layer_.channels();
-    half_of(channels);
+    std::vector<std::string> blocks = {"cv1.", "cv2."};
+    for (int64_t i = 0; i < layer_.repeats(); ++i) {
+      blocks.insert(blocks.end(),
+                    {inner_name(i) + "cv1.", inner_name(i) + "cv2."});
+    }
+    const std::vector<int64_t> rule(blocks.size(), half_of(layer_.channels()));
     const std::vector<int64_t> widths =
-        c3_widths(layer_.layer(), channels, layer_.repeats(), shortcut);
+        listed_widths(shortcut, std::move(blocks), rule,
+                      "[cv1, cv2, then two of each bottleneck]");
     size_t next = 2;
     return c3_of(widths[0], widths[1], widths.back(),
                  [&](const std::string& name, int x) {
                    next += 2;
+                   if (shortcut) check_sum(widths[next - 1], x);
                    return bottleneck(name, x, widths[next - 2],
                                      widths[next - 1], shortcut);
                  });
@@ -94,22 +127,34 @@ class Composer {
     const Block block = own_block();
     check_division(block);
     layer_.check_stride(layer_.only_input().stride * block.stride);
-    ghost("", kInput, block.channels, block.kernel, block.stride, activation_);
+    ghost("", kInput, ghost_half(block.channels), block.kernel, block.stride,
+          activation_);
     return std::move(program_);
   }
 
   // The shortcut of YOLOv5's C3 is read and means nothing here: a ghost
   // bottleneck always adds its input.
   LayerProgram c3_ghost() {
-    layer_.allow_arguments(1, 2, "[channels] or [channels, False]");
-    layer_.truth(1, true, "[channels] or [channels, False]");
-    const int64_t channels = half_of(layer_.channels());
+    const std::string form = "[channels] or [channels, False]";
+    layer_.allow_arguments(1, 3, form);
+    const bool shortcut = layer_.truth(1, true, form);
+    const int64_t half = half_of(layer_.channels());
+    std::vector<std::string> blocks = {"cv1.", "cv2."};
+    std::vector<int64_t> rule = {half, half};
+    for (int64_t i = 0; i < layer_.repeats(); ++i) {
+      blocks.push_back(inner_name(i) + "conv.0.cv1.");
+      rule.push_back(ghost_half(half / 2));
+    }
+    const std::vector<int64_t> widths =
+        listed_widths(shortcut, std::move(blocks), rule,
+                      "[cv1, cv2, then conv.0.cv1 of each bottleneck]");
+    size_t next = 2;
     return c3_of(
-        channels, channels, channels, [&](const std::string& name, int x) {
+        widths[0], widths[1], widths[0], [&](const std::string& name, int x) {
           const int inner =
-              ghost(name + "conv.0.", x, channels / 2, 1, 1, activation_);
-          const int y =
-              ghost(name + "conv.2.", inner, channels, 1, 1, kIdentity);
+              ghost(name + "conv.0.", x, widths[next++], 1, 1, activation_);
+          const int y = ghost(name + "conv.2.", inner, ghost_half(widths[0]), 1,
+                              1, kIdentity);
           return program_.add(y, x);
         });
   }
@@ -147,6 +192,7 @@ class Composer {
     const int64_t in = layer_.only_input().channels;
     const int64_t channels = layer_.channels(),
                   expanded = layer_.channels_at(1);
+    widths_.blocks = {"depthwise."};
     Block cells = {"depthwise.", expanded, expanded};
     cells.kernel = layer_.integer(2, std::nullopt, 1, TableLayer::kMaxKernel);
     cells.stride = layer_.integer(3, std::nullopt, 1, 2);
@@ -184,7 +230,9 @@ class Composer {
 
   LayerProgram spp() {
     layer_.refuse_repeats();
-    layer_.allow_arguments(1, 2, "[channels, [5, 9, 13]]");
+    layer_.allow_arguments(1, 3,
+                           "[channels, windows] or [channels, windows, cv1], "
+                           "with windows such as [5, 9, 13]");
     const std::vector<int64_t> windows =
         layer_.integers(1, {5, 9, 13}, 1, TableLayer::kMaxKernel);
     // A window of 9 is one of 5 over one of 5.
@@ -198,7 +246,9 @@ class Composer {
       chain.push_back(window - before + 1);
       before = window;
     }
-    return pyramid(std::move(chain), half_of(layer_.only_input().channels));
+    return pyramid(std::move(chain),
+                   std::vector<double>(windows.begin(), windows.end()),
+                   "channels, windows, cv1");
   }
 
   LayerProgram sppf() {
@@ -209,9 +259,8 @@ class Composer {
     if (window % 2 == 0)
       layer_.fail("a pooling window of " + std::to_string(window) + " is even",
                   "use an odd one, usually 5");
-    half_of(layer_.only_input().channels);
-    return pyramid({window, window, window},
-                   sppf_width(layer_.layer(), layer_.only_input().channels));
+    return pyramid({window, window, window}, static_cast<double>(window),
+                   "channels, window, cv1");
   }
 
   LayerProgram upsample() {
@@ -357,8 +406,33 @@ class Composer {
                   "use 2 or more");
     return channels / 2;
   }
+  static std::string inner_name(int64_t bottleneck) {
+    return "m." + std::to_string(bottleneck) + ".";
+  }
   int64_t channels_of(int value) const {
     return program_.shape_of(value).channels;
+  }
+
+  // The widths that stand in a list behind the shortcut.
+  std::vector<int64_t> listed_widths(bool shortcut,
+                                     std::vector<std::string> blocks,
+                                     const std::vector<int64_t>& rule,
+                                     const std::string& list) {
+    widths_ = {.before = {std::string(shortcut ? "True" : "False")},
+               .blocks = std::move(blocks),
+               .is_list = true,
+               .form = "channels, shortcut, " + list};
+    return widths_.read(layer_, rule);
+  }
+
+  // Refuses written widths with which a shortcut has no sum.
+  void check_sum(int64_t made, int x) const {
+    if (made != channels_of(x))
+      layer_.fail("a bottleneck of " + layer_.layer().module + " gives " +
+                      std::to_string(made) + " channels, to be added to " +
+                      std::to_string(channels_of(x)),
+                  "write the same width for cv1 and every second one of a "
+                  "bottleneck, or False for the shortcut");
   }
 
   int bottleneck(const std::string& name, int x, int64_t hidden,
@@ -369,15 +443,18 @@ class Composer {
     return shortcut && channels_of(x) == channels ? program_.add(x, y) : y;
   }
 
-  // Half the channels by a convolution, the others from these.
-  int ghost(const std::string& name, int x, int64_t channels, int64_t kernel,
-            int64_t stride, const ActivationFunction& activation) {
-    constexpr int64_t kCheapKernel = 5;
-    const int64_t half = channels / 2;
-    if (half < 1 || channels % 2 != 0)
+  int64_t ghost_half(int64_t channels) const {
+    if (channels < 2 || channels % 2 != 0)
       layer_.fail(
           "a ghost convolution to " + std::to_string(channels) + " channels",
           "give it an even number");
+    return channels / 2;
+  }
+
+  // Half the channels by a convolution, the others from these.
+  int ghost(const std::string& name, int x, int64_t half, int64_t kernel,
+            int64_t stride, const ActivationFunction& activation) {
+    constexpr int64_t kCheapKernel = 5;
     const size_t cv1 =
         program_.declare({name + "cv1.", channels_of(x), half, kernel, stride,
                           kernel / 2, 1, activation});
@@ -427,17 +504,20 @@ class Composer {
     const size_t cv2 = inner("cv2.", in, beside, 1);
     const size_t cv3 = inner("cv3.", deepest + beside, layer_.channels(), 1);
     int deep = program_.run_block(cv1, kInput);
-    for (int64_t i = 0; i < repeats; ++i)
-      deep = add_inner("m." + std::to_string(i) + ".", deep);
+    for (int64_t i = 0; i < repeats; ++i) deep = add_inner(inner_name(i), deep);
     const int side = program_.run_block(cv2, kInput);
     program_.run_block(cv3, program_.concatenate({deep, side}));
     return std::move(program_);
   }
 
-  LayerProgram pyramid(std::vector<int64_t> windows, int64_t hidden) {
+  // `window` is the argument that gives the windows.
+  LayerProgram pyramid(std::vector<int64_t> windows,
+                       ModelTable::Argument window, const std::string& form) {
     const int64_t in = layer_.only_input().channels;
     const int64_t maps = static_cast<int64_t>(windows.size()) + 1;
     const int64_t channels = layer_.channels();
+    widths_ = {.before = {std::move(window)}, .blocks = {"cv1."}, .form = form};
+    const int64_t hidden = widths_.read(layer_, {half_of(in)}).front();
     const size_t cv1 = inner("cv1.", in, hidden, 1);
     const size_t cv2 = inner("cv2.", maps * hidden, channels, 1);
     const int y = program_.run_block(cv1, kInput);
@@ -448,6 +528,7 @@ class Composer {
   const TableLayer& layer_;
   const ActivationFunction activation_;
   LayerProgram program_;
+  LayerWidths widths_;
 };
 
 using Compose = LayerProgram (Composer::*)();
@@ -472,42 +553,37 @@ const std::map<std::string, Compose>& modules() {
   return kModules;
 }
 
+struct Composed {
+  LayerProgram program;
+  LayerWidths widths;
+};
+Composed compose(const TableLayer& layer) {
+  const std::string& module = layer.layer().module;
+  const auto composes = modules().find(module);
+  if (composes == modules().end()) {
+    std::string known = kDetectModule;
+    for (const auto& entry : modules()) known += ", " + entry.first;
+    layer.fail("unknown module " + module, "use one of " + known);
+  }
+  Composer composer(layer);
+  LayerProgram program = (composer.*composes->second)();
+  LayerWidths widths = composer.widths();
+  widths.repeats = static_cast<int>(layer.repeats());
+  return {std::move(program), std::move(widths)};
+}
+
 }  // namespace
 
 LayerProgram layer_program(const ModelTable& table, size_t index,
                            const std::vector<MapShape>& inputs,
                            int64_t num_classes) {
-  const std::string& module = table.layers[index].module;
-  const auto compose = modules().find(module);
-  if (compose == modules().end()) {
-    std::string known = kDetectModule;
-    for (const auto& entry : modules()) known += ", " + entry.first;
-    fail_layer(table, index, "unknown module " + module, "use one of " + known);
-  }
-  const TableLayer layer(table, index, inputs, num_classes);
-  Composer composer(layer);
-  return (composer.*compose->second)();
+  return compose(TableLayer(table, index, inputs, num_classes)).program;
 }
 
-void check_detect(const ModelTable& table, size_t index,
-                  const std::vector<MapShape>& inputs, int64_t num_classes) {
-  const TableLayer layer(table, index, inputs, num_classes);
-  layer.refuse_repeats();
-  layer.allow_arguments(2, 2, "[nc, anchors]");
-  if (layer.word(0) != "nc" || layer.word(1) != "anchors")
-    layer.fail("Detect takes its classes and anchors from the table",
-               "write [nc, anchors]");
-  const auto& anchors = table.anchors;
-  if (anchors.size() != inputs.size())
-    layer.fail("Detect has " + std::to_string(inputs.size()) +
-                   " levels but there are anchors for " +
-                   std::to_string(anchors.size()),
-               "give one list of anchors per level");
-  for (const auto& level : anchors)
-    if (level.empty() || level.size() != anchors.front().size())
-      layer.fail("levels have " + std::to_string(anchors.front().size()) +
-                     " and " + std::to_string(level.size()) + " anchors",
-                 "give every level equally many, at least one");
+LayerWidths layer_widths(const ModelTable& table, size_t index,
+                         const std::vector<MapShape>& inputs,
+                         int64_t num_classes) {
+  return compose(TableLayer(table, index, inputs, num_classes)).widths;
 }
 
 }  // namespace headroom::layers

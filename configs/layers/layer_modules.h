@@ -1,5 +1,5 @@
 // layer_modules: a line of the model table to the program of its layer, module
-// by module. All but Detect, which is not a map to a map (detect_anchors checks
+// by module. All but Detect, which is not a map to a map (table_layer.h checks
 // it).
 //
 //   Conv         [channels, kernel, stride, padding, groups]
@@ -29,6 +29,8 @@
 // InvertedResidual: Howard et al., "Searching for MobileNetV3", 2019.
 // SqueezeExcitation: Hu et al., "Squeeze-and-Excitation Networks", 2018.
 //
+// Pruned tables add inner widths to some of these (layer_widths.h).
+//
 // Errors: Error with the table's file:line:column for an unknown module, wrong
 // arguments, maps that do not fit together.
 #pragma once
@@ -37,19 +39,19 @@
 #include <vector>
 
 #include "configs/layers/layer_program.h"
+#include "configs/layers/layer_widths.h"
 #include "configs/layers/model_table.h"
 
 namespace headroom::layers {
-
-inline constexpr const char* kDetectModule = "Detect";
 
 // What table.layers[index] does to these inputs. REQUIRES: it is not Detect.
 LayerProgram layer_program(const ModelTable& table, size_t index,
                            const std::vector<MapShape>& inputs,
                            int64_t num_classes);
 
-// Refuses a Detect layer whose arguments or levels are wrong.
-void check_detect(const ModelTable& table, size_t index,
-                  const std::vector<MapShape>& inputs, int64_t num_classes);
+// Where that line says the channels of convolutions inside the layer.
+LayerWidths layer_widths(const ModelTable& table, size_t index,
+                         const std::vector<MapShape>& inputs,
+                         int64_t num_classes);
 
 }  // namespace headroom::layers

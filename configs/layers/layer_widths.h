@@ -1,16 +1,21 @@
-// layer_widths: channels of the convolutions inside a layer, which YOLOv5's
-// table leaves to its rule and a pruned model's table writes out:
+// LayerWidths: where a line of a model table says the channels of convolutions
+// inside its layer. YOLOv5's table leaves them to a rule of the module; a
+// pruned model's table writes them out, as Headroom's extension of the format:
 //
-//   C3    [channels, shortcut, [cv1, cv2, m.0.cv1, m.0.cv2, m.1.cv1, ...]]
-//         rule: half of channels, all of them
-//   SPPF  [channels, window, cv1]
-//         rule: half of the input's channels
+//   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]], each one's two
+//               but for the last cv2, which makes `channels`
+//   C3          [channels, shortcut, [cv1, cv2, m.0.cv1, m.0.cv2, m.1.cv1,
+//   ...]] C3Ghost     [channels, shortcut, [cv1, cv2, m.0.conv.0.cv1, ...]]
+//   SPP, SPPF   [channels, windows, cv1], [channels, window, cv1]
 //
-// The last argument is Headroom's extension of the format. Where bottlenecks
-// add their input, every m.i.cv2 is as wide as cv1. Written widths count as
-// they are: width_multiple is for `channels` alone.
+// Written widths count as they are: width_multiple is for `channels` alone.
+// Two modules say such a number in YOLOv5's format too: a Conv of one channel
+// each its groups, and InvertedResidual the channels that it expands to.
 //
-// Errors: Error with the layer's place.
+// The composer of each module (layer_modules.h) declares this and reads by it,
+// so that pruning, which writes by it, knows no modules.
+//
+// Errors: Error with the table's file:line:column.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +24,34 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "configs/layers/table_layer.h"
 
 namespace headroom::layers {
 
-// cv1, cv2, then the two of each bottleneck. `repeats`: after scaling.
-std::vector<int64_t> c3_widths(const ModelTable::Layer& layer, int64_t channels,
-                               int64_t repeats, bool shortcut);
+struct LayerWidths {
+  // The arguments between `channels` and the widths, as they are now.
+  std::vector<ModelTable::Argument> before = {};
+  // The blocks (LayerProgram::Block::name) whose channels the widths are; none
+  // where `channels` says everything.
+  std::vector<std::string> blocks = {};
+  // Whether one argument lists the widths; otherwise it is the only one.
+  bool is_list = false;
+  // The arguments in words, for the head of a pruned table; empty where it is
+  // YOLOv5's format.
+  std::string form = "";
+  // The layer's repeats, times depth_multiple.
+  int repeats = 1;
 
-int64_t sppf_width(const ModelTable::Layer& layer, int64_t input_channels);
+  size_t position() const { return 1 + before.size(); }
 
-// Whether a table can say the channels of every convolution of this module: of
-// a single one always (`channels`), of several for C3 and SPPF alone.
-bool can_write_widths(const std::string& module, size_t num_convolutions);
+  // The written widths, or `rule`, one for each block, where there are none.
+  std::vector<int64_t> read(const TableLayer& layer,
+                            const std::vector<int64_t>& rule) const;
 
-// Writes the widths in the orders above, then `channels`, and the repeats that
-// they amount to. REQUIRES: can_write_widths(); at least one width.
-void write_widths(ModelTable::Layer& layer, std::vector<double> widths);
+  // Writes the output's channels and a width for each block into a line of a
+  // table whose width_multiple and depth_multiple are 1.
+  void write(int64_t channels, const std::vector<int64_t>& widths,
+             ModelTable::Layer& line) const;
+};
 
 }  // namespace headroom::layers

@@ -168,4 +168,25 @@ void TableLayer::check_stride(int64_t stride) const {
          "at most " + std::to_string(kMaxStride) + " are supported");
 }
 
+void check_detect(const ModelTable& table, size_t index,
+                  const std::vector<MapShape>& inputs, int64_t num_classes) {
+  const TableLayer layer(table, index, inputs, num_classes);
+  layer.refuse_repeats();
+  layer.allow_arguments(2, 2, "[nc, anchors]");
+  if (layer.word(0) != "nc" || layer.word(1) != "anchors")
+    layer.fail("Detect takes its classes and anchors from the table",
+               "write [nc, anchors]");
+  const auto& anchors = table.anchors;
+  if (anchors.size() != inputs.size())
+    layer.fail("Detect has " + std::to_string(inputs.size()) +
+                   " levels but there are anchors for " +
+                   std::to_string(anchors.size()),
+               "give one list of anchors per level");
+  for (const auto& level : anchors)
+    if (level.empty() || level.size() != anchors.front().size())
+      layer.fail("levels have " + std::to_string(anchors.front().size()) +
+                     " and " + std::to_string(level.size()) + " anchors",
+                 "give every level equally many, at least one");
+}
+
 }  // namespace headroom::layers

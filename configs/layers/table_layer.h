@@ -18,6 +18,8 @@
 
 namespace headroom::layers {
 
+inline constexpr const char* kDetectModule = "Detect";
+
 inline constexpr int kImageEdge = -1;  // the edge from the network's input
 
 // Absolute layers that layer `index` reads; the first layer may read the
@@ -84,5 +86,9 @@ class TableLayer {
   const std::vector<MapShape>& inputs_;
   const int64_t num_classes_;
 };
+
+// Refuses a Detect layer whose arguments or levels are wrong.
+void check_detect(const ModelTable& table, size_t index,
+                  const std::vector<MapShape>& inputs, int64_t num_classes);
 
 }  // namespace headroom::layers

@@ -182,6 +182,11 @@ void check_mpi(const configs::RunConfig& config,
                   " headroom ... --processes 1, or another --backend");
 }
 
+// Whether devices are of another kind, of which NVML knows nothing.
+bool has_other_devices() {
+  return std::getenv(kDevicePluginVariable) != nullptr;
+}
+
 // What no configuration can know, and check_run_config cannot refuse. Only the
 // worker knows whether its build has the plugin.
 void check_devices(const configs::RunConfig& config,
@@ -191,27 +196,18 @@ void check_devices(const configs::RunConfig& config,
   if (cards.empty()) return;
   const int workers_here = workers * (place ? place->local_size : 1);
   card_of_rank(cards, 0, workers_here, config.share_devices);
-  // Devices of another kind, of which NVML knows nothing.
-  if (std::getenv("HEADROOM_DEVICE_PLUGIN") != nullptr) return;
+  if (has_other_devices()) return;
   for (const nvml::Card& card :
        nvml::cards_asked_for(config.device, nvml::Nvml())) {
     notes.push_back(nvml::card_text(card, nvml::bytes_of_others(card, {}, 0)));
   }
 }
 
-// What a step is, and which samples it uses.
-const std::set<std::string> kDefinesSteps = {
-    "global_batch_size", "seed",          "rect",      "batch_norm_group_size",
-    "sync_batch_norm",   "optimizer",     "anchors",   "teacher",
-    "random_crop",       "image_weights", "single_cls"};
-
 // Looks at the cards here that the run names.
 std::vector<int> capabilities_here(const configs::RunConfig& config) {
   std::vector<int> capabilities;
   const std::vector<int> named = parse_device_list(config.device);
-  if (named.empty() || std::getenv("HEADROOM_DEVICE_PLUGIN") != nullptr) {
-    return capabilities;
-  }
+  if (named.empty() || has_other_devices()) return capabilities;
   for (const nvml::Card& card : nvml::Nvml().cards()) {
     if (std::ranges::count(named, card.index) == 0) continue;
     capabilities.push_back(card.compute_capability);
@@ -219,14 +215,10 @@ std::vector<int> capabilities_here(const configs::RunConfig& config) {
   return capabilities;
 }
 
-// Keys that concern a run's start alone.
-const std::set<std::string> kOfTheStart = {"name", "project", "exist_ok",
-                                           "noautoanchor"};
-
 // Nor its type: files of float64 are no files of float32.
 bool changes_state(const configs::Knob& knob, const std::string& before,
                    const std::string& after) {
-  return kDefinesSteps.contains(knob.key) || knob.key == "weights" ||
+  return knob.defines_steps || knob.key == "weights" ||
          (knob.key == "precision" && (before == "fp64" || after == "fp64"));
 }
 
@@ -264,12 +256,6 @@ void check_recorded_model(const configs::RunConfig& config,
                              run_directory);
 }
 
-// The plan: either all of it is restored or none, for its parts belong
-// together.
-const std::set<std::string> kOfThePlan = {"processes",   "layout",
-                                          "zero_stage",  "micro_batch_size",
-                                          "activations", "memory_limit"};
-
 // Does what is to be decided depend on the labels, and are there any?
 bool wants_labels(const configs::RunConfig& config, bool only_plans) {
   return config.command == "train" && !config.synthetic_input &&
@@ -280,8 +266,9 @@ bool wants_labels(const configs::RunConfig& config, bool only_plans) {
 
 bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
   const std::set<std::string> given = keys_given(uses);
-  return std::any_of(kOfThePlan.begin(), kOfThePlan.end(),
-                     [&](const auto& key) { return given.contains(key); });
+  return std::ranges::any_of(configs::knobs(), [&](const auto& knob) {
+    return knob.of_plan && given.contains(knob.key);
+  });
 }
 
 void use_saved_plan(RunRequest& request) {
@@ -319,8 +306,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   base.inject.clear();  // a fault is of the start that asked for it
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
-    for (const std::string& key : kOfThePlan) {
-      const configs::Knob& knob = *configs::find_knob(key);
+    for (const configs::Knob& knob : configs::knobs()) {
+      if (!knob.of_plan) continue;
       configs::set_from_text(base, knob, configs::default_text(knob));
     }
   }
@@ -345,7 +332,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
         (knob.key == "cfg" && !has_record)) {
       throw changed_in_mid_run(knob, before, after, run_directory);
     }
-    if (kOfTheStart.contains(knob.key)) {
+    if (knob.of_start) {
       configs::set_from_text(config, knob, before);
       notes.push_back("resume: " + knob.key + " stays " + shown(before) +
                       ": it is settled when a run starts");

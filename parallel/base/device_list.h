@@ -7,6 +7,10 @@
 
 namespace headroom {
 
+// The environment variable that names another plugin for devices than the
+// build's own, such as that of the tests.
+inline constexpr const char* kDevicePluginVariable = "HEADROOM_DEVICE_PLUGIN";
+
 // The cards' numbers; empty for the CPU. Throws Error (exit 2) for other words
 // and for a card that is named twice. Does not ask whether the cards are there.
 std::vector<int> parse_device_list(const std::string& device);

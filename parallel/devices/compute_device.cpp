@@ -11,6 +11,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/peer_wait.h"
 
 namespace headroom::devices {
@@ -105,7 +106,7 @@ std::string last_error() {
 }  // namespace
 
 std::string device_plugin_path() {
-  if (const char* const given = std::getenv("HEADROOM_DEVICE_PLUGIN")) {
+  if (const char* const given = std::getenv(kDevicePluginVariable)) {
     return given;
   }
   std::error_code ignored;

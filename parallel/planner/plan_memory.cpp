@@ -19,8 +19,6 @@
 namespace headroom::planner {
 namespace {
 
-constexpr int64_t kManyCells = 2;  // cells of an image's smallest map
-
 // Data ranks that usually share a machine, where an exchange costs little.
 constexpr int kNearRanks = 8;
 
@@ -43,7 +41,7 @@ class RankKinds {
         request_.global_batch_size, layout.data_parallel_size,
         request_.plan.micro_batch_size, request_.plan.batch_norm_rule()};
     return {at.pipeline_stage,
-            plan::part_of(cut, request_.global_batch_size, kManyCells,
+            plan::part_of(cut, request_.global_batch_size, predict::kManyCells,
                           at.data_parallel_rank)
                 .local.size(),
             plan::share_of(request_.image_height / stride_,
@@ -261,7 +259,7 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
   return plan.layout.data_parallel_size > kNearRanks &&
          plan::groups_span_ranks(batch_cut(config, plan),
-                                 config.global_batch_size, kManyCells);
+                                 config.global_batch_size, predict::kManyCells);
 }
 
 std::string statistics_text(const predict::StepEstimate& step) {

@@ -43,10 +43,9 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
   if (!is_written_beside) return 0;
   constexpr int64_t kAlignmentBytes = 64;
   const int64_t element = config.precision == configs::Precision::kFp64 ? 8 : 4;
-  const int64_t num_moments = config.optimizer == "SGD" ? 1 : 2;
   int64_t bytes = 0;
   for (const ModelLayer& layer : memory_layers(layers)) {
-    bytes += (3 + num_moments) * flat_bytes(layer, element) +
+    bytes += (3 + num_moments(config.optimizer)) * flat_bytes(layer, element) +
              2 * (2 * layer.norm_channels * element +
                   kAlignmentBytes * layer.parameter_tensors);
   }

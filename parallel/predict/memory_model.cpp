@@ -14,7 +14,8 @@ constexpr size_t kMoreMicroBatches = 2;
 
 class MemoryEstimator {
  public:
-  MemoryEstimator(const MemoryRequest& request, const plan::MeshCoordinates& rank)
+  MemoryEstimator(const MemoryRequest& request,
+                  const plan::MeshCoordinates& rank)
       : request_(request),
         share_(request, rank),
         plan_(request.plan),

@@ -28,8 +28,6 @@ int64_t tensor_budget(int64_t gpu_memory_bytes) {
 
 namespace {
 
-constexpr int64_t kManyCells = 2;  // cells of an image's smallest map
-
 class TimeEstimator {
  public:
   explicit TimeEstimator(const TimeRequest& request)

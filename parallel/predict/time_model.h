@@ -48,6 +48,10 @@ inline constexpr int64_t kGpuSlackPercent = 10;  // a share of the card
 // The bytes of a card that are left for tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes);
 
+// Cells in an image's smallest map, as far as batch-norm groups are concerned:
+// with two, none is too small to stand alone.
+inline constexpr int64_t kManyCells = 2;
+
 // The simpler one of two plans is taken unless the other is faster than that.
 inline constexpr double kEqualWithin = 0.05;
 

@@ -106,6 +106,18 @@ TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
   EXPECT_EQ(find_flag("--img-sz"), nullptr);
 }
 
+// The help prints a heading wherever the group changes: each once.
+TEST(Flags, FlagsOfAGroupStandTogether) {
+  std::set<std::string> seen;
+  std::string group;
+  for (const Flag& flag : flags()) {
+    EXPECT_FALSE(flag.group.empty()) << flag.spellings.front();
+    if (flag.group == group) continue;
+    group = flag.group;
+    EXPECT_TRUE(seen.insert(group).second) << flag.spellings.front();
+  }
+}
+
 TEST(Flags, BecomeARunConfig) {
   const RunConfig config =
       run_config_from_flags("train", {{"--data", {"d.yaml"}},

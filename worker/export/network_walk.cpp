@@ -1,6 +1,7 @@
 #include "worker/export/network_walk.h"
 
 #include "configs/layers/layer_modules.h"
+#include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "worker/model/conv_block.h"
 

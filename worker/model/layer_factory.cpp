@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "configs/layers/layer_modules.h"
+#include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "worker/model/resampling.h"
 

@@ -1,14 +1,11 @@
 #include "worker/run/training_run.h"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include "configs/fault.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/yaml/scalar.h"
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/units.h"
@@ -20,26 +17,23 @@
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/agent_loss.h"
-#include "worker/data/loader/image_weights.h"
-#include "worker/data/loader/loader.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/data/sampling/sampler.h"
 #include "worker/memory/box_bound_monitor.h"
 #include "worker/memory/memory_trace.h"
+#include "worker/run/epoch_end.h"
 #include "worker/run/run_checkpoints.h"
 #include "worker/run/run_device.h"
 #include "worker/run/run_directory.h"
 #include "worker/run/run_pictures.h"
 #include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
+#include "worker/run/training_source.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/device_prefetcher.h"
 #include "worker/step/teacher.h"
 #include "worker/step/trainer.h"
-#include "worker/validation/average_validation.h"
 #include "worker/validation/run_loaders.h"
 #include "worker/validation/validate.h"
-#include "worker/validation/validation_figures.h"
 
 namespace headroom::run {
 namespace {
@@ -59,27 +53,13 @@ std::vector<layers::LayerCost> layers_of(const step::RunInputs& inputs) {
 
 optim::ScheduleOptions schedule_of(const configs::RunConfig& config,
                                    int64_t steps_in_epoch) {
-  optim::ScheduleOptions schedule = {config.hyp, config.epochs, steps_in_epoch,
-                                     config.global_batch_size, config.cos_lr};
-  schedule.warms_momentum =
-      optim::parse_optimizer(config.optimizer) == optim::OptimizerKind::kSgd;
-  return schedule;
-}
-
-RunPictures::Subject pictures_of(const configs::RunConfig& config,
-                                 const control::Assignment& assignment,
-                                 const step::RunInputs& inputs,
-                                 const model::LayerGraph& model,
-                                 const collectives::Mesh& mesh) {
-  RunPictures::Subject subject;
-  subject.folder = assignment.run_directory;
-  subject.training = validation::training_options(config, assignment.plan,
-                                                  inputs, model, mesh);
-  if (inputs.validation) {
-    subject.validation = validation::validation_options(
-        config, assignment.plan, *inputs.validation, model, mesh);
-  }
-  return subject;
+  return {.hyp = config.hyp,
+          .epochs = config.epochs,
+          .steps_per_epoch = steps_in_epoch,
+          .global_batch_size = config.global_batch_size,
+          .cos_lr = config.cos_lr,
+          .warms_momentum = optim::parse_optimizer(config.optimizer) ==
+                            optim::OptimizerKind::kSgd};
 }
 
 }  // namespace
@@ -91,19 +71,22 @@ struct TrainingRun::Implementation {
   RunOutcome run(collectives::Communicator& communicator);
   // Everything that may refuse the run; the run directory comes last of that.
   void prepare(collectives::Communicator& communicator);
-  std::optional<RunOutcome> step(loader::BatchSource& source,
+  std::optional<RunOutcome> step(loader::BatchSource& batches,
                                  step::Trainer& trainer);
   std::optional<RunOutcome> end_epoch();
   std::optional<RunOutcome> catch_up();
 
-  void share_host_memory(const model::LayerGraph& model);
+  // The parts of prepare().
+  void restore_state();
+  void share_host_memory();
   void require_steps_left() const;
+  void keep_copies();
   step::CollectiveSchedule record_exchanges() const;
-  std::unique_ptr<loader::BatchSource> make_source();
-  void begin_draws(loader::BatchSource& source);
+  void begin_pictures();
+  void begin_reports();
+
   void note_step(const loader::Batch& batch, const step::StepResult& result,
                  double seconds);
-  validation::ValidationResult validate_average(EpochRecord& record);
 
   void tell(EventKind kind, const std::string& reason) {
     client.report_event(
@@ -157,6 +140,7 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunPictures> pictures;  // null: this rank draws none
   std::unique_ptr<RunReports> reports;
   std::unique_ptr<RunCheckpoints> checkpoints;
+  std::unique_ptr<EpochEnd> epoch_end;
   std::unique_ptr<RunEnd> ending;  // the last: all is there
 
   StepRecord newest;     // known to every rank: rank 0 may be lost
@@ -190,17 +174,33 @@ RunOutcome TrainingRun::Implementation::run(
   prepare(communicator);
   if (!buddies) carried.held.clear();  // else with the first copies
   reports->note_device();
-  std::unique_ptr<loader::BatchSource> source;
+  std::optional<TrainingSource> source;
   step::Trainer trainer(
-      {gains, schedule, assignment.plan, config.skip_non_finite,
-       collective_schedule, &faults, config.host_memory_limit,
-       step::loader_options(config, state->model()).assign, memory,
-       teacher.get(), [&source] { return source->made_ahead(); },
-       config.cuda_graphs, memory.labels},
+      {.gains = gains,
+       .schedule = schedule,
+       .plan = assignment.plan,
+       .skip_non_finite = config.skip_non_finite,
+       .collective_schedule = collective_schedule,
+       .faults = &faults,
+       .host_memory_limit = config.host_memory_limit,
+       .assign = step::loader_options(config, state->model()).assign,
+       .memory = memory,
+       .teacher = teacher.get(),
+       .following = [&source] { return source->batches().made_ahead(); },
+       .captures_micro_batches = config.cuda_graphs,
+       .labels = memory.labels},
       *state, *mesh);
   reports->note_memory(
       start_up.compare(predict::estimate_start_up(memory, mesh->here)));
-  source = make_source();
+  source.emplace(TrainingSource::Inputs{.config = config,
+                                        .plan = assignment.plan,
+                                        .inputs = inputs,
+                                        .device = device,
+                                        .steps_in_epoch = steps_in_epoch,
+                                        .host_memory_limit = host.training,
+                                        .state = *state,
+                                        .mesh = *mesh,
+                                        .reports = *reports});
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
   } else if (assignment.generation > 1) {
@@ -210,9 +210,9 @@ RunOutcome TrainingRun::Implementation::run(
   const agent_loss::Reprieve reprieve(assignment.has_one_agent);
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
-    if (config.image_weights) begin_draws(*source);
+    source->begin_epoch();
     do {
-      if (auto ended = step(*source, trainer)) return *ended;
+      if (auto ended = step(source->batches(), trainer)) return *ended;
     } while (!is_between_epochs());
     trainer.release_graphs();
     if (auto ended = end_epoch()) return *ended;
@@ -233,13 +233,39 @@ void TrainingRun::Implementation::prepare(
   }
   mesh =
       std::make_unique<collectives::Mesh>(communicator, assignment.plan.layout);
+  restore_state();
+  // Only of a run's first steps: a later generation would write over them.
+  if (!config.memory_trace.empty() && assignment.generation == 1) {
+    tracer = std::make_unique<memory::MemoryTracer>(
+        config.memory_trace, config.memory_trace_steps, assignment.rank,
+        device.memory());
+  }
+  share_host_memory();
+  if (assignment.rank == 0) {
+    require_steps_left();
+    recorder->open(start.newest_line);
+  }
+  keep_copies();
+  memory.fetches_ahead = mesh->data->gathers_in_background();
+  collective_schedule = record_exchanges();
+  begin_pictures();
+  begin_reports();
+}
+
+// Makes the state that the generation starts from; it becomes `state` once it
+// is a committed one.
+void TrainingRun::Implementation::restore_state() {
   if (!config.teacher.empty()) teacher = step::Teacher::open(config, device);
-  const StateRequest request{config, assignment, inputs, device, *mesh, client};
+  const StateRequest request = {.config = config,
+                                .assignment = assignment,
+                                .inputs = inputs,
+                                .device = device,
+                                .mesh = *mesh,
+                                .client = client};
   std::unique_ptr<step::TrainingState> fresh = fresh_state(request);
   if (teacher) teacher->check(fresh->model());
-  const loader::LoaderOptions sizes =
-      step::loader_options(config, fresh->model());
-  gains = validation::loss_gains(config, fresh->model(), sizes);
+  gains = validation::loss_gains(config, fresh->model(),
+                                 step::loader_options(config, fresh->model()));
   recorder = std::make_unique<RunRecorder>(
       RunRecorder::Subject{.config = config,
                            .assignment = assignment,
@@ -253,37 +279,43 @@ void TrainingRun::Implementation::prepare(
   memory.resumes = start.is_from_checkpoint;
   state = std::move(fresh);
   if (inputs.training) note_data(request, steps_in_epoch, state->counters);
-  // Only of a run's first steps: a later generation would write over them.
-  if (!config.memory_trace.empty() && assignment.generation == 1) {
-    tracer = std::make_unique<memory::MemoryTracer>(
-        config.memory_trace, config.memory_trace_steps, assignment.rank,
-        device.memory());
-  }
-  share_host_memory(state->model());
-  if (assignment.rank == 0) {
-    require_steps_left();
-    recorder->open(start.newest_line);
-  }
+}
+
+// Copies of the state: in other ranks' memory, where no rank has all of it, and
+// on disk.
+void TrainingRun::Implementation::keep_copies() {
   buddies = begin_copies(assignment, *mesh, start.newest_line, *state);
   saver = std::make_unique<checkpoint::CheckpointSaver>(
       checkpoint::CheckpointSaver::Options{
-          RunDirectory(assignment.run_directory).checkpoints(),
-          plan::plan_to_json(assignment.plan), config.keep_checkpoints,
-          host.copies_state},
+          .checkpoints = RunDirectory(assignment.run_directory).checkpoints(),
+          .plan_json = plan::plan_to_json(assignment.plan),
+          .keep = config.keep_checkpoints,
+          .may_copy = host.copies_state},
       *state, *mesh);
-  memory.fetches_ahead = mesh->data->gathers_in_background();
-  collective_schedule = record_exchanges();
-  if (assignment.rank == 0 && !config.noplots && host.draws_pictures) {
-    RunPictures::Subject subject =
-        pictures_of(config, assignment, inputs, state->model(), *mesh);
-    subject.say = [this](const std::string& line) {
-      client.report_event({.event = EventKind::kPicture,
-                           .rank = 0,
-                           .reason = line,
-                           .warning = true});
-    };
-    pictures = std::make_unique<RunPictures>(std::move(subject));
+}
+
+void TrainingRun::Implementation::begin_pictures() {
+  if (assignment.rank != 0 || config.noplots || !host.draws_pictures) return;
+  RunPictures::Subject subject;
+  subject.folder = assignment.run_directory;
+  subject.training = validation::training_options(
+      config, assignment.plan, inputs, state->model(), *mesh);
+  if (inputs.validation) {
+    subject.validation = validation::validation_options(
+        config, assignment.plan, *inputs.validation, state->model(), *mesh);
   }
+  subject.say = [this](const std::string& line) {
+    client.report_event({.event = EventKind::kPicture,
+                         .rank = 0,
+                         .reason = line,
+                         .warning = true});
+  };
+  pictures = std::make_unique<RunPictures>(std::move(subject));
+}
+
+void TrainingRun::Implementation::begin_reports() {
+  const loader::LoaderOptions sizes =
+      step::loader_options(config, state->model());
   reports = std::make_unique<RunReports>(
       RunReports::Inputs{.config = config,
                          .rank = assignment.rank,
@@ -307,6 +339,19 @@ void TrainingRun::Implementation::prepare(
                              .recorder = *recorder,
                              .reports = *reports},
       start.checkpoint_steps);
+  epoch_end = std::make_unique<EpochEnd>(
+      EpochEnd::Inputs{.config = config,
+                       .memory = memory,
+                       .inputs = inputs,
+                       .schedule = schedule,
+                       .gains = gains,
+                       .collective_schedule = collective_schedule,
+                       .host_memory_limit = host.validation,
+                       .state = *state,
+                       .mesh = *mesh,
+                       .recorder = *recorder,
+                       .reports = *reports,
+                       .pictures = pictures.get()});
   ending = std::make_unique<RunEnd>(
       RunEnd::Inputs{.config = config,
                      .assignment = assignment,
@@ -322,11 +367,10 @@ void TrainingRun::Implementation::prepare(
                      .faults = faults});
 }
 
-void TrainingRun::Implementation::share_host_memory(
-    const model::LayerGraph& model) {
+void TrainingRun::Implementation::share_host_memory() {
   if (!inputs.training) return;
   predict::HostMemory needed = validation::host_memory_of(
-      config, assignment.plan, inputs, model, *mesh, layers);
+      config, assignment.plan, inputs, state->model(), *mesh, layers);
   host = predict::host_shares(config.host_memory_limit, needed);
   if (!host.copies_state) needed.state_copy = 0;
   if (!host.draws_pictures) needed.pictures = 0;
@@ -361,19 +405,21 @@ step::CollectiveSchedule TrainingRun::Implementation::record_exchanges() const {
 }
 
 std::optional<RunOutcome> TrainingRun::Implementation::step(
-    loader::BatchSource& source, step::Trainer& trainer) {
+    loader::BatchSource& batches, step::Trainer& trainer) {
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
-  const loader::Batch batch = source.next();
+  const loader::Batch batch = batches.next();
   checkpoints->settle();
   if (const auto event = labels.look_at(batch)) {
     reports->report(batch.step, *event);
   }
   const step::StepResult result = trainer.train_step(batch, [&] {
     return step::Trainer::Requests{
-        client.stop_requested(), client.leave_requested(assignment.generation),
-        agent_loss::has_happened(),
-        assignment.rank == 0 && is_checkpoint_due(config, checkpoints->age())};
+        .stop = client.stop_requested(),
+        .leave = client.leave_requested(assignment.generation),
+        .save = agent_loss::has_happened(),
+        .checkpoint = assignment.rank == 0 &&
+                      is_checkpoint_due(config, checkpoints->age())};
   });
   if (tracer && tracer->end_step(mesh->world)) {
     if (assignment.rank == 0) tell(EventKind::kMemoryTrace, tracer->summary());
@@ -435,47 +481,15 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   carried.held.clear();
 }
 
-// Validation, results, weights and checkpoint of a finished epoch.
+// What a finished epoch leaves, its checkpoint, and how the run goes on.
 std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
-  step::TrainingCounters& counters = state->counters;
-  const bool last = committed() >= num_steps(config, steps_in_epoch);
-  EpochRecord record;
-  record.epoch = committed() / steps_in_epoch - 1;
-  record.step = committed();
-  record.box = counters.meter.box;
-  record.obj = counters.meter.obj;
-  record.cls = counters.meter.cls;
-  record.work = std::exchange(epoch_work, {});
-  record.lr = optim::settings_at(schedule, committed() - 1, record.epoch).lr;
-  bool is_best = false;
-  if (inputs.validation && (!config.noval || last)) {
-    reports->show_phase(wire::WorkerPhase::kValidate);
-    reports->begin_phase(configs::Fault::Phase::kValidation, committed());
-    record.validation = validate_average(record);
-    reports->end_phase(committed());
-    const double fitness = record.validation->fitness();
-    // An equal fitness is saved as the best, as in YOLOv5, but is no progress.
-    is_best = fitness >= counters.best_fitness;
-    if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
-    counters.best_fitness = std::max(counters.best_fitness, fitness);
-    if (config.image_weights && !config.noval) {
-      counters.class_maps =
-          validation::maps_by_class(*record.validation, inputs.num_classes());
-    }
-  }
-  if (assignment.rank == 0 && record.validation) {
-    reports->say_once(record.validation->faults);
-  }
-  recorder->record_epoch(record, is_best, last);
-  const std::string epoch = "epoch " + std::to_string(record.epoch + 1);
-  if (pictures && record.validation) {
-    pictures->note(*record.validation, epoch, is_best);
-  }
-  counters.recorded_epochs = record.epoch + 1;
-
+  epoch_end->record(std::exchange(epoch_work, {}));
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   const data_parallel::Verdict& agreed = newest.result.verdict;
-  if (agreed.stop_requested) return ending->interrupt(epoch);
+  if (agreed.stop_requested) {
+    return ending->interrupt("epoch " +
+                             std::to_string(state->counters.recorded_epochs));
+  }
   if (!config.nosave) {
     checkpoints->finish();  // an epoch's own is not skipped
     checkpoints->begin();
@@ -493,53 +507,6 @@ std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
     checkpoints->begin();
   }
   return std::nullopt;
-}
-
-std::unique_ptr<loader::BatchSource>
-TrainingRun::Implementation::make_source() {
-  loader::LoaderOptions options = validation::training_options(
-      config, assignment.plan, inputs, state->model(), *mesh);
-  options.first_step = committed();
-  options.allocate_images = step::page_locked_images(device);
-  if (!inputs.training)
-    return std::make_unique<loader::SyntheticInput>(options);
-  options.host_memory_limit_bytes = host.training;
-  options.weighted_epochs = 0;  // begin_draws() opens them
-  options.hooks.targets_begin = [this](int64_t step) {
-    reports->begin_phase(configs::Fault::Phase::kLoader, step);
-  };
-  options.hooks.targets_end = [this](int64_t step) {
-    reports->end_phase(step);
-  };
-  options.hooks.out_of_memory = [this](int64_t step, const std::string& why) {
-    reports->report(
-        step, memory::out_of_memory_event(
-                  "loader", why, activations::CountingAllocator::take_refusal(),
-                  "the loader waits and tries again"));
-  };
-  return std::make_unique<loader::Loader>(options);
-}
-
-// Draws by the figures of the newest validation: the next one changes them.
-void TrainingRun::Implementation::begin_draws(loader::BatchSource& source) {
-  const std::vector<double> weights =
-      loader::image_weights(*inputs.training, state->counters.class_maps);
-  step::require_same_on_all_ranks(mesh->world, loader::digest_of(weights),
-                                  "the weights of the images");
-  source.draw_from(
-      std::make_shared<sampling::WeightedSampler>(config.seed, weights),
-      config.noval ? INT64_MAX : committed() / steps_in_epoch + 1);
-}
-
-validation::ValidationResult TrainingRun::Implementation::validate_average(
-    EpochRecord& record) {
-  const validation::ValidatedAverage validated =
-      headroom::validation::validate_average(
-          {config, memory, *inputs.validation, inputs.class_names, gains,
-           collective_schedule, *state, *mesh, reports->retry("validation"),
-           host.validation});
-  record.validation_memory = reports->note_memory(validated.memory).ranks;
-  return validated.result;
 }
 
 TrainingRun::TrainingRun(const Inputs& inputs)

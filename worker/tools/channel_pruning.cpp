@@ -12,192 +12,12 @@
 #include <utility>
 
 #include "configs/layers/layer_cost.h"
-#include "configs/layers/layer_widths.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/kernels/element_math.h"
+#include "worker/tools/channel_graph.h"
 
 namespace headroom::tools {
-namespace {
-
-using Segments = std::vector<ChannelGraph::Segment>;
-using Operation = layers::LayerProgram::Operation;
-
-class Walk {
- public:
-  explicit Walk(const layers::ModelTable& table)
-      : table_(table), costs_(layers::layer_costs(table)) {}
-
-  ChannelGraph run() {
-    std::vector<Segments> maps;
-    for (layer_ = 0; layer_ < table_.layers.size(); ++layer_) {
-      graph_.units_of_layer.emplace_back();
-      std::vector<Segments> inputs;
-      for (const int from : costs_[layer_].inputs) {
-        inputs.push_back(from < 0 ? Segments{{ChannelGraph::kImages, 0}}
-                                  : maps[static_cast<size_t>(from)]);
-      }
-      maps.push_back(costs_[layer_].program == nullptr
-                         ? head(inputs)
-                         : output_of(*costs_[layer_].program, inputs));
-    }
-    return std::move(graph_);
-  }
-
- private:
-  std::string prefix() const { return "model." + std::to_string(layer_) + "."; }
-
-  Segments head(const std::vector<Segments>& inputs) {
-    for (size_t level = 0; level < inputs.size(); ++level) {
-      graph_.readers.push_back({prefix() + "m." + std::to_string(level) + ".",
-                                /*normed=*/false, inputs[level]});
-    }
-    return {};
-  }
-
-  Segments output_of(const layers::LayerProgram& program,
-                     std::vector<Segments> values) {
-    const std::string& module = table_.layers[layer_].module;
-    if (!layers::can_write_widths(module, program.blocks.size())) {
-      refuse(module);
-    }
-    declare_units(program);
-    for (const layers::LayerProgram::Step& step : program.steps) {
-      values.push_back(run_step(program, step, values));
-    }
-    return values.back();
-  }
-
-  // One unit for each convolution, unless it adds to another one's channels.
-  // They are numbered in the order of the widths.
-  void declare_units(const layers::LayerProgram& program) {
-    std::vector<size_t> order;
-    for (size_t block = 0; block < program.blocks.size(); ++block) {
-      if (block != program.steps.back().block) order.push_back(block);
-    }
-    if (!program.blocks.empty()) order.push_back(program.steps.back().block);
-    const std::vector<size_t> target = shared_units(program);
-    unit_of_block_.assign(program.blocks.size(), ChannelGraph::kImages);
-    for (const size_t block : order) {
-      if (target[block] != block) continue;
-      unit_of_block_[block] = static_cast<int>(graph_.units.size());
-      graph_.units.push_back({program.blocks[block].channels, {}, layer_});
-    }
-    for (const size_t block : order) {
-      unit_of_block_[block] = unit_of_block_[target[block]];
-      graph_.units_of_layer.back().push_back(unit_of_block_[block]);
-    }
-  }
-
-  // The first convolution whose channels each convolution shares.
-  std::vector<size_t> shared_units(const layers::LayerProgram& program) const {
-    constexpr size_t kNone = SIZE_MAX;
-    std::vector<size_t> target(program.blocks.size());
-    for (size_t block = 0; block < target.size(); ++block) {
-      target[block] = block;
-    }
-    // The convolution that made each value.
-    std::vector<size_t> maker(program.inputs.size(), kNone);
-    for (const layers::LayerProgram::Step& step : program.steps) {
-      size_t made = kNone;
-      if (step.operation == Operation::kBlock) made = step.block;
-      if (step.operation == Operation::kAdd) {
-        made = maker[static_cast<size_t>(step.inputs[0])];
-        const size_t other = maker[static_cast<size_t>(step.inputs[1])];
-        if (made == kNone || other == kNone) {
-          refuse(table_.layers[layer_].module);
-        }
-        made = target[made];
-        target[other] = made;
-      }
-      maker.push_back(made);
-    }
-    return target;
-  }
-
-  Segments run_step(const layers::LayerProgram& program,
-                    const layers::LayerProgram::Step& step,
-                    const std::vector<Segments>& values) {
-    const layers::ModelTable::Layer& layer = table_.layers[layer_];
-    const Segments& x = values[static_cast<size_t>(step.inputs.front())];
-    switch (step.operation) {
-      case Operation::kBlock:
-        return run_block(program.blocks[step.block], step.block, x);
-      case Operation::kPools: {
-        std::vector<Segments> maps(step.windows.size() + 1, x);
-        return join(maps);
-      }
-      case Operation::kAdd: {
-        const int unit = x.front().unit;
-        return {{unit, graph_.units[static_cast<size_t>(unit)].writers.size()}};
-      }
-      case Operation::kConcat: {
-        std::vector<Segments> maps;
-        for (const int value : step.inputs) {
-          maps.push_back(values[static_cast<size_t>(value)]);
-        }
-        return join(maps);
-      }
-      case Operation::kUpsample:
-        return x;
-      case Operation::kFold:
-        if (x.front().unit == ChannelGraph::kImages) return x;
-        break;
-      case Operation::kTransposedConv:
-      case Operation::kSqueezeExcite:
-      case Operation::kSlice:
-      case Operation::kShuffle:
-        break;
-    }
-    refuse(layer.module);
-  }
-
-  Segments run_block(const layers::LayerProgram::Block& block, size_t place,
-                     const Segments& x) {
-    if (block.groups > 1) {
-      const layers::ModelTable::Layer& layer = table_.layers[layer_];
-      constexpr size_t kPlain = 4;  // channels, kernel, stride, padding
-      refuse(layer.module + (layer.args.size() > kPlain ? " with groups" : ""));
-    }
-    const std::string name = prefix() + block.name;
-    graph_.readers.push_back({name, /*normed=*/true, x});
-    const int unit = unit_of_block_[place];
-    auto& writers = graph_.units[static_cast<size_t>(unit)].writers;
-    writers.push_back({name, block.activation});
-    return {{unit, 1}};
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error("prune",
-                yaml::to_string(table_.layers[layer_].place) + ": " + what +
-                    ": convolutions of one channel each, squeeze and "
-                    "excitation, shuffling and slices tie channels in ways "
-                    "that pruning does not follow",
-                "prune a model of Conv without groups, C3, SPPF, nn.Upsample, "
-                "Concat and Detect, such as yolov5n to yolov5x6");
-  }
-
-  static Segments join(const std::vector<Segments>& maps) {
-    Segments all;
-    for (const Segments& map : maps) {
-      all.insert(all.end(), map.begin(), map.end());
-    }
-    return all;
-  }
-
-  const layers::ModelTable& table_;
-  const std::vector<layers::LayerCost> costs_;
-  ChannelGraph graph_;
-  size_t layer_ = 0;
-  std::vector<int> unit_of_block_;  // the present layer's
-};
-
-}  // namespace
-
-ChannelGraph channel_graph(const layers::ModelTable& table) {
-  return Walk(table).run();
-}
-
 namespace {
 
 constexpr int64_t kLeastKept = 4;  // one part in so many
@@ -212,16 +32,21 @@ State state_of(model::LayerGraph& model) {
   return state;
 }
 
-// How much the loudest writer of each channel says.
-std::vector<double> scores_of(const ChannelGraph::Unit& unit,
-                              const State& state) {
-  std::vector<double> scores(static_cast<size_t>(unit.channels), 0);
-  for (const ChannelGraph::Unit::Writer& writer : unit.writers) {
+// Per channel of each unit: how much the loudest of its writers says.
+std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
+                                           const State& state) {
+  std::vector<std::vector<double>> scores;
+  for (const ChannelGraph::Unit& unit : graph.units) {
+    scores.emplace_back(static_cast<size_t>(unit.channels), 0);
+  }
+  for (const ChannelGraph::Convolution& convolution : graph.convolutions) {
     const at::Tensor scale =
-        state.at(writer.name + "bn.weight").to(at::kDouble).contiguous();
-    const double* values = scale.const_data_ptr<double>();
-    for (size_t i = 0; i < scores.size(); ++i) {
-      scores[i] = std::max(scores[i], std::abs(values[i]));
+        state.at(convolution.name + "bn.weight").to(at::kDouble).contiguous();
+    const double* next = scale.const_data_ptr<double>();
+    for (const int unit : convolution.units) {
+      for (double& score : scores[static_cast<size_t>(unit)]) {
+        score = std::max(score, std::abs(*next++));
+      }
     }
   }
   return scores;
@@ -313,30 +138,46 @@ class Pruner {
     for (const ChannelGraph::Reader& reader : graph_.readers) {
       read_less(reader, after);
     }
-    for (size_t unit = 0; unit < graph_.units.size(); ++unit) {
-      for (const auto& writer : graph_.units[unit].writers) {
-        for (const char* name : {"conv.weight", "bn.weight", "bn.bias",
-                                 "bn.running_mean", "bn.running_var"}) {
-          at::Tensor& tensor = after.at(writer.name + name);
-          tensor = tensor.index_select(0, splits_[unit].kept);
-        }
+    for (const auto& convolution : graph_.convolutions) {
+      const at::Tensor kept = kept_of(convolution);
+      for (const char* name : {"conv.weight", "bn.weight", "bn.bias",
+                               "bn.running_mean", "bn.running_var"}) {
+        at::Tensor& tensor = after.at(convolution.name + name);
+        tensor = tensor.index_select(0, kept);
       }
     }
     return after;
   }
 
  private:
+  const Split& split_of_unit(int unit) const {
+    return splits_[static_cast<size_t>(unit)];
+  }
+
+  // The channels that a convolution keeps.
+  at::Tensor kept_of(const ChannelGraph::Convolution& convolution) const {
+    std::vector<at::Tensor> kept;
+    int64_t begin = 0;
+    for (const int unit : convolution.units) {
+      kept.push_back(split_of_unit(unit).kept.add(begin));
+      begin += graph_.units[static_cast<size_t>(unit)].channels;
+    }
+    return at::cat(kept);
+  }
+
   // What the channels that go are worth to who reads them.
   at::Tensor constants(const ChannelGraph::Segment& segment) const {
-    const ChannelGraph::Unit& unit =
-        graph_.units[static_cast<size_t>(segment.unit)];
-    at::Tensor sum = at::zeros({unit.channels}, at::kDouble);
-    for (size_t i = 0; i < segment.num_writers; ++i) {
-      const ChannelGraph::Unit::Writer& writer = unit.writers[i];
+    at::Tensor sum = at::zeros({segment.channels}, at::kDouble);
+    for (const ChannelGraph::Part& part : segment.sum) {
+      const ChannelGraph::Convolution& writer =
+          graph_.convolutions[part.convolution];
       const at::Tensor offsets =
-          before_.at(writer.name + "bn.bias").to(at::kDouble).clone();
+          before_.at(writer.name + "bn.bias")
+              .narrow(0, part.first_channel, segment.channels)
+              .to(at::kDouble)
+              .clone();
       double* values = offsets.mutable_data_ptr<double>();
-      for (int64_t c = 0; c < unit.channels; ++c) {
+      for (int64_t c = 0; c < segment.channels; ++c) {
         values[c] = kernels::activated(values[c], writer.activation);
       }
       sum = sum.add(offsets);
@@ -351,17 +192,19 @@ class Pruner {
     at::Tensor constant = at::zeros({weight.size(0)}, at::kDouble);
     int64_t begin = 0;
     for (const ChannelGraph::Segment& segment : reader.input) {
-      if (segment.unit == ChannelGraph::kImages) return;
-      const Split& split = splits_[static_cast<size_t>(segment.unit)];
-      const int64_t width = split.kept.size(0) + split.gone.size(0);
-      const at::Tensor columns = weight.narrow(1, begin, width);
+      const at::Tensor columns = weight.narrow(1, begin, segment.channels);
+      begin += segment.channels;
+      if (segment.unit == ChannelGraph::kImages) {
+        kept.push_back(columns);
+        continue;
+      }
+      const Split& split = split_of_unit(segment.unit);
       kept.push_back(columns.index_select(1, split.kept));
       constant = constant.add(
           columns.index_select(1, split.gone)
               .to(at::kDouble)
               .sum(at::IntArrayRef{2, 3})
               .matmul(constants(segment).index_select(0, split.gone)));
-      begin += width;
     }
     weight = at::cat(kept, 1);
     at::Tensor& offset =
@@ -380,19 +223,60 @@ class Pruner {
 layers::ModelTable pruned_table(const layers::ModelTable& table,
                                 const ChannelGraph& graph,
                                 const std::vector<Split>& splits) {
+  const auto kept = [&](const std::vector<int>& units) {
+    int64_t channels = 0;
+    for (const int unit : units) {
+      channels += splits[static_cast<size_t>(unit)].kept.size(0);
+    }
+    return channels;
+  };
   layers::ModelTable pruned = table;
   pruned.name = table.name + "_pruned";
   pruned.depth_multiple = pruned.width_multiple = 1;
-  for (size_t index = 0; index < table.layers.size(); ++index) {
-    std::vector<double> widths;
-    for (const int unit : graph.units_of_layer[index]) {
-      widths.push_back(
-          static_cast<double>(splits[static_cast<size_t>(unit)].kept.size(0)));
-    }
-    if (widths.empty()) continue;
-    layers::write_widths(pruned.layers[index], std::move(widths));
+  for (const auto& [layer, line] : graph.lines) {
+    std::vector<int64_t> widths;
+    for (const auto& units : line.blocks) widths.push_back(kept(units));
+    line.widths.write(kept(line.output), widths, pruned.layers[layer]);
   }
   return pruned;
+}
+
+bool is_same_step(const layers::LayerProgram::Step& a,
+                  const layers::LayerProgram::Step& b) {
+  return a.operation == b.operation && a.inputs == b.inputs;
+}
+
+// Convolutions of one channel each stay so, and the others have no groups.
+bool has_same_groups(const layers::LayerProgram::Block& before,
+                     const layers::LayerProgram::Block& after) {
+  return after.groups == (before.groups == 1 ? 1 : after.in_channels);
+}
+
+// What a module adds or expands, and into how many groups DWConv goes, follows
+// from numbers of channels, which are others now.
+void require_same_layers(const layers::ModelTable& table,
+                         const layers::ModelTable& pruned) {
+  const auto before = layers::layer_costs(table);
+  const auto after = layers::layer_costs(pruned);
+  for (size_t layer = 0; layer < before.size(); ++layer) {
+    if (before[layer].program == nullptr) continue;
+    const layers::LayerProgram& one = *before[layer].program;
+    const layers::LayerProgram& other = *after[layer].program;
+    if (std::ranges::equal(one.steps, other.steps, is_same_step) &&
+        std::ranges::equal(one.blocks, other.blocks, has_same_groups)) {
+      continue;
+    }
+    throw Error("prune",
+                yaml::to_string(table.layers[layer].place) + ": " +
+                    before[layer].module + " from " +
+                    std::to_string(one.inputs.front().channels) + " to " +
+                    std::to_string(one.output().channels) +
+                    " channels would become another layer with " +
+                    std::to_string(other.inputs.front().channels) + " and " +
+                    std::to_string(other.output().channels) +
+                    ": what it adds, and its groups, follow from them",
+                "give another --share");
+  }
 }
 
 int64_t parameters_of(model::LayerGraph& model) {
@@ -412,10 +296,7 @@ PrunedModel prune_channels(const layers::ModelTable& table,
   layers::ModelTable counted = table;
   counted.num_classes = static_cast<int>(model.num_classes());
   const ChannelGraph graph = channel_graph(counted);
-  std::vector<std::vector<double>> scores;
-  for (const ChannelGraph::Unit& unit : graph.units) {
-    scores.push_back(scores_of(unit, before));
-  }
+  const std::vector<std::vector<double>> scores = scores_of(graph, before);
   const std::vector<int64_t> removed =
       choose(graph, scores, share, table.channel_multiple);
   std::vector<Split> splits;
@@ -433,6 +314,11 @@ PrunedModel prune_channels(const layers::ModelTable& table,
     result.channels_after += channels - removed[unit];
   }
   result.table = pruned_table(counted, graph, splits);
+  require_same_layers(counted, result.table);
+  for (const auto& [layer, line] : graph.lines) {
+    if (line.widths.form.empty()) continue;
+    result.forms[counted.layers[layer].module] = line.widths.form;
+  }
   result.model = std::make_unique<model::LayerGraph>(
       result.table, model.num_classes(),
       before.begin()->second.scalar_type() == at::kDouble ? at::kDouble

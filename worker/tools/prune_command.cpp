@@ -64,14 +64,12 @@ void check_table_file(const fs::path& path) {
               "give another --output");
 }
 
-void write_table(const fs::path& path, const layers::ModelTable& table) {
-  const std::string text =
-      kFirstLine +
-      "\n"
-      "# C3: channels, shortcut, [cv1, cv2, then two of each bottleneck].\n"
-      "# SPPF: channels, window, cv1.\n" +
-      layers::model_table_text(table);
-  write_whole_file(path, text);
+void write_table(const fs::path& path, const PrunedModel& pruned) {
+  std::string text = kFirstLine + "\n";
+  for (const auto& [module, form] : pruned.forms) {
+    text += "# " + module + ": " + form + ".\n";
+  }
+  write_whole_file(path, text + layers::model_table_text(pruned.table));
 }
 
 int prune(const PruneRequest& request) {
@@ -102,7 +100,7 @@ int prune(const PruneRequest& request) {
     if (key != "model" && key != "table") metadata[key] = value;
   }
   weights::save_weights(output, pruned.model->state(), metadata);
-  write_table(table_file, pruned.table);
+  write_table(table_file, pruned);
 
   print_layers(pruned);
   print_share("channels", pruned.channels_before, pruned.channels_after);

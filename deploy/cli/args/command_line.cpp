@@ -343,11 +343,7 @@ void refuse_command(const std::string& name) {
 }  // namespace
 
 bool is_run_flag_of(const configs::Flag& flag, const std::string& command) {
-  if (command == "coordinator") {
-    // Its workers are counted by --expected-workers.
-    return flag.in_train && flag.spellings.front() != "--processes" &&
-           flag.spellings.front() != "--resume";
-  }
+  if (command == "coordinator") return flag.in_train && flag.in_coordinator;
   return command == "val" ? flag.in_val : flag.in_train;  // plan: as train
 }
 

@@ -1,6 +1,5 @@
 #include "deploy/cli/args/help_text.h"
 
-#include <map>
 #include <sstream>
 
 #include "configs/command_flags.h"
@@ -185,24 +184,12 @@ std::string run_flag_entry(const configs::Flag& flag) {
   return entry(head, flag.description + default_of(flag));
 }
 
-// The groups begin at these flags of configs/flags.h's order.
-const std::map<std::string, std::string>& group_headings() {
-  static const std::map<std::string, std::string> headings = {
-      {"--data", "Model, data and batch"}, {"--epochs", "How to train"},
-      {"--device", "Where it runs"},       {"--project", "What is written"},
-      {"--task", "How to evaluate"},       {"--config", "Every knob"},
-  };
-  return headings;
-}
-
 std::string run_flags_help(const std::string& command) {
-  std::string text, heading, printed_heading;
+  std::string text, heading;
   for (const configs::Flag& flag : configs::flags()) {
-    auto begins = group_headings().find(flag.spellings.front());
-    if (begins != group_headings().end()) heading = begins->second;
     if (!is_run_flag_of(flag, command)) continue;
-    if (heading != printed_heading) text += "\n" + heading + "\n";
-    printed_heading = heading;
+    if (flag.group != heading) text += "\n" + flag.group + "\n";
+    heading = flag.group;
     text += run_flag_entry(flag);
   }
   return text;

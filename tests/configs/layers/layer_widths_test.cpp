@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "configs/layers/layer_cost.h"
+#include "configs/layers/layer_modules.h"
 #include "configs/layers/model_table.h"
 #include "configs/yaml/shipped_files.h"
 #include "tests/configs/refusal.h"
@@ -13,44 +17,110 @@ namespace {
 
 using Widths = std::vector<int64_t>;
 
-ModelTable::Layer layer(std::vector<ModelTable::Argument> args) {
-  ModelTable::Layer result;
-  result.from = {-1};
-  result.module = "C3";
-  result.args = std::move(args);
-  result.place = {"m.yaml", 7, 5};
-  return result;
+const std::vector<MapShape> kInputs = {{16, 8}};
+
+ModelTable table_of(const std::string& line, const std::string& multiples) {
+  return parse_model_table(
+      "nc: 2\n" + multiples +
+          "channel_multiple: 1\nanchors: [[1, 1]]\nbackbone: [" + line +
+          "]\nhead: [[-1, 1, Detect, [nc, anchors]]]\n",
+      "m.yaml");
 }
 
-ModelTable::Argument list(std::vector<double> numbers) { return numbers; }
+// The channels of all convolutions, in the order of the state.
+Widths channels_of(const LayerProgram& program) {
+  Widths all;
+  for (const LayerProgram::Block& block : program.blocks) {
+    all.push_back(block.channels);
+  }
+  return all;
+}
+
+Widths channels_of(const std::string& line) {
+  const ModelTable table =
+      table_of(line, "depth_multiple: 1\nwidth_multiple: 1\n");
+  return channels_of(layer_program(table, 0, kInputs, 2));
+}
 
 TEST(LayerWidths, TheRuleIsHalf) {
-  EXPECT_EQ(c3_widths(layer({64.0}), 32, 1, true), (Widths{16, 16, 16, 16}));
-  EXPECT_EQ(sppf_width(layer({64.0, 5.0}), 48), 24);
+  EXPECT_EQ(channels_of("[-1, 1, C3, [32]]"), (Widths{16, 16, 32, 16, 16}));
+  EXPECT_EQ(channels_of("[-1, 1, SPPF, [32, 5]]"), (Widths{8, 32}));
+  EXPECT_EQ(channels_of("[-1, 2, Bottleneck, [24]]"), (Widths{12, 24, 12, 24}));
 }
 
 TEST(LayerWidths, WrittenOnesCountAsTheyAre) {
-  const auto written = layer({64.0, "False", list({8, 24, 3, 5})});
-  EXPECT_EQ(c3_widths(written, 64, 1, false), (Widths{8, 24, 3, 5}));
-  EXPECT_EQ(sppf_width(layer({64.0, 5.0, 7.0}), 48), 7);
+  EXPECT_EQ(channels_of("[-1, 1, C3, [64, False, [8, 24, 3, 5]]]"),
+            (Widths{8, 24, 64, 3, 5}));
+  EXPECT_EQ(channels_of("[-1, 1, SPPF, [64, 5, 7]]"), (Widths{7, 64}));
+  EXPECT_EQ(channels_of("[-1, 1, SPP, [64, [5, 9], 7]]"), (Widths{7, 64}));
+  EXPECT_EQ(channels_of("[-1, 1, Bottleneck, [16, True, [5]]]"),
+            (Widths{5, 16}));
+  EXPECT_EQ(channels_of("[-1, 2, Bottleneck, [16, False, [5, 9, 3]]]"),
+            (Widths{5, 9, 3, 16}));
+  EXPECT_EQ(channels_of("[-1, 1, C3Ghost, [16, False, [8, 6, 3]]]"),
+            (Widths{8, 6, 16, 3, 3, 4, 4}));
 }
 
 TEST(LayerWidths, WhatDoesNotFitIsRefusedWithItsPlace) {
-  const auto refusal = [](std::vector<double> widths, bool shortcut) {
-    return configs::refusal_of([&] {
-      c3_widths(layer({64.0, "True", list(std::move(widths))}), 64, 1,
-                shortcut);
-    });
+  const auto refusal = [](const std::string& line) {
+    return configs::refusal_of([&] { channels_of(line); });
   };
-  EXPECT_EQ(refusal({8, 24, 3}, true).substr(0, 38),
-            "[model] m.yaml:7:5: argument 3 of C3 l");
-  EXPECT_NE(refusal({8, 24, 3, 5}, true).find("5 channels, to be added to 8"),
+  EXPECT_EQ(refusal("[-1, 1, C3, [64, True, [8, 24, 3]]]"),
+            "[model] m.yaml:6:12: layer 0: argument 3 of C3 lists 3 widths, "
+            "and with 1 bottlenecks there are 4: write channels, shortcut, "
+            "[cv1, cv2, then two of each bottleneck], or leave them out");
+  EXPECT_NE(refusal("[-1, 1, C3, [64, True, [8, 24, 3, 5]]]")
+                .find("5 channels, to be added to 8"),
             std::string::npos);
-  EXPECT_EQ(refusal({8, 24, 3, 8}, true), "nothing was refused");
-  EXPECT_NE(refusal({0, 24, 3, 8}, false).find("from 1 to 16384"),
+  EXPECT_EQ(refusal("[-1, 1, C3, [64, True, [8, 24, 3, 8]]]"),
+            "nothing was refused");
+  EXPECT_NE(refusal("[-1, 2, Bottleneck, [16, True, [8, 12, 8]]]")
+                .find("16 channels, to be added to 12"),
             std::string::npos);
-  EXPECT_NE(refusal({8, 2.5, 3, 8}, false).find("from 1 to 16384"),
+  EXPECT_NE(refusal("[-1, 1, C3Ghost, [16, True, [7, 8, 2]]]")
+                .find("a ghost convolution to 7 channels"),
             std::string::npos);
+  for (const char* line : {"[-1, 1, C3, [64, False, [0, 24, 3, 8]]]",
+                           "[-1, 1, C3, [64, False, [8, 2.5, 3, 8]]]",
+                           "[-1, 1, SPPF, [64, 5, 16385]]",
+                           "[-1, 1, SPP, [64, [5, 9, 13], [7]]]"}) {
+    EXPECT_NE(refusal(line).find("from 1 to 16384"), std::string::npos) << line;
+  }
+}
+
+// What a line leaves to the rules, written out, is the same layer.
+TEST(LayerWidths, ALineWrittenOutIsTheSameLayer) {
+  for (const char* line :
+       {"[-1, 1, Conv, [32, 3, 2]]", "[-1, 1, Conv, [32, 3, 1, None, 16]]",
+        "[-1, 1, DWConv, [32, 3, 2]]", "[-1, 1, Focus, [32, 3]]",
+        "[-1, 1, Bottleneck, [32]]", "[-1, 1, Bottleneck, [64]]",
+        "[-1, 9, Bottleneck, [64]]", "[-1, 3, C3, [64]]",
+        "[-1, 9, C3, [64, False]]", "[-1, 1, GhostConv, [64, 3, 2]]",
+        "[-1, 6, C3Ghost, [64, False]]", "[-1, 1, SPP, [64]]",
+        "[-1, 1, SPPF, [64, 5]]",
+        "[-1, 1, InvertedResidual, [32, 96, 3, 1, False, RE]]"}) {
+    const ModelTable table =
+        table_of(line, "depth_multiple: 0.33\nwidth_multiple: 0.5\n");
+    const LayerProgram program = layer_program(table, 0, kInputs, 2);
+    const LayerWidths declared = layer_widths(table, 0, kInputs, 2);
+    Widths widths;
+    for (const std::string& name : declared.blocks) {
+      for (const LayerProgram::Block& block : program.blocks) {
+        if (block.name == name) widths.push_back(block.channels);
+      }
+    }
+    ModelTable written = table;
+    written.depth_multiple = written.width_multiple = 1;
+    declared.write(program.output().channels, widths, written.layers[0]);
+    written = parse_model_table(model_table_text(written), "m.yaml");
+    const LayerProgram again = layer_program(written, 0, kInputs, 2);
+    EXPECT_EQ(channels_of(again), channels_of(program)) << line;
+    ASSERT_EQ(again.steps.size(), program.steps.size()) << line;
+    for (size_t i = 0; i < again.steps.size(); ++i) {
+      EXPECT_EQ(again.steps[i].operation, program.steps[i].operation) << line;
+      EXPECT_EQ(again.steps[i].inputs, program.steps[i].inputs) << line;
+    }
+  }
 }
 
 TEST(ModelTableText, IsReadBackAsTheSameTable) {
@@ -72,7 +142,7 @@ TEST(ModelTableText, IsReadBackAsTheSameTable) {
 TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
   ModelTable table = load_model_table("yolov5n");
   EXPECT_EQ(model_metadata("yolov5n", table).count("table"), 0u);
-  table.layers[2].args = {64.0, "True", list({8, 16, 8, 8})};
+  table.layers[2].args = {64.0, "True", std::vector<double>{8, 16, 8, 8}};
   table.layers[2].repeats = 1;
   const auto metadata = model_metadata("small", table);
   const ModelTable read = table_of_weights(metadata, "w.safetensors");

@@ -9,7 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
@@ -57,13 +59,33 @@ double difference(model::LayerGraph& a, model::LayerGraph& b,
   return worst;
 }
 
+// The channels that all convolutions with a batch norm write.
+int64_t channels_of(model::LayerGraph& model) {
+  int64_t channels = 0;
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.name.ends_with("bn.weight")) channels += entry.tensor->size(0);
+  }
+  return channels;
+}
+
 // Sets scale and bias of every third channel to these; all writers of tied
-// channels have the same indices.
-void silence(model::LayerGraph& model, double bias) {
+// channels have the same indices, but for the first convolution of a C3Ghost,
+// whose halves are tied to each other.
+void silence(const layers::ModelTable& table, model::LayerGraph& model,
+             double bias) {
+  std::set<std::string> halved;
+  for (size_t i = 0; i < table.layers.size(); ++i) {
+    if (table.layers[i].module != "C3Ghost") continue;
+    halved.insert("model." + std::to_string(i) + ".cv1.bn.");
+  }
   for (const model::NamedTensor& entry : model.state()) {
     const bool is_bias = entry.name.ends_with("bn.bias");
     if (!is_bias && !entry.name.ends_with("bn.weight")) continue;
-    for (int64_t channel = 1; channel < entry.tensor->size(0); channel += 3) {
+    const int64_t size = entry.tensor->size(0);
+    const std::string norm = entry.name.substr(0, entry.name.rfind('.') + 1);
+    const int64_t period = halved.count(norm) == 1 ? size / 2 : size;
+    for (int64_t channel = 0; channel < size; ++channel) {
+      if (channel % period % 3 != 1) continue;
       entry.tensor->select(0, channel).fill_(is_bias ? bias : 0);
     }
   }
@@ -80,15 +102,43 @@ layers::ModelTable table_with_stem(const std::string& module) {
   return table;
 }
 
+// Every module whose channels pruning follows, but those of the tiny model.
+layers::ModelTable table_of_many() {
+  layers::ModelTable table = model::tiny_table();
+  using model::table_layer;
+  const std::string none = "None", no = "False";
+  table.layers = {
+      table_layer(10, {-1}, 1, "Focus", {32.0, 3.0}),
+      table_layer(11, {-1}, 1, "Conv", {64.0, 3.0, 2.0}),
+      table_layer(12, {-1}, 6, "Bottleneck", {64.0}),
+      table_layer(13, {-1}, 1, "GhostConv", {128.0, 3.0, 2.0}),
+      table_layer(14, {-1}, 6, "C3Ghost", {128.0}),
+      table_layer(15, {-1}, 1, "InvertedResidual",
+                  {128.0, 256.0, 3.0, 1.0, no, std::string("RE")}),
+      table_layer(16, {-1}, 1, "DWConv", {128.0, 3.0, 2.0}),
+      table_layer(17, {-1}, 1, "Conv", {128.0, 3.0, 1.0, none, 32.0}),
+      table_layer(18, {-1}, 1, "SPP", {128.0}),
+      table_layer(19, {-1}, 1, "Bottleneck", {192.0}),
+      table_layer(20, {-1}, 1, "nn.Upsample",
+                  {none, 2.0, std::string("nearest")}),
+      table_layer(21, {-1, 5}, 1, "Concat", {1.0}),
+      table_layer(22, {-1}, 3, "C3", {64.0, no}),
+      table_layer(23, {12, 9}, 1, "Detect",
+                  {std::string("nc"), std::string("anchors")}),
+  };
+  return table;
+}
+
 class Pruning : public testing::TestWithParam<std::string> {
  protected:
   Pruning() {
     at::set_num_threads(1);
     const std::string& name = GetParam();
     const bool is_stem = name == "Focus" || name == "DWConv";
-    table_ = name == "tiny" ? model::tiny_table()
-             : is_stem      ? table_with_stem(name)
-                            : layers::load_model_table(name);
+    table_ = name == "tiny"   ? model::tiny_table()
+             : name == "many" ? table_of_many()
+             : is_stem        ? table_with_stem(name)
+                              : layers::load_model_table(name);
     // Any number of channels may go.
     table_.channel_multiple = 1;
   }
@@ -99,7 +149,7 @@ TEST_P(Pruning, ChannelsThatSayNothingChangeNothing) {
   const at::NoGradGuard no_grad;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
   fill_lively(model);
-  silence(model, 0);
+  silence(table_, model, 0);
   const PrunedModel pruned = prune_channels(table_, model, 0.3);
   EXPECT_LE(pruned.channels_after, pruned.channels_before * 7 / 10);
   EXPECT_LT(pruned.parameters_after, pruned.parameters_before * 6 / 10);
@@ -130,8 +180,9 @@ TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Pruning,
-                         testing::Values("tiny", "Focus", "DWConv", "yolov5n",
-                                         "yolov5n6"));
+                         testing::Values("tiny", "many", "Focus", "DWConv",
+                                         "yolov5n", "yolov5n6",
+                                         "yolov5s-ghost"));
 
 // A constant is taken over by who reads it: exactly by 1x1 convolutions and
 // away from the edge by others, so that only cells near it change.
@@ -173,23 +224,117 @@ INSTANTIATE_TEST_SUITE_P(
         layers::ActivationFunction{layers::ActivationKind::kHardswish},
         layers::ActivationFunction{layers::ActivationKind::kMish}));
 
-TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsLayer) {
-  const auto refusal = [](const char* name) -> std::string {
-    const layers::ModelTable table = layers::load_model_table(name);
-    model::LayerGraph model(table, kClasses, at::kFloat, 0);
-    try {
-      prune_channels(table, model, 0.3);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "not refused";
+std::string refusal(const layers::ModelTable& table, double share) {
+  model::LayerGraph model(table, kClasses, at::kFloat, 0);
+  try {
+    prune_channels(table, model, share);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsLayerAndTheReason) {
+  const auto of_shipped = [](const char* name) {
+    return refusal(layers::load_model_table(name), 0.3);
   };
-  EXPECT_THAT(refusal("yolov5s-mobilenetv3"),
+  EXPECT_THAT(of_shipped("yolov5s-mobilenetv3"),
               HasSubstr("yolov5s-mobilenetv3.yaml:17:5: InvertedResidual: "
-                        "convolutions of one channel each, squeeze and"));
-  EXPECT_THAT(refusal("yolov5s-shufflenetv2"),
-              HasSubstr("yolov5s-shufflenetv2.yaml:19:5: DWConv: "));
-  EXPECT_THAT(refusal("yolov5s-ghost"), HasSubstr(": GhostConv: "));
+                        "squeeze and excitation scales each channel"));
+  EXPECT_THAT(of_shipped("yolov5s-shufflenetv2"),
+              HasSubstr("yolov5s-shufflenetv2.yaml:20:5: ShuffleNetV2: "
+                        "shuffling needs two equal halves"));
+  const auto of_second_layer =
+      [](const std::string& module,
+         std::vector<layers::ModelTable::Argument> args) {
+        layers::ModelTable table = model::tiny_table();
+        table.layers[2].module = module;
+        table.layers[2].repeats = 1;
+        table.layers[2].args = std::move(args);
+        return refusal(table, 0.3);
+      };
+  EXPECT_THAT(of_second_layer("Conv", {64.0, 3.0, 1.0, 1.0, 4.0}),
+              HasSubstr("tiny.yaml:12:5: Conv: its convolution takes 16 "
+                        "channels to 16 in 4 groups, and pruning follows only "
+                        "groups of one channel in and one out"));
+  layers::ModelTable grows = model::tiny_table();
+  grows.layers[5] =
+      model::table_layer(15, {-1}, 1, "nn.ConvTranspose2d", {128.0, 2.0, 2.0});
+  EXPECT_THAT(refusal(grows, 0.3),
+              HasSubstr("tiny.yaml:15:5: nn.ConvTranspose2d: a transposed "
+                        "convolution has no batch norm"));
+  layers::ModelTable of_images = model::tiny_table();
+  of_images.layers[0].module = "DWConv";
+  of_images.layers[0].args = {12.0, 3.0, 4.0};
+  of_images.channel_multiple = 3;
+  EXPECT_THAT(refusal(of_images, 0.3),
+              HasSubstr("its channels are tied to those of the images"));
+}
+
+// Layer 1 makes 16 channels, layer 2 32 of them, and half of these say nothing.
+class EqualNumbers : public testing::Test {
+ protected:
+  EqualNumbers() {
+    table_ = model::tiny_table();
+    table_.channel_multiple = 1;
+    table_.layers[2].module = "Bottleneck";
+    table_.layers[2].args = {128.0};
+  }
+  // Removes these 16 channels and no other. `num_channels`: of the model.
+  PrunedModel prune(model::LayerGraph& model, int64_t num_channels) const {
+    fill_lively(model);
+    for (const model::NamedTensor& entry : model.state()) {
+      if (entry.name.starts_with("model.2.") && entry.is_parameter() &&
+          entry.tensor->dim() == 1 && entry.tensor->size(0) == 32) {
+        entry.tensor->slice(0, 0, 16).fill_(0);
+      }
+    }
+    return prune_channels(table_, model,
+                          15.5 / static_cast<double>(num_channels));
+  }
+  layers::ModelTable table_;
+};
+
+TEST_F(EqualNumbers, ABottleneckThatAddedNothingAddsNothing) {
+  const at::NoGradGuard no_grad;
+  table_.layers[2].repeats = 1;
+  model::LayerGraph model(table_, kClasses, at::kDouble, 0);
+  const PrunedModel pruned = prune(model, channels_of(model));
+  EXPECT_EQ(std::get<double>(pruned.table.layers[2].args.at(0)), 16);
+  EXPECT_EQ(pruned.channels_before - pruned.channels_after, 16);
+  EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
+}
+
+// The first of two adds nothing, the second does: no line says that of equal
+// numbers of channels.
+TEST_F(EqualNumbers, BottlenecksThatWouldBeginToAddAreRefused) {
+  const at::NoGradGuard no_grad;
+  table_.layers[2].repeats = 6;
+  model::LayerGraph model(table_, kClasses, at::kDouble, 0);
+  const int64_t shared = 32;  // which both bottlenecks write
+  EXPECT_THAT([&] { prune(model, channels_of(model) - shared); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "tiny.yaml:12:5: Bottleneck from 16 to 32 channels would "
+                  "become another layer with 16 and 16: what it adds")));
+}
+
+// 3 to 32 channels have no common divisor, 3 to 24 have one.
+TEST(ChannelPruning, ADWConvThatWouldGetGroupsIsRefused) {
+  const at::NoGradGuard no_grad;
+  layers::ModelTable table = model::tiny_table();
+  table.layers[0].module = "DWConv";
+  table.layers[0].args = {128.0, 3.0, 4.0};
+  model::LayerGraph model(table, kClasses, at::kDouble, 0);
+  fill_lively(model);
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.name == "model.0.bn.weight")
+      entry.tensor->slice(0, 0, 8).fill_(0);
+  }
+  EXPECT_THAT(
+      [&] { prune_channels(table, model, 0.001); },
+      ThrowsMessage<Error>(HasSubstr(
+          "tiny.yaml:10:5: DWConv from 3 to 32 channels would become "
+          "another layer with 3 and 24: what it adds, and its groups")));
 }
 
 TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
