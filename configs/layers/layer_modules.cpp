@@ -73,15 +73,18 @@ class Composer {
     const int64_t in = layer_.only_input().channels;
     const bool adds = shortcut && (in == channels || repeats > 1);
     std::vector<std::string> names, blocks;
-    std::vector<int64_t> rule;
     for (int64_t i = 0; i < repeats; ++i) {
       names.push_back(repeats == 1 ? "" : std::to_string(i) + ".");
       blocks.insert(blocks.end(),
                     {names.back() + "cv1.", names.back() + "cv2."});
-      rule.insert(rule.end(), {half_of(channels), channels});
     }
     blocks.pop_back();  // the last cv2 makes `channels`
-    rule.pop_back();
+    const auto rule = [&] {
+      std::vector<int64_t> widths;
+      for (int64_t i = 1; i < 2 * repeats; ++i)
+        widths.push_back(i % 2 == 1 ? half_of(channels) : channels);
+      return widths;
+    };
     // A layer that adds nothing says so, or it would add once its input and
     // output happened to be pruned to one number of channels.
     std::vector<int64_t> widths =
@@ -107,7 +110,9 @@ class Composer {
       blocks.insert(blocks.end(),
                     {inner_name(i) + "cv1.", inner_name(i) + "cv2."});
     }
-    const std::vector<int64_t> rule(blocks.size(), half_of(layer_.channels()));
+    const auto rule = [this, count = blocks.size()] {
+      return std::vector<int64_t>(count, half_of(layer_.channels()));
+    };
     const std::vector<int64_t> widths =
         listed_widths(shortcut, std::move(blocks), rule,
                       "[cv1, cv2, then two of each bottleneck]");
@@ -138,13 +143,17 @@ class Composer {
     const std::string form = "[channels] or [channels, False]";
     layer_.allow_arguments(1, 3, form);
     const bool shortcut = layer_.truth(1, true, form);
-    const int64_t half = half_of(layer_.channels());
     std::vector<std::string> blocks = {"cv1.", "cv2."};
-    std::vector<int64_t> rule = {half, half};
     for (int64_t i = 0; i < layer_.repeats(); ++i) {
       blocks.push_back(inner_name(i) + "conv.0.cv1.");
-      rule.push_back(ghost_half(half / 2));
     }
+    const auto rule = [this] {
+      const int64_t half = half_of(layer_.channels());
+      std::vector<int64_t> widths = {half, half};
+      widths.resize(static_cast<size_t>(2 + layer_.repeats()),
+                    ghost_half(half / 2));
+      return widths;
+    };
     const std::vector<int64_t> widths =
         listed_widths(shortcut, std::move(blocks), rule,
                       "[cv1, cv2, then conv.0.cv1 of each bottleneck]");
@@ -416,7 +425,7 @@ class Composer {
   // The widths that stand in a list behind the shortcut.
   std::vector<int64_t> listed_widths(bool shortcut,
                                      std::vector<std::string> blocks,
-                                     const std::vector<int64_t>& rule,
+                                     const LayerWidths::Rule& rule,
                                      const std::string& list) {
     widths_ = {.before = {std::string(shortcut ? "True" : "False")},
                .blocks = std::move(blocks),
@@ -517,7 +526,8 @@ class Composer {
     const int64_t maps = static_cast<int64_t>(windows.size()) + 1;
     const int64_t channels = layer_.channels();
     widths_ = {.before = {std::move(window)}, .blocks = {"cv1."}, .form = form};
-    const int64_t hidden = widths_.read(layer_, {half_of(in)}).front();
+    const int64_t hidden =
+        widths_.read(layer_, [&] { return std::vector{half_of(in)}; }).front();
     const size_t cv1 = inner("cv1.", in, hidden, 1);
     const size_t cv2 = inner("cv2.", maps * hidden, channels, 1);
     const int y = program_.run_block(cv1, kInput);

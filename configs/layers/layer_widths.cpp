@@ -1,26 +1,25 @@
 #include "configs/layers/layer_widths.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "parallel/base/check.h"
 
 namespace headroom::layers {
 
 std::vector<int64_t> LayerWidths::read(const TableLayer& layer,
-                                       const std::vector<int64_t>& rule) const {
-  HEADROOM_CHECK(rule.size() == blocks.size() && !rule.empty(), form);
-  if (!is_list) {
-    return {
-        layer.integer(position(), rule.front(), 1, TableLayer::kMaxChannels)};
-  }
-  std::vector<int64_t> widths =
-      layer.integers(position(), rule, 1, TableLayer::kMaxChannels);
-  if (widths.size() != rule.size()) {
+                                       const Rule& rule) const {
+  if (!layer.has(position())) return rule();
+  constexpr int64_t kMost = TableLayer::kMaxChannels;
+  if (!is_list) return {layer.integer(position(), std::nullopt, 1, kMost)};
+  std::vector<int64_t> widths = layer.integers(position(), {}, 1, kMost);
+  if (widths.size() != blocks.size()) {
     layer.fail("argument " + std::to_string(position() + 1) + " of " +
                    layer.layer().module + " lists " +
                    std::to_string(widths.size()) + " widths, and with " +
                    std::to_string(layer.repeats()) + " bottlenecks there are " +
-                   std::to_string(rule.size()),
+                   std::to_string(blocks.size()),
                "write " + form + ", or leave them out");
   }
   return widths;

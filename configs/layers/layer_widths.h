@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,10 @@ struct LayerWidths {
 
   size_t position() const { return 1 + before.size(); }
 
-  // The written widths, or `rule`, one for each block, where there are none.
-  std::vector<int64_t> read(const TableLayer& layer,
-                            const std::vector<int64_t>& rule) const;
+  // The written widths, or what `rule` gives, one for each block, where there
+  // are none.
+  using Rule = std::function<std::vector<int64_t>()>;
+  std::vector<int64_t> read(const TableLayer& layer, const Rule& rule) const;
 
   // Writes the output's channels and a width for each block into a line of a
   // table whose width_multiple and depth_multiple are 1.
