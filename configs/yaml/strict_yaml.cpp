@@ -9,6 +9,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::yaml {
@@ -72,10 +73,8 @@ void require_mapping(const YamlValue& value, const std::string& what,
     YamlValue key;
     key.kind = YamlValue::Kind::kScalar;
     key.scalar = entry.key;
-    std::string all;
-    for (const std::string& key : known) all += (all.empty() ? "" : " ") + key;
     refuse(entry.key_place, "unknown key " + describe(key) + " in " + what,
-           suggestion(entry.key, known, "the keys are " + all));
+           suggestion(entry.key, known, "the keys are " + joined(known, " ")));
   }
 }
 

@@ -8,17 +8,15 @@
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 
 namespace headroom {
 namespace {
 
-std::string joined(const std::vector<std::string>& words,
-                   const std::string& around = "") {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + around + word + around;
-  }
-  return text;
+// Each as code, with commas between them.
+std::string listed(const std::vector<std::string>& words) {
+  return joined(words, ", ",
+                [](const std::string& word) { return "`" + word + "`"; });
 }
 
 // A cell must not end its table.
@@ -42,9 +40,9 @@ std::string head(const std::vector<std::string>& titles) {
 std::string run_flags() {
   std::string text = head({"flag", "value", "key", "only for"});
   for (const configs::Flag& flag : configs::flags()) {
-    text += row({joined(flag.spellings, "`"),
+    text += row({listed(flag.spellings),
                  flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
-                 joined(flag.keys, "`"),
+                 listed(flag.keys),
                  flag.in_train && flag.in_val ? ""
                  : flag.in_train              ? "train"
                                               : "val"});
@@ -60,7 +58,7 @@ std::string other_flags() {
     for (const std::string& spelling : flag.spellings) {
       text += row({"`" + spelling + "`",
                    flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
-                   joined(flag.commands),
+                   joined(flag.commands, ", "),
                    spelling == flag.spellings.front() ? flag.description : ""});
     }
   }
@@ -72,7 +70,7 @@ std::string keys() {
   for (const configs::Knob& knob : configs::knobs()) {
     std::string meaning = knob.description;
     if (!knob.choices.empty()) {
-      meaning += " One of: " + joined(knob.choices) + ".";
+      meaning += " One of: " + joined(knob.choices, ", ") + ".";
     }
     const std::string value = configs::default_text(knob);
     text += row({"`" + knob.key + "`",
@@ -102,7 +100,7 @@ std::string exit_codes() {
 std::string files() {
   std::string text = head({"file", "content"});
   for (const run_files::Description& file : run_files::descriptions()) {
-    text += row({joined(file.names, "`"), file.content});
+    text += row({listed(file.names), file.content});
   }
   return text;
 }

@@ -11,6 +11,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 
 namespace headroom::run {
 namespace {
@@ -82,26 +83,24 @@ Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
   return all;
 }
 
+std::string epoch_text(const EpochRecord& record, int64_t num_epochs) {
+  return "epoch " + std::to_string(record.epoch + 1) + "/" +
+         std::to_string(num_epochs);
+}
+
 }  // namespace
 
 std::string describe(const EpochRecord& record, int64_t num_epochs) {
   const validation::ValidationResult& v = *record.validation;
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "epoch %lld/%lld  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f",
-                static_cast<long long>(record.epoch + 1),
-                static_cast<long long>(num_epochs), v.precision, v.recall,
-                v.map50, v.map);
-  return text;
+  return epoch_text(record, num_epochs) + "  P " + fixed_text(v.precision, 3) +
+         "  R " + fixed_text(v.recall, 3) + "  mAP50 " +
+         fixed_text(v.map50, 3) + "  mAP50-95 " + fixed_text(v.map, 3);
 }
 
 std::string describe_training(const EpochRecord& record, int64_t num_epochs) {
-  char text[160];
-  std::snprintf(
-      text, sizeof text, "epoch %lld/%lld  box %.3f  obj %.3f  cls %.3f",
-      static_cast<long long>(record.epoch + 1),
-      static_cast<long long>(num_epochs), record.box, record.obj, record.cls);
-  return text;
+  return epoch_text(record, num_epochs) + "  box " + fixed_text(record.box, 3) +
+         "  obj " + fixed_text(record.obj, 3) + "  cls " +
+         fixed_text(record.cls, 3);
 }
 
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs) {

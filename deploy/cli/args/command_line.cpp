@@ -5,7 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <limits>
 #include <set>
 
 #include "configs/absent_flags.h"
@@ -13,6 +13,7 @@
 #include "configs/yaml/scalar.h"
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 namespace {
@@ -50,10 +51,7 @@ CLI::Option* add_words(CLI::App& app, const std::string& names, int least,
 }
 
 Entry add_run_flag(CLI::App& app, const configs::Flag& flag) {
-  std::string names;
-  for (const std::string& spelling : flag.spellings) {
-    names += (names.empty() ? "" : ",") + spelling;
-  }
+  const std::string names = joined(flag.spellings, ",");
   Entry entry;
   entry.run_flag = &flag;
   switch (flag.values) {
@@ -190,11 +188,7 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   check_values(line.command, entry, values);
   if (entry.command_flag != nullptr) {
     std::string& text = line.command_flags[entry.option->get_name()];
-    text.clear();
-    if (entry.command_flag->value_name.empty()) return;
-    for (const std::string& value : values) {
-      text += (text.empty() ? "" : " ") + value;
-    }
+    text = entry.command_flag->value_name.empty() ? "" : joined(values, " ");
     return;
   }
   if (entry.run_flag->values == configs::Flag::Values::kNone) {
@@ -331,13 +325,12 @@ void parse_flags(CommandLine& line, std::vector<std::string> words) {
 
 void refuse_command(const std::string& name) {
   std::vector<std::string> names;
-  std::string list;
   for (const CommandSummary& command : command_summaries()) {
     names.push_back(command.name);
-    list += (list.empty() ? "" : ", ") + command.name;
   }
-  throw Error("command line", "unknown command '" + name + "'",
-              yaml::suggestion(name, names, "the commands are " + list));
+  throw Error(
+      "command line", "unknown command '" + name + "'",
+      yaml::suggestion(name, names, "the commands are " + joined(names, ", ")));
 }
 
 }  // namespace
@@ -360,14 +353,12 @@ std::string CommandLine::value_of(const std::string& command_flag,
 int CommandLine::count_of(const std::string& command_flag,
                           int otherwise) const {
   const std::string text = value_of(command_flag, std::to_string(otherwise));
-  int count = 0;
-  auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end != text.data() + text.size() || count < 1) {
+  const auto count = parse_whole(text, 1, std::numeric_limits<int>::max());
+  if (!count) {
     throw Error("command line", command_flag + " " + text + " is no count",
                 "give a whole number of at least 1");
   }
-  return count;
+  return static_cast<int>(*count);
 }
 
 std::string as_typed(const std::string& text,

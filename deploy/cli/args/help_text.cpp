@@ -8,6 +8,7 @@
 #include "configs/knobs.h"
 #include "deploy/cli/args/command_line.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "proto/version.h"
 
 namespace headroom::cli {
@@ -177,10 +178,7 @@ std::string default_of(const configs::Flag& flag) {
 }
 
 std::string run_flag_entry(const configs::Flag& flag) {
-  std::string head;
-  for (const std::string& spelling : flag.spellings) {
-    head += (head.empty() ? "" : ", ") + spelling;
-  }
+  std::string head = joined(flag.spellings, ", ");
   if (!flag.value_name.empty()) head += " " + flag.value_name;
   return entry(head, flag.description + default_of(flag));
 }

@@ -1,10 +1,10 @@
 #include "deploy/cli/plan/plan_machines.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "deploy/cli/plan/plan_segments.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
@@ -18,17 +18,14 @@ constexpr int64_t kMostNodes = 128;  // 1024 ranks of 8 an instance
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
-  int64_t nodes = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), nodes);
-  if (error != std::errc() || end != text.data() + text.size() || nodes < 1 ||
-      nodes > kMostNodes) {
+  const auto nodes = parse_whole(text, 1, kMostNodes);
+  if (!nodes) {
     throw Error("command line",
                 given + ": '" + text + "' is no number of " + what,
                 "write a whole number from 1 to " + std::to_string(kMostNodes) +
                     " after the colon");
   }
-  return nodes;
+  return *nodes;
 }
 
 bool is_given(const CommandLine& line, const std::string& spelling) {
