@@ -50,7 +50,8 @@ std::string read_config_file(const std::filesystem::path& file,
   }
   std::ostringstream text;
   text << stream.rdbuf();
-  const std::string kind = foreign_kind(text.view().substr(0, kFileHeadBytes));
+  const std::string kind =
+      to_string(foreign_kind(text.view().substr(0, kFileHeadBytes)));
   if (!kind.empty()) {
     throw Error(
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
@@ -62,14 +61,15 @@ void use_token(const std::string& token) {
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
+  // A folder on another machine tells nobody that a file came.
+  constexpr auto kPause = std::chrono::milliseconds(50);
   const Clock::time_point end = Clock::now() + patience;
-  while (Clock::now() < end && interrupts::count() == 0) {
+  do {
     if (const auto meeting = read_address(folder, place.job_id)) {
       use_token(meeting->token);
       return meeting->address;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  } while (Clock::now() < end && !interrupts::wait(kPause));
   throw Error("rendezvous",
               "rank 0 left no address in " + folder.path.string() + " within " +
                   std::to_string(patience.count()) + " s",
@@ -275,12 +275,8 @@ int train_command(const CommandLine& line) {
   } catch (const Error& error) {
     // Other processes may see the same mistake; where rank 0 has none, this one
     // has to say it.
-    const interrupts::Watch watch;
-    if (wait_for_rank_zero(*place, std::chrono::seconds(2),
-                           interrupts::count)) {
-      return static_cast<int>(error.exit_code());
-    }
-    throw;
+    if (!wait_for_rank_zero(*place, std::chrono::seconds(2))) throw;
+    return static_cast<int>(error.exit_code());
   }
 }
 

@@ -52,27 +52,6 @@ void append(const fs::path& path, const std::string& text) {
   }
 }
 
-Json metrics_json(const validation::ValidationResult& result) {
-  Json classes = Json::array();
-  for (const validation::ClassResult& entry : result.classes) {
-    classes.push_back({{"name", entry.name},
-                       {"labels", entry.labels},
-                       {"precision", entry.precision},
-                       {"recall", entry.recall},
-                       {"map50", entry.map50},
-                       {"map", entry.map}});
-  }
-  return {{"map50", result.map50},
-          {"map", result.map},
-          {"coco_map50", result.coco_map50},
-          {"coco_map", result.coco_map},
-          {"precision", result.precision},
-          {"recall", result.recall},
-          {"per_class", classes},
-          {"val_images", result.images},
-          {"val_labels", result.labels}};
-}
-
 Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
   Json all = Json::array();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -163,6 +142,27 @@ void Results::write(const EpochRecord& record) {
   tensorboard_.add(record.epoch, now(), scalars);
 }
 
+Json metrics_json(const validation::ValidationResult& result) {
+  Json classes = Json::array();
+  for (const validation::ClassResult& entry : result.classes) {
+    classes.push_back({{"name", entry.name},
+                       {"labels", entry.labels},
+                       {"precision", entry.precision},
+                       {"recall", entry.recall},
+                       {"map50", entry.map50},
+                       {"map", entry.map}});
+  }
+  return {{"map50", result.map50},
+          {"map", result.map},
+          {"coco_map50", result.coco_map50},
+          {"coco_map", result.coco_map},
+          {"precision", result.precision},
+          {"recall", result.recall},
+          {"per_class", classes},
+          {"val_images", result.images},
+          {"val_labels", result.labels}};
+}
+
 std::string to_json(const validation::ValidationResult& result) {
   return metrics_json(result).dump(2);
 }
@@ -184,7 +184,7 @@ std::string to_json(const RunSummary& summary) {
     json["memory"][phase.phase] = ranks_json(phase.ranks);
   }
   if (!summary.device_memory.empty()) {
-    json["device_memory"] = Json::parse(to_json(summary.device_memory));
+    json["device_memory"] = device_memory_json(summary.device_memory);
   }
   const CheckpointCounts& checkpoints = summary.checkpoints;
   json["checkpoints"] = {{"written", checkpoints.written},

@@ -444,7 +444,7 @@ std::string plan_report_json(const PlanReport& report) {
   Json json;
   json["exit_code"] = 0;
   json["reason"] = report.plan.reason;
-  json["plan"] = Json::parse(plan::plan_to_json(report.plan));
+  json["plan"] = plan::plan_object(report.plan);
   json["world_size"] = report.plan.layout.world_size();
   json["model"] = report.model;
   json["num_classes"] = num_classes(report);

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <limits>
 #include <sstream>
-#include <thread>
 
+#include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 
@@ -145,14 +145,10 @@ std::optional<LauncherPlace> launcher_place(const Environment& environment) {
 }
 
 bool wait_for_rank_zero(const LauncherPlace& place,
-                        std::chrono::milliseconds patience,
-                        const std::function<int()>& interrupts) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (place.rank > 0 && std::chrono::steady_clock::now() < end) {
-    if (interrupts() > 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
+                        std::chrono::milliseconds patience) {
+  if (place.rank == 0) return false;
+  const interrupts::Watch watch;
+  return interrupts::wait(patience);
 }
 
 Environment process_environment() {

@@ -45,7 +45,7 @@ std::string read_text(const fs::path& file) {
     refuse(file, "", "it cannot be read", "correct its permissions");
   }
   const std::string kind =
-      foreign_kind(std::string_view(text).substr(0, kFileHeadBytes));
+      to_string(foreign_kind(std::string_view(text).substr(0, kFileHeadBytes)));
   if (!kind.empty()) {
     refuse(file, "", "it is " + kind + ", not COCO's JSON in UTF-8",
            "name the right file");
