@@ -54,7 +54,7 @@ void resume(const fs::path& run_yaml, configs::RunConfig& config) {
 }
 
 // REQUIRES: a new run.
-void check_run_directory(const StandaloneRequest& request,
+void check_run_directory(const configs::StandaloneRequest& request,
                          const configs::RunConfig& config) {
   if (request.run_directory.empty()) {
     throw refusal("nobody said where the results go",
@@ -119,7 +119,7 @@ plan::Plan make_plan(configs::RunConfig& config) {
                                 planner::layers_for_plan(config));
 }
 
-plan::Plan plan_of(const StandaloneRequest& request,
+plan::Plan plan_of(const configs::StandaloneRequest& request,
                    configs::RunConfig& config) {
   const fs::path beside = request.run_yaml.parent_path() / run_files::kPlan;
   const bool is_given = !request.plan_json.empty() || fs::exists(beside);
@@ -253,7 +253,7 @@ class Control final : public StandaloneControl {
 
 }  // namespace
 
-StandaloneRun read_standalone(const StandaloneRequest& request) {
+StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   configs::RunConfig config =
       configs::parse_run_config(yaml::read_config_file(request.run_yaml, kTag),
                                 request.run_yaml.string());

@@ -70,11 +70,9 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
   return wanted;
 }
 
+// Of the choices of --resample.
 detect::Resample resample_of(const std::string& name) {
-  if (name == "area") return detect::Resample::kArea;
-  if (name == "bilinear") return detect::Resample::kBilinear;
-  throw Error("command line", "--resample " + name + " is not known",
-              "give area or bilinear");
+  return name == "area" ? detect::Resample::kArea : detect::Resample::kBilinear;
 }
 
 detect::DetectorOptions detector_options(const DetectRequest& request,

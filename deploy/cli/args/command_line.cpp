@@ -32,7 +32,7 @@ struct Entry {
 std::vector<std::string> command_spellings(const std::string& command) {
   std::vector<std::string> spellings = {"--help"};
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (belongs_to(flag, command) && !flag.description.empty()) {
+    if (belongs_to(flag, command) && !flag.is_internal) {
       spellings.push_back(flag.spellings.front());
     }
   }
@@ -344,15 +344,17 @@ bool is_run_flag_of(const configs::Flag& flag, const std::string& command) {
   return command == "val" ? flag.in_val : flag.in_train;  // plan: as train
 }
 
-std::string CommandLine::value_of(const std::string& command_flag,
-                                  const std::string& otherwise) const {
-  auto found = command_flags.find(command_flag);
-  return found == command_flags.end() ? otherwise : found->second;
+std::string CommandLine::value_of(const std::string& command_flag) const {
+  const auto given = command_flags.find(command_flag);
+  if (given != command_flags.end()) return given->second;
+  const configs::CommandFlag* const flag =
+      configs::find_command_flag(command, command_flag);
+  HEADROOM_CHECK(flag != nullptr, command + " has no flag " + command_flag);
+  return flag->default_value;
 }
 
-int CommandLine::count_of(const std::string& command_flag,
-                          int otherwise) const {
-  const std::string text = value_of(command_flag, std::to_string(otherwise));
+int CommandLine::count_of(const std::string& command_flag) const {
+  const std::string text = value_of(command_flag);
   const auto count = parse_whole(text, 1, std::numeric_limits<int>::max());
   if (!count) {
     throw Error("command line", command_flag + " " + text + " is no count",

@@ -209,7 +209,7 @@ std::string run_flags_help(const std::string& command) {
 std::string command_flags_help(const std::string& command) {
   std::string text = "\nProcesses and output\n";
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (!belongs_to(flag, command) || flag.description.empty()) continue;
+    if (!belongs_to(flag, command) || flag.is_internal) continue;
     text += entry(flag.spellings.front() +
                       (flag.value_name.empty() ? "" : " " + flag.value_name),
                   flag.description);

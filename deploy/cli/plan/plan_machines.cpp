@@ -77,7 +77,7 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     const auto left = std::ranges::min(machines.cards, {}, bytes_left);
     machines.gpu_memory_bytes = bytes_left(left);
   } else if (machines.flag != "--gpu-memory") {
-    const std::string given = line.value_of(machines.flag, "");
+    const std::string given = line.value_of(machines.flag);
     const size_t colon = given.rfind(':');
     const std::string name = given.substr(0, colon);
     const bool is_cluster = machines.flag == "--cluster";
@@ -91,7 +91,7 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     if (machines.num_gpus() == 1) machines.instance->link.clear();
     machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
   } else {
-    const std::string given = line.value_of("--gpu-memory", "");
+    const std::string given = line.value_of("--gpu-memory");
     if (const auto fault = size_fault("--gpu-memory", given)) {
       throw Error("command line", fault->what, fault->remedy);
     }

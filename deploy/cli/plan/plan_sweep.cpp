@@ -82,7 +82,7 @@ Sweep parse_sweep(const std::string& text, const configs::RunConfig& config) {
 }
 
 void check_beside_sweep(const CommandLine& line) {
-  const std::string sweep = " " + line.value_of("--sweep", "");
+  const std::string sweep = " " + line.value_of("--sweep");
   const auto refuse = [](const std::string& what, const std::string& remedy) {
     throw Error("command line", what, remedy);
   };
