@@ -10,6 +10,7 @@
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::configs {
@@ -117,11 +118,7 @@ std::string nearest_cards(const std::string& name) {
     return std::pair(!other.starts_with(key), yaml::edit_distance(key, other));
   });
   names.resize(std::min(kNearest, names.size()));
-  std::string text;
-  for (const std::string& known : names) {
-    text += (text.empty() ? "" : ", ") + known;
-  }
-  return text;
+  return joined(names, ", ");
 }
 
 }  // namespace
@@ -183,11 +180,9 @@ const std::vector<Instance>& instance_catalogue() {
 const Instance& find_instance(const std::string& name) {
   for (const Instance& instance : instance_catalogue())
     if (instance.name == name) return instance;
-  std::string nearest;
-  for (const std::string& known : nearest_instances(name))
-    nearest += (nearest.empty() ? "" : ", ") + known;
-  throw Error("cluster", "there is no instance '" + name + "'",
-              "the nearest real ones are " + nearest);
+  throw Error(
+      "cluster", "there is no instance '" + name + "'",
+      "the nearest real ones are " + joined(nearest_instances(name), ", "));
 }
 
 std::vector<Instance> parse_cards(const std::string& text,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/base/text.h"
+
 namespace headroom::configs {
 namespace {
 
@@ -12,8 +14,10 @@ CommandFlag flag(std::vector<std::string> spellings,
                  std::vector<std::string> commands, std::string description,
                  CommandFlagRules rules = {}) {
   if (!rules.default_value.empty()) {
-    description += " Default " + rules.default_value + ".";
+    description += (description.empty() ? "Default " : " Default ") +
+                   rules.default_value + ".";
   }
+  if (!rules.choices.empty()) rules.value_name = joined(rules.choices, "|");
   return {std::move(rules), std::move(spellings), std::move(commands),
           std::move(description)};
 }
@@ -21,12 +25,11 @@ CommandFlag flag(std::vector<std::string> spellings,
 std::vector<CommandFlag> flags_of_processes() {
   return {
       flag({"--listen"}, {"coordinator"},
-           "Where to listen; port 0 takes a free one. Default 127.0.0.1:0.",
-           {.value_name = "HOST:PORT"}),
+           "Where to listen; port 0 takes a free one.",
+           {.value_name = "HOST:PORT", .default_value = "127.0.0.1:0"}),
       flag({"--expected-workers"}, {"coordinator"},
-           "Workers of all agents together; the run starts when all are there. "
-           "Default 1.",
-           {.value_name = "N"}),
+           "Workers of all agents together; the run starts when all are there.",
+           {.value_name = "N", .default_value = "1"}),
       flag({"--coordinator"}, {"agent", "status"},
            "Where the coordinator listens.", {.value_name = "HOST:PORT"}),
       flag({"--coordinator"}, {"train", "val"},
@@ -46,8 +49,8 @@ std::vector<CommandFlag> flags_of_processes() {
            "Where the coordinator answers Prometheus (GET /metrics); a host "
            "beyond loopback needs --insecure-network, for it is plain HTTP.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
-      flag({"--processes"}, {"agent"},
-           "Workers to start on this machine. Default 1.", {.value_name = "N"}),
+      flag({"--processes"}, {"agent"}, "Workers to start on this machine.",
+           {.value_name = "N", .default_value = "1"}),
       flag({"--insecure-network"},
            {"train", "val", "coordinator", "agent", "status"},
            "Allow control traffic beyond loopback although it is neither "
@@ -118,12 +121,18 @@ std::vector<CommandFlag> flags_of_processes() {
       flag({"--debug-reflection"}, {"coordinator"},
            "For debugging: answer gRPC's server reflection, so that grpcurl "
            "and the like find the calls."),
-      flag({"--config-fd"}, {"coordinator"}, "", {.value_name = "FD"}),
-      flag({"--report-fd"}, {"coordinator"}, "", {.value_name = "FD"}),
-      flag({"--run-directory"}, {"coordinator"}, "", {.value_name = "DIR"}),
-      flag({"--saved-plan"}, {"coordinator"}, ""),
-      flag({"--successor"}, {"coordinator"}, ""),
-      flag({"--supervised"}, {"agent"}, ""),
+      flag({"--config-fd"}, {"coordinator"}, "Holds run.yaml.",
+           {.value_name = "FD", .is_internal = true}),
+      flag({"--report-fd"}, {"coordinator"}, "Takes the address.",
+           {.value_name = "FD", .is_internal = true}),
+      flag({"--run-directory"}, {"coordinator"}, "The run's folder.",
+           {.value_name = "DIR", .is_internal = true}),
+      flag({"--saved-plan"}, {"coordinator"}, "The folder's plan is taken.",
+           {.is_internal = true}),
+      flag({"--successor"}, {"coordinator"}, "An earlier one is gone.",
+           {.is_internal = true}),
+      flag({"--supervised"}, {"agent"}, "Another process tells how it ended.",
+           {.is_internal = true}),
   };
 }
 
@@ -277,7 +286,7 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = kPixelSize, .most_values = 2}),
       flag({"--resample"}, {"detect"},
            "How images shrink: area as in val, or bilinear as in YOLOv5.",
-           {.value_name = "area|bilinear", .default_value = "bilinear"}),
+           {.default_value = "bilinear", .choices = {"area", "bilinear"}}),
       flag({"--tile"}, {"detect"},
            "Look at tiles of so many pixels of the image instead of all of it "
            "at once, and merge what they show: for small things in large "
@@ -325,11 +334,15 @@ std::vector<CommandFlag> flags_of_tools() {
            {.value_name = "cpu|0", .may_be_empty = true}),
       flag({"--threads"}, {"detect"}, "Compute threads.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 1024}),
-      flag({"--project"}, {"detect"}, "Default runs/detect.",
-           {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
+      flag({"--project"}, {"detect"}, "",
+           {.value_name = "DIR",
+            .default_value = "runs/detect",
+            .known_to = KnownTo::kHeadroom}),
       flag({"--name"}, {"detect"},
-           "The results' folder in it, exp2 where exp is there. Default exp.",
-           {.value_name = "NAME", .known_to = KnownTo::kHeadroom}),
+           "The results' folder in it, exp2 where exp is there.",
+           {.value_name = "NAME",
+            .default_value = "exp",
+            .known_to = KnownTo::kHeadroom}),
       flag({"--exist-ok"}, {"detect"},
            "Write into the folder although it is there."),
   };
@@ -349,6 +362,16 @@ std::vector<CommandFlag> flags_but_those_of(KnownTo program) {
 const std::vector<CommandFlag>& command_flags() {
   static const auto known = flags_but_those_of(KnownTo::kTool);
   return known;
+}
+
+const CommandFlag* find_command_flag(const std::string& command,
+                                     const std::string& spelling) {
+  const auto flag =
+      std::ranges::find_if(command_flags(), [&](const CommandFlag& each) {
+        return belongs_to(each, command) &&
+               std::ranges::count(each.spellings, spelling) > 0;
+      });
+  return flag == command_flags().end() ? nullptr : &*flag;
 }
 
 std::vector<CommandFlag> tool_flags(const std::string& command) {

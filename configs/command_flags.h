@@ -23,12 +23,15 @@ struct CommandFlagRules {
   // both.
   enum class KnownTo { kBoth, kHeadroom, kTool };
 
-  std::string value_name = {};  // "N" in the help; "" for a switch
-  // What the tool takes where the flag is not given; the description ends with
-  // it. "": its own choice.
+  std::string value_name = {};  // for the help: "N"; "" for a switch
+  // What the program takes where the flag is not given; the description ends
+  // with it. "": its own choice.
   std::string default_value = {};
+  // The values that there are, which make the value's name; empty: any.
+  std::vector<std::string> choices = {};
   int most_values = 1;  // several are joined by spaces
   KnownTo known_to = KnownTo::kBoth;
+  bool is_internal = false;   // for processes of headroom: not in the help
   double low = -kUnbounded;   // tools refuse numbers outside [low, high]
   double high = kUnbounded;   // bounded on both sides or on none
   bool is_required = false;   // the tool refuses to start without it
@@ -39,11 +42,15 @@ struct CommandFlag : CommandFlagRules {
   // "--img", "--imgsz"; the help shows the first.
   std::vector<std::string> spellings;
   std::vector<std::string> commands;
-  std::string description;  // "" for one that only headroom itself uses
+  std::string description;
 };
 
 // The flags that headroom takes, in the order of the help.
 const std::vector<CommandFlag>& command_flags();
+
+// The flag of headroom's `command` that is spelled so; nullptr if it has none.
+const CommandFlag* find_command_flag(const std::string& command,
+                                     const std::string& spelling);
 
 // The flags that the tool behind `command` takes.
 std::vector<CommandFlag> tool_flags(const std::string& command);

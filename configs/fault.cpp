@@ -1,11 +1,11 @@
 #include "configs/fault.h"
 
 #include <array>
-#include <charconv>
 #include <map>
 #include <sstream>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::configs {
 namespace {
@@ -76,14 +76,9 @@ std::map<std::string, std::string> read_arguments(const std::string& part,
 
 int64_t number_of(const std::string& part, const std::string& name,
                   const std::string& value) {
-  int64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() ||
-      number < 0) {
-    refuse(part, "'" + name + "=" + value + "' is not NAME=NUMBER");
-  }
-  return number;
+  const auto number = parse_whole(value, 0);
+  if (!number) refuse(part, "'" + name + "=" + value + "' is not NAME=NUMBER");
+  return *number;
 }
 
 Fault::Phase phase_of(const std::string& part, const std::string& value) {

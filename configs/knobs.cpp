@@ -5,6 +5,7 @@
 
 #include "configs/flags.h"
 #include "configs/yaml/scalar.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 
@@ -80,14 +81,7 @@ std::string key_suggestion(const std::string& key) {
 }
 
 std::string type_name(const Knob& knob) {
-  if (!knob.choices.empty()) {
-    std::string words;
-    for (size_t i = 0; i < knob.choices.size(); ++i) {
-      if (i > 0) words += i + 1 == knob.choices.size() ? " or " : ", ";
-      words += knob.choices[i];
-    }
-    return words;
-  }
+  if (!knob.choices.empty()) return either_of(knob.choices);
   return std::visit(
       [&](auto member) -> std::string {
         using Value = std::decay_t<decltype(field_of(std::declval<RunConfig&>(),

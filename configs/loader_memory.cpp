@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "parallel/base/device_scratch.h"
+#include "parallel/base/units.h"
 
 namespace headroom::configs {
 namespace {
@@ -66,7 +67,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   const bool is_split = shape.own_rows < height;
   // Who splits an image splits what is held ready of it.
   const auto part_of_images = [&](int64_t bytes) {
-    return (bytes * shape.own_rows + height - 1) / height;
+    return divided_up(bytes * shape.own_rows, height);
   };
   if (limit == 0) limit = part_of_images(kDefaultHostMemory);
   LoaderBudget budget;

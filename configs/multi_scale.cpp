@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "configs/layers/layer_cost.h"
+#include "parallel/base/units.h"
 
 namespace headroom::configs {
 namespace {
 
 constexpr int64_t kLeastStrides = 2;
-
-int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // Sizes of the longer side, in strides.
 int64_t least_strides(InputSize size, int64_t stride) {

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
@@ -179,6 +181,11 @@ void load_hyperparameters(RunConfig& config, const std::string& file);
 // numbers and the remedy. How the batch is split over processes is the
 // planner's to judge (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
+
+// The anchors that the run is defined with: width and height in pixels, by
+// level; none where the model's are taken. Throws Error if the text is no list.
+std::vector<std::vector<std::pair<double, double>>> anchors_of_run(
+    const RunConfig& config);
 
 // Throws Error that says what to give where there is nothing to train on or to
 // judge. Not asked of a run that is only planned.

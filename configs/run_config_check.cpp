@@ -135,12 +135,7 @@ void check_device(const RunConfig& config) {
 }
 
 void check_anchors(const RunConfig& config) {
-  if (!layers::parse_anchor_list(config.anchors)) {
-    refuse_run("anchors is '" + config.anchors +
-                   "', which is no list of width,height in pixels, the same "
-                   "number for each level",
-               "write them as '10,13 16,30 33,23; 30,61 62,45 59,119; ...'");
-  }
+  anchors_of_run(config);
   if (config.hyp.anchors == 0 || !config.anchors.empty()) return;
   const std::string asks = "hyp.anchors is " +
                            yaml::exact_text(config.hyp.anchors) +
@@ -258,6 +253,17 @@ void check_name(const RunConfig& config) {
 }
 
 }  // namespace
+
+layers::AnchorList anchors_of_run(const RunConfig& config) {
+  auto anchors = layers::parse_anchor_list(config.anchors);
+  if (!anchors) {
+    refuse_run("anchors is '" + config.anchors +
+                   "', which is no list of width,height in pixels, the same "
+                   "number for each level",
+               "write them as '10,13 16,30 33,23; 30,61 62,45 59,119; ...'");
+  }
+  return *std::move(anchors);
+}
 
 void check_run_config(const RunConfig& config) {
   parse_faults(config.inject);

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -35,21 +32,6 @@ std::string to_json_line(const EventRecord& record) {
   }
   return line.dump(-1, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace);
-}
-
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-  const time_t seconds = static_cast<time_t>(milliseconds / 1000);
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  char date[32];
-  std::strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &parts);
-  char text[48];
-  std::snprintf(text, sizeof(text), "%s.%03dZ", date,
-                static_cast<int>(milliseconds % 1000));
-  return text;
 }
 
 void EventFile::add(const std::vector<std::string>& lines) {

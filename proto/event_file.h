@@ -43,9 +43,6 @@ struct EventRecord {
 // "detail".
 std::string to_json_line(const EventRecord& record);
 
-// Now, in UTC: "2026-11-21T08:23:00.123Z".
-std::string utc_now();
-
 class EventFile {
  public:
   // `run_directory` may be "": nothing is ever written.

@@ -14,7 +14,10 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
+#include "configs/worker_flags.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -33,43 +36,38 @@
 
 namespace {
 
-struct CommandLine {
-  std::string coordinator;
-  std::string node_id;
-  std::string worker_id;
-  std::string certs;
-  std::string token_file;
-  bool insecure_network = false;
-  int local_rank = 0;
-  int threads = 1;
-  headroom::run::WorkerOptions worker;
-};
+using headroom::configs::WorkerFlag;
 
-constexpr std::string_view kAnswer = "answer";
-constexpr std::string_view kStandalone = "--standalone";
+CLI::Option* add(CLI::App& app, const std::string& name, bool* switched_on,
+                 const std::string& description) {
+  return app.add_flag(name, *switched_on, description);
+}
+
+template <typename Value>
+CLI::Option* add(CLI::App& app, const std::string& name, Value* value,
+                 const std::string& description) {
+  return app.add_option(name, *value, description);
+}
+
+// Lets `app` set what the flags are bound to.
+void add_flags(CLI::App& app, const std::vector<WorkerFlag>& flags) {
+  for (const WorkerFlag& flag : flags) {
+    const std::string& name =
+        flag.spelling.empty() ? flag.value_name : flag.spelling;
+    CLI::Option* const option = std::visit(
+        [&](auto* value) { return add(app, name, value, flag.description); },
+        flag.value);
+    option->required(flag.is_required);
+    if (!flag.excludes.empty()) option->excludes(app.get_option(flag.excludes));
+  }
+}
 
 // headroom-worker answer DATA.YAML, of which `argv` has the end.
 int answer_question(int argc, char** argv) {
-  headroom::tools::DatasetQuery question;
-  headroom::tools::WhichAnchors which;
+  headroom::configs::DatasetQuery question;
   CLI::App app("What a launcher wants to know of a data set");
-  app.add_option("data", question.data, "data.yaml")->required();
-  app.add_flag("--single-cls", question.single_cls, "all classes are one");
-  app.add_option("--threads", question.threads, "that read files and search");
-  app.add_flag("--label-counts", question.label_counts,
-               "how many boxes the images have");
-  const CLI::Option* const model = app.add_option(
-      "--anchors-for", which.model, "a model file: which anchors it gets");
-  app.add_option("--weights", which.weights, "whose anchors are judged");
-  app.add_option("--height", which.image_height, "of the network's input");
-  app.add_option("--width", which.image_width, "of the network's input");
-  app.add_flag("--random-crop", which.random_crop, "larger images are cut");
-  app.add_option("--anchor-t", which.threshold, "hyp.anchor_t");
-  app.add_option("--anchors", which.per_level, "hyp.anchors");
-  app.add_flag("--keep", which.keep, "judge nothing");
-  app.add_option("--seed", which.seed, "of the search");
+  add_flags(app, flags_of(question));
   CLI11_PARSE(app, argc, argv);
-  if (model->count() > 0) question.anchors = which;
   try {
     std::puts(headroom::tools::data_answer_json(question).c_str());
     return 0;
@@ -88,11 +86,11 @@ std::string secret_of_environment() {
   return text;
 }
 
-void prepare_process(int threads) {
+void prepare_process(int64_t threads) {
   headroom::kernels::keep_freed_memory();
   headroom::activations::CountingAllocator::install();
   headroom::activations::install_saved_tensor_policies();
-  at::set_num_threads(threads);
+  at::set_num_threads(static_cast<int>(threads));
 }
 
 // Each peer, and each file of the data set, takes one.
@@ -103,47 +101,40 @@ void allow_many_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int run(const CommandLine& line) {
+int run(const headroom::configs::WorkerStart& start) {
   allow_many_descriptors();
   // Launchers ask all processes of a job to end: the agent acts for its
   // workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   headroom::agent_loss::install();
-  prepare_process(line.threads);
+  prepare_process(start.threads);
   const headroom::wire::ChannelSecurity security =
       headroom::wire::read_channel_security(
-          line.certs, line.token_file, headroom::wire::ChannelSide::kClient);
+          start.certs, start.token_file, headroom::wire::ChannelSide::kClient);
   // The secret that peers must know travels with control traffic.
   for (const std::string& address :
-       {line.coordinator, line.worker.advertise_host + ":0"}) {
-    headroom::wire::require_protected(address, security, line.insecure_network);
+       {start.coordinator, start.advertise_host + ":0"}) {
+    headroom::wire::require_protected(address, security,
+                                      start.insecure_network);
   }
   headroom::wire::set_channel_security(security);
   const auto client = headroom::control::CoordinatorClient::connect(
-      line.coordinator,
-      {.node_id = line.node_id,
-       .worker_id = line.worker_id,
+      start.coordinator,
+      {.node_id = start.node_id,
+       .worker_id = start.worker_id,
        .secret = secret_of_environment()},
-      line.worker.advertise_host);
-  return headroom::run::run_generations(*client, line.worker);
+      start.advertise_host);
+  return headroom::run::run_generations(
+      *client, {.advertise_host = start.advertise_host});
 }
 
 // headroom-worker --standalone RUN.YAML, of which `argv` has the end. The
 // result goes to standard output.
 int run_standalone(int argc, char** argv) {
-  headroom::run::StandaloneRequest request;
+  headroom::configs::StandaloneRequest request;
   CLI::App app("Runs run.yaml in this one process, without a coordinator",
                "headroom-worker --standalone");
-  app.add_option("run", request.run_yaml, "RUN.YAML")->required();
-  app.add_option("--plan", request.plan_json,
-                 "plan.json; default: the one beside RUN.YAML, else one is "
-                 "chosen");
-  CLI::Option* const folder =
-      app.add_option("--run-directory", request.run_directory,
-                     "where the results of a new run go");
-  app.add_flag("--resume", request.resume,
-               "go on with the run whose folder RUN.YAML lies in")
-      ->excludes(folder);
+  add_flags(app, flags_of(request));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& end) {  // --help too
@@ -164,21 +155,11 @@ int run_standalone(int argc, char** argv) {
 }
 
 int drive_device(int argc, char** argv) {
-  CommandLine line;
+  headroom::configs::WorkerStart start;
   CLI::App app("Headroom's worker process; started by 'headroom agent'");
-  app.add_option("--coordinator", line.coordinator, "HOST:PORT")->required();
-  app.add_option("--node-id", line.node_id, "this node's agent")->required();
-  app.add_option("--worker-id", line.worker_id, "this process")->required();
-  app.add_option("--local-rank", line.local_rank, "place on the node");
-  app.add_option("--threads", line.threads, "compute threads");
-  app.add_option("--certs", line.certs, "folder of certificates");
-  app.add_option("--token-file", line.token_file, "the join token");
-  app.add_flag("--insecure-network", line.insecure_network,
-               "unprotected traffic beyond loopback is allowed");
-  app.add_option("--advertise-host", line.worker.advertise_host,
-                 "where other workers reach this one");
+  add_flags(app, flags_of(start));
   CLI11_PARSE(app, argc, argv);
-  return run(line);
+  return run(start);
 }
 
 // A result that nobody can read is no result.
@@ -203,12 +184,14 @@ int main(int argc, char** argv) {
   const char* const speaker = tool ? "" : "headroom-worker: ";
   try {
     if (tool) return with_output_written(tool->run(argc - 1, argv + 1));
-    if (first == kStandalone) return run_standalone(argc - 1, argv + 1);
+    if (first == headroom::configs::kStandaloneFlag)
+      return run_standalone(argc - 1, argv + 1);
     // A terminal's Ctrl-C is the supervisor's business; it asks through the
     // coordinator for a stop at a committed step.
     std::signal(SIGINT, SIG_IGN);
-    return first == kAnswer ? answer_question(argc - 1, argv + 1)
-                            : drive_device(argc, argv);
+    return first == headroom::configs::kAnswerCommand
+               ? answer_question(argc - 1, argv + 1)
+               : drive_device(argc, argv);
   } catch (const headroom::Error& error) {
     std::fflush(stdout);  // stands above the refusal in one log
     std::fprintf(stderr, "%s%s\n", speaker,

@@ -8,6 +8,7 @@
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::layers {
 namespace {
@@ -279,11 +280,7 @@ namespace {
 
 template <typename Items, typename Text>
 std::string list_of(const Items& items, const Text& text) {
-  std::string all = "[";
-  for (const auto& item : items) {
-    all += (all.size() == 1 ? "" : ", ") + text(item);
-  }
-  return all + "]";
+  return "[" + joined(items, ", ", text) + "]";
 }
 
 std::string text_of(const ModelTable::Argument& argument) {

@@ -5,12 +5,19 @@
 #include <cmath>
 #include <vector>
 
+#include "parallel/base/text.h"
+
 namespace headroom::yaml {
 namespace {
 
+std::string_view without_plus(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return text;
+}
+
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  text = without_plus(text);
   Number value{};
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, value);
@@ -33,7 +40,7 @@ std::optional<bool> parse_bool(std::string_view text) {
 }
 
 std::optional<int64_t> parse_int64(std::string_view text) {
-  return parse_number<int64_t>(text);
+  return parse_whole(without_plus(text));
 }
 
 std::optional<uint64_t> parse_uint64(std::string_view text) {

@@ -9,6 +9,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::yaml {
@@ -49,7 +50,8 @@ std::string read_config_file(const std::filesystem::path& file,
   }
   std::ostringstream text;
   text << stream.rdbuf();
-  const std::string kind = foreign_kind(text.view().substr(0, kFileHeadBytes));
+  const std::string kind =
+      to_string(foreign_kind(text.view().substr(0, kFileHeadBytes)));
   if (!kind.empty()) {
     throw Error(
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",
@@ -72,10 +74,8 @@ void require_mapping(const YamlValue& value, const std::string& what,
     YamlValue key;
     key.kind = YamlValue::Kind::kScalar;
     key.scalar = entry.key;
-    std::string all;
-    for (const std::string& key : known) all += (all.empty() ? "" : " ") + key;
     refuse(entry.key_place, "unknown key " + describe(key) + " in " + what,
-           suggestion(entry.key, known, "the keys are " + all));
+           suggestion(entry.key, known, "the keys are " + joined(known, " ")));
   }
 }
 

@@ -4,20 +4,14 @@
 #include <map>
 #include <tuple>
 
+#include "parallel/base/text.h"
+
 namespace headroom::coordinator {
 namespace {
 
-// "a, b, c and 5 more": a line stays a line with 512 workers missing.
+// 512 workers may be missing.
 std::string list_of(const std::vector<std::string>& names) {
-  constexpr size_t kNamed = 3;
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < kNamed; ++i) {
-    text += (i == 0 ? "" : ", ") + names[i];
-  }
-  if (names.size() > kNamed) {
-    text += " and " + std::to_string(names.size() - kNamed) + " more";
-  }
-  return text;
+  return first_of(names, 3, [](const std::string& name) { return name; });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/log.h"
+#include "parallel/base/units.h"
 #include "proto/convert.h"
 
 namespace headroom::coordinator {
@@ -163,7 +164,7 @@ grpc::ServerWriteReactor<wire::Assignment>* Delivery::open_stream(
 }
 
 void Delivery::add_event(const wire::EventRecord& record) {
-  const wire::EventRecord& kept = events_.append(record, wire::utc_now());
+  const wire::EventRecord& kept = events_.append(record, utc_now());
   event_lines_.push_back(wire::to_json_line(kept));
   journal_.add(kept);
   log::write(kept.warning ? log::Level::kWarn : log::Level::kInfo,

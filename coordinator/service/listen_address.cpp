@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -40,13 +40,9 @@ ListenAddress parse_listen_address(const std::string& text) {
     throw bad_address(text, "has an IPv6 host without brackets");
   }
   if (address.host.empty()) throw bad_address(text, "has no host");
-  const char* begin = text.data() + colon + 1;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(begin, end, address.port);
-  if (error != std::errc() || rest != end || address.port < 0 ||
-      address.port > 65535) {
-    throw bad_address(text, "has no port from 0 to 65535");
-  }
+  const auto port = parse_whole(text.substr(colon + 1), 0, 65535);
+  if (!port) throw bad_address(text, "has no port from 0 to 65535");
+  address.port = static_cast<int>(*port);
   return address;
 }
 

@@ -22,10 +22,10 @@ int agent_command(const CommandLine& line) {
       launcher_place(process_environment()).value_or(LauncherPlace());
   if (is_bound_by_default(process_environment())) use_all_cores();
   AgentOptions options;
-  options.coordinator = line.value_of("--coordinator", "");
+  options.coordinator = line.value_of("--coordinator");
   host_of(options.coordinator, "--coordinator");
   options.security = take_identity(line, options.coordinator);
-  options.processes = line.count_of("--processes", 1);
+  options.processes = line.count_of("--processes");
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * options.processes;
   options.local_workers = place.local_size * options.processes;

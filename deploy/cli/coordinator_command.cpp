@@ -49,14 +49,13 @@ void try_to_settle_anchors(configs::RunConfig& config) {
 
 configs::RunConfig configuration(const CommandLine& line) {
   if (line.has("--config-fd")) {
-    return configs::parse_run_config(
-        text_behind(line.count_of("--config-fd", 1)),
-        "the supervisor's run.yaml");
+    return configs::parse_run_config(text_behind(line.count_of("--config-fd")),
+                                     "the supervisor's run.yaml");
   }
   configs::RunConfig config =
       configs::run_config_from_flags("train", line.run_flags);
   if (config.cfg.empty() && config.weights.empty()) config.cfg = "yolov5s";
-  config.processes = line.count_of("--expected-workers", 1);
+  config.processes = line.count_of("--expected-workers");
   forget_found_anchors(config);
   configs::check_run_config(config);
   configs::check_run_sources(config);
@@ -70,7 +69,7 @@ void tell_address(const CommandLine& line, const std::string& address) {
     log::info("coordinator: listening on " + address);
     return;
   }
-  const int fd = line.count_of("--report-fd", 1);
+  const int fd = line.count_of("--report-fd");
   const std::string text = address + "\n";
   if (write(fd, text.data(), text.size()) !=
       static_cast<ssize_t>(text.size())) {
@@ -82,9 +81,9 @@ void tell_address(const CommandLine& line, const std::string& address) {
 
 int init_certificates(const CommandLine& line) {
   std::vector<std::string> names;
-  std::istringstream list(line.value_of("--cert-names", ""));
+  std::istringstream list(line.value_of("--cert-names"));
   for (std::string name; std::getline(list, name, ',');) names.push_back(name);
-  const std::string folder = line.value_of("--init-certs", "");
+  const std::string folder = line.value_of("--init-certs");
   coordinator::make_certificates(folder, names);
   std::printf(
       "%s: copy ca.pem, client.pem, client.key and token to every node, "
@@ -104,7 +103,7 @@ void allow_many_connections() {
 // Null without --metrics.
 std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
     const CommandLine& line, const coordinator::Server& server) {
-  const std::string address = line.value_of("--metrics", "");
+  const std::string address = line.value_of("--metrics");
   if (address.empty()) return nullptr;
   if (!wire::is_loopback(host_of(address, "--metrics")) &&
       !line.has("--insecure-network")) {
@@ -128,17 +127,18 @@ int coordinator_command(const CommandLine& line) {
   for (const std::string& note : line.notes) log::info(note);
   coordinator::ServerOptions options;
   options.config = configuration(line);
-  options.listen = line.value_of("--listen", "127.0.0.1:0");
+  options.listen = line.value_of("--listen");
   host_of(options.listen, "--listen");
-  options.expected_workers = line.count_of("--expected-workers", 1);
+  options.expected_workers = line.count_of("--expected-workers");
   options.insecure_network = line.has("--insecure-network");
   options.debug_reflection = line.has("--debug-reflection");
-  options.run_directory = line.value_of(
-      "--run-directory", new_run_directory(options.config).string());
-  options.log = line.value_of("--log", "");
-  options.security = wire::read_channel_security(
-      line.value_of("--certs", ""), line.value_of("--token-file", ""),
-      wire::ChannelSide::kServer);
+  options.run_directory = line.has("--run-directory")
+                              ? line.value_of("--run-directory")
+                              : new_run_directory(options.config).string();
+  options.log = line.value_of("--log");
+  options.security = wire::read_channel_security(line.value_of("--certs"),
+                                                 line.value_of("--token-file"),
+                                                 wire::ChannelSide::kServer);
   allow_many_connections();
   options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");

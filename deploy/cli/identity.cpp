@@ -6,8 +6,8 @@ namespace headroom::cli {
 
 SecurityFiles take_identity(const CommandLine& line,
                             const std::string& address) {
-  const SecurityFiles files{line.value_of("--certs", ""),
-                            line.value_of("--token-file", ""),
+  const SecurityFiles files{line.value_of("--certs"),
+                            line.value_of("--token-file"),
                             line.has("--insecure-network")};
   const wire::ChannelSecurity security = wire::read_channel_security(
       files.certs, files.token_file, wire::ChannelSide::kClient);

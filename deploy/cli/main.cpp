@@ -61,9 +61,7 @@ int parse_and_run(const std::vector<std::string>& words) {
     // wrong with them.
     const auto place = launcher_place(process_environment());
     if (!place || place->rank == 0) throw;
-    const headroom::interrupts::Watch watch;
-    wait_for_rank_zero(*place, std::chrono::seconds(1),
-                       headroom::interrupts::count);
+    wait_for_rank_zero(*place, std::chrono::seconds(1));
     return static_cast<int>(error.exit_code());
   }
   return run(line);

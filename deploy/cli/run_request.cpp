@@ -1,9 +1,7 @@
 #include "deploy/cli/run_request.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -21,6 +19,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
@@ -484,13 +483,12 @@ std::string model_line(const RunRequest& request) {
     parameters += layer.parameters;
     flops += 2 * layer.multiply_adds_per_pixel * pixels;
   }
-  std::array<char, 96> text{};
-  std::snprintf(text.data(), text.size(),
-                "model: %.3g million parameters, %.3g GFLOPs an image",
-                static_cast<double>(parameters) / 1e6, flops / 1e9);
-  if (config.command == "val") return text.data();
-  const std::string model =
-      layers.empty() ? "" : std::string(text.data()) + "; ";
+  const std::string text =
+      "model: " + significant_text(static_cast<double>(parameters) / 1e6, 3) +
+      " million parameters, " + significant_text(flops / 1e9, 3) +
+      " GFLOPs an image";
+  if (config.command == "val") return text;
+  const std::string model = layers.empty() ? "" : text + "; ";
   const std::string seconds =
       std::to_string(configs::kSecondsBetweenCheckpoints) + " s";
   const std::string every = config.checkpoint_every_steps > 0

@@ -87,7 +87,7 @@ int status_command(const CommandLine& line) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT, or a run directory");
   }
-  const std::string address = line.value_of("--coordinator", "");
+  const std::string address = line.value_of("--coordinator");
   host_of(address, "--coordinator");
   take_identity(line, address);
   const std::unique_ptr<coordinator::ControlClient> client =

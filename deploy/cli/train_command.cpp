@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
@@ -62,14 +61,15 @@ void use_token(const std::string& token) {
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
+  // A folder on another machine tells nobody that a file came.
+  constexpr auto kPause = std::chrono::milliseconds(50);
   const Clock::time_point end = Clock::now() + patience;
-  while (Clock::now() < end && interrupts::count() == 0) {
+  do {
     if (const auto meeting = read_address(folder, place.job_id)) {
       use_token(meeting->token);
       return meeting->address;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  } while (Clock::now() < end && !interrupts::wait(kPause));
   throw Error("rendezvous",
               "rank 0 left no address in " + folder.path.string() + " within " +
                   std::to_string(patience.count()) + " s",
@@ -79,7 +79,7 @@ std::string wait_for_address(const RendezvousFolder& folder,
 
 // The coordinator's address as others have to reach it.
 void require_reachable(const CommandLine& line) {
-  const std::string address = line.value_of("--coordinator", "");
+  const std::string address = line.value_of("--coordinator");
   host_of(address, "--coordinator");
   if (!address.ends_with(":0")) return;
   throw Error("network",
@@ -93,7 +93,7 @@ std::string listen_address(const CommandLine& line,
   if (!place || (place->one_host() && !line.has("--coordinator"))) {
     return "127.0.0.1:0";
   }
-  return line.has("--coordinator") ? line.value_of("--coordinator", "")
+  return line.has("--coordinator") ? line.value_of("--coordinator")
                                    : host_address() + ":0";
 }
 
@@ -149,7 +149,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   const std::string token = own_token(line, options.listen);
   use_token(token);
   if (!token.empty()) take_identity(line, options.listen);
-  options.metrics = line.value_of("--metrics", "");
+  options.metrics = line.value_of("--metrics");
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
   std::filesystem::path token_file;
@@ -228,7 +228,7 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
   FolderHold hold;
   if (place.size > 1 && !line.has("--coordinator")) {
     folder =
-        rendezvous_folder(place, line.value_of("--rendezvous", ""),
+        rendezvous_folder(place, line.value_of("--rendezvous"),
                           std::filesystem::temp_directory_path(), geteuid());
     hold = prepare_folder(*folder, geteuid());
   }
@@ -239,20 +239,20 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
   const std::string address =
       folder ? wait_for_address(*folder, place,
                                 waits ? kAnchorTimeout : kRendezvousTimeout)
-             : line.value_of("--coordinator", "");
+             : line.value_of("--coordinator");
   return run_as_agent(line, address, request.workers_per_agent, place,
                       waits ? kAnchorTimeout : kRegistrationTimeout, terminal);
 }
 
 int join_run(const CommandLine& line, Terminal& terminal) {
   require_reachable(line);
-  take_identity(line, line.value_of("--coordinator", ""));
+  take_identity(line, line.value_of("--coordinator"));
   const configs::RunConfig config =
       configs::run_config_from_flags(line.command, line.run_flags);
   terminal.print("joining the run of the coordinator at " +
-                 line.value_of("--coordinator", "") +
+                 line.value_of("--coordinator") +
                  ": of the flags, --processes alone counts");
-  return run_as_agent(line, line.value_of("--coordinator", ""),
+  return run_as_agent(line, line.value_of("--coordinator"),
                       std::max(1, static_cast<int>(config.processes)),
                       LauncherPlace(), kRegistrationTimeout, terminal);
 }
@@ -275,12 +275,8 @@ int train_command(const CommandLine& line) {
   } catch (const Error& error) {
     // Other processes may see the same mistake; where rank 0 has none, this one
     // has to say it.
-    const interrupts::Watch watch;
-    if (wait_for_rank_zero(*place, std::chrono::seconds(2),
-                           interrupts::count)) {
-      return static_cast<int>(error.exit_code());
-    }
-    throw;
+    if (!wait_for_rank_zero(*place, std::chrono::seconds(2))) throw;
+    return static_cast<int>(error.exit_code());
   }
 }
 

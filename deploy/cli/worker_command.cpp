@@ -2,7 +2,6 @@
 // takes this process's place. Exit code, output and Ctrl-C are its own then.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -37,21 +36,12 @@ bool names_results(const std::string& flag) {
   return flag == "--project" || flag == "--name";
 }
 
-const configs::CommandFlag& flag_of(const std::string& spelling,
-                                    const std::string& command) {
-  return *std::ranges::find_if(
-      configs::command_flags(), [&](const configs::CommandFlag& flag) {
-        return std::ranges::count(flag.spellings, spelling) > 0 &&
-               belongs_to(flag, command);
-      });
-}
-
 // The worker numbers it, once it has something to write.
 std::string results_folder(const CommandLine& line) {
   configs::RunConfig naming;
   naming.command = line.command;
-  naming.project = line.value_of("--project", "");
-  naming.name = line.value_of("--name", naming.name);
+  naming.project = line.value_of("--project");
+  naming.name = line.value_of("--name");
   return (project_folder(naming) / naming.name).string();
 }
 
@@ -66,7 +56,8 @@ int worker_command(const CommandLine& line) {
   }
   for (const auto& [flag, value] : line.command_flags) {
     if (names_results(flag)) continue;
-    const configs::CommandFlag& declared = flag_of(flag, line.command);
+    const configs::CommandFlag& declared =
+        *configs::find_command_flag(line.command, flag);
     if (value.empty() && declared.may_be_empty) continue;
     if (value.empty() && !declared.value_name.empty()) {
       throw Error("command line", flag + " has an empty value",

@@ -20,7 +20,7 @@ namespace {
 
 std::string mebibytes(int64_t bytes) {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
-  return std::to_string((bytes + kMebibyte - 1) / kMebibyte) + " MiB";
+  return std::to_string(divided_up(bytes, kMebibyte)) + " MiB";
 }
 
 constexpr const char* kOtherwise =

@@ -1,21 +1,20 @@
 #include "parallel/base/device_list.h"
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <optional>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom {
 namespace {
 
 std::optional<int> index_of(const std::string& text) {
-  int index = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, index);
-  if (error != std::errc() || stop != end || index < 0) return std::nullopt;
-  return index;
+  const auto index = parse_whole(text, 0, std::numeric_limits<int>::max());
+  if (!index) return std::nullopt;
+  return static_cast<int>(*index);
 }
 
 }  // namespace

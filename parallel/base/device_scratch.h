@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "parallel/base/units.h"
+
 namespace headroom {
 
 // Samples of one launch that renders them, which lie on the device together.
@@ -16,7 +18,7 @@ inline constexpr int64_t kStagedSamples = 4;
 constexpr int64_t packed_room(int64_t image_bytes) {
   constexpr int64_t kRecipe = 1024;  // a recipe with two times nine tiles
   constexpr int64_t kAligned = 64;
-  return (2 * image_bytes + kRecipe + kAligned - 1) / kAligned * kAligned;
+  return round_up(2 * image_bytes + kRecipe, kAligned);
 }
 
 // Bytes on the device for the packed samples of one launch.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <optional>
 
 #include "parallel/base/check.h"
 
@@ -11,25 +12,25 @@ namespace {
 
 struct Signature {
   std::string_view bytes;
-  const char* kind;
+  ForeignKind kind;
 };
 
 constexpr std::array kSignatures{
-    Signature{"version https://git-lfs", "a Git LFS pointer"},
-    Signature{"\xFF\xFE", "UTF-16 text"},
-    Signature{"\xFE\xFF", "UTF-16 text"},
-    Signature{"\xFF\xD8\xFF", "a JPEG image"},
-    Signature{"\x89PNG", "a PNG image"},
-    Signature{"GIF8", "a GIF image"},
-    Signature{std::string_view("II*\0", 4), "a TIFF image"},
-    Signature{std::string_view("MM\0*", 4), "a TIFF image"},
-    Signature{"%PDF", "a PDF document"},
-    Signature{"PK\x03\x04", "a ZIP archive"},
-    Signature{"\x1F\x8B", "a gzip archive"},
-    Signature{"7z\xBC\xAF", "a 7z archive"},
-    Signature{"Rar!", "a RAR archive"},
-    Signature{"\x89HDF", "an HDF5 file"},
-    Signature{"ftrt", "a TensorRT engine"}};
+    Signature{"version https://git-lfs", ForeignKind::kLfsPointer},
+    Signature{"\xFF\xFE", ForeignKind::kUtf16},
+    Signature{"\xFE\xFF", ForeignKind::kUtf16},
+    Signature{"\xFF\xD8\xFF", ForeignKind::kJpeg},
+    Signature{"\x89PNG", ForeignKind::kPng},
+    Signature{"GIF8", ForeignKind::kGif},
+    Signature{std::string_view("II*\0", 4), ForeignKind::kTiff},
+    Signature{std::string_view("MM\0*", 4), ForeignKind::kTiff},
+    Signature{"%PDF", ForeignKind::kPdf},
+    Signature{"PK\x03\x04", ForeignKind::kZip},
+    Signature{"\x1F\x8B", ForeignKind::kGzip},
+    Signature{"7z\xBC\xAF", ForeignKind::k7z},
+    Signature{"Rar!", ForeignKind::kRar},
+    Signature{"\x89HDF", ForeignKind::kHdf5},
+    Signature{"ftrt", ForeignKind::kTensorRt}};
 
 // A protobuf of ONNX begins with its version (field 1, a small number) and the
 // producer's name (field 2).
@@ -38,15 +39,15 @@ bool is_onnx(std::string_view head) {
          head[2] == '\x12';
 }
 
-std::string kind_of_container(std::string_view head) {
+ForeignKind kind_of_container(std::string_view head) {
   if (head.starts_with("RIFF") && head.substr(8).starts_with("WEBP")) {
-    return "a WebP image";
+    return ForeignKind::kWebp;
   }
-  if (is_onnx(head)) return "an ONNX network";
-  if (!head.substr(4).starts_with("ftyp")) return "";
+  if (is_onnx(head)) return ForeignKind::kOnnx;
+  if (!head.substr(4).starts_with("ftyp")) return ForeignKind::kNone;
   const std::string_view brand = head.substr(8, 4);
-  if (brand.starts_with("hei") || brand == "mif1") return "a HEIC image";
-  return brand == "avif" ? "an AVIF image" : "an MP4 video";
+  if (brand.starts_with("hei") || brand == "mif1") return ForeignKind::kHeic;
+  return brand == "avif" ? ForeignKind::kAvif : ForeignKind::kVideo;
 }
 
 bool is_plain_text(std::string_view head) {
@@ -75,38 +76,116 @@ bool begins_like_safetensors(std::string_view head) {
   return head.size() > 8 && head[8] == '{' && head[6] == 0 && head[7] == 0;
 }
 
-// What `file` is instead of weights; "" for what may be weights.
-std::string kind_instead_of_weights(const std::filesystem::path& file) {
-  const std::string head = file_head(file);
-  if (head.starts_with("PK\x03\x04")) {
-    return is_torchscript(file) ? "a TorchScript network" : "";
-  }
-  if (head.starts_with('\x80')) return "";  // PyTorch before 1.6
-  // First: a length may begin as another format does.
-  if (begins_like_safetensors(head)) return "";
-  const std::string kind = foreign_kind(head);
-  if (!kind.empty()) return kind;
-  if (is_plain_text(head)) return "text";
-  return "damaged, or neither safetensors nor a checkpoint";
+bool is_exported(ForeignKind kind) {
+  return kind == ForeignKind::kOnnx || kind == ForeignKind::kTensorRt ||
+         kind == ForeignKind::kTorchScript;
 }
 
-bool is_exported(std::string_view kind) {
-  return kind.ends_with("network") || kind.ends_with("engine");
+// Why the file cannot hold weights, and what it is where that is known.
+struct NoWeights {
+  std::string reason;  // "a PNG image, not weights"
+  ForeignKind kind = ForeignKind::kNone;
+};
+
+// Nothing for what may be weights.
+std::optional<NoWeights> look_for_weights(const std::filesystem::path& file) {
+  const auto instead = [](const std::string& what, ForeignKind kind) {
+    return NoWeights{what + ", not weights", kind};
+  };
+  const std::string head = file_head(file);
+  if (head.starts_with("PK\x03\x04")) {
+    if (!is_torchscript(file)) return std::nullopt;
+    return instead(to_string(ForeignKind::kTorchScript),
+                   ForeignKind::kTorchScript);
+  }
+  if (head.starts_with('\x80')) return std::nullopt;  // PyTorch before 1.6
+  // First: a length may begin as another format does.
+  if (begins_like_safetensors(head)) return std::nullopt;
+  const ForeignKind kind = foreign_kind(head);
+  if (kind != ForeignKind::kNone) return instead(to_string(kind), kind);
+  if (is_plain_text(head)) return instead("text", kind);
+  return NoWeights{"damaged, or neither safetensors nor a checkpoint", kind};
 }
 
 }  // namespace
 
-std::string foreign_kind(std::string_view head) {
-  if (head.empty()) return "an empty file";
+std::string to_string(ForeignKind kind) {
+  switch (kind) {
+    case ForeignKind::kNone:
+      return "";
+    case ForeignKind::kEmpty:
+      return "an empty file";
+    case ForeignKind::kMarkup:
+      return "text (HTML or XML)";
+    case ForeignKind::kUtf16:
+      return "UTF-16 text";
+    case ForeignKind::kLfsPointer:
+      return "a Git LFS pointer";
+    case ForeignKind::kJpeg:
+      return "a JPEG image";
+    case ForeignKind::kPng:
+      return "a PNG image";
+    case ForeignKind::kGif:
+      return "a GIF image";
+    case ForeignKind::kTiff:
+      return "a TIFF image";
+    case ForeignKind::kWebp:
+      return "a WebP image";
+    case ForeignKind::kHeic:
+      return "a HEIC image";
+    case ForeignKind::kAvif:
+      return "an AVIF image";
+    case ForeignKind::kVideo:
+      return "an MP4 video";
+    case ForeignKind::kOnnx:
+      return "an ONNX network";
+    case ForeignKind::kTensorRt:
+      return "a TensorRT engine";
+    case ForeignKind::kTorchScript:
+      return "a TorchScript network";
+    case ForeignKind::kPdf:
+      return "a PDF document";
+    case ForeignKind::kZip:
+      return "a ZIP archive";
+    case ForeignKind::kGzip:
+      return "a gzip archive";
+    case ForeignKind::k7z:
+      return "a 7z archive";
+    case ForeignKind::kRar:
+      return "a RAR archive";
+    case ForeignKind::kHdf5:
+      return "an HDF5 file";
+  }
+  return "";
+}
+
+bool is_image(ForeignKind kind) {
+  switch (kind) {
+    case ForeignKind::kJpeg:
+    case ForeignKind::kPng:
+    case ForeignKind::kGif:
+    case ForeignKind::kTiff:
+    case ForeignKind::kWebp:
+    case ForeignKind::kHeic:
+    case ForeignKind::kAvif:
+      return true;
+    default:
+      return false;
+  }
+}
+
+ForeignKind foreign_kind(std::string_view head) {
+  if (head.empty()) return ForeignKind::kEmpty;
   for (const Signature& signature : kSignatures) {
     if (head.starts_with(signature.bytes)) return signature.kind;
   }
   if (head.size() >= 12) {
-    if (std::string kind = kind_of_container(head); !kind.empty()) return kind;
+    const ForeignKind kind = kind_of_container(head);
+    if (kind != ForeignKind::kNone) return kind;
   }
   const size_t begin = head.find_first_not_of("\xEF\xBB\xBF \t\r\n");
   const bool is_markup = begin != std::string_view::npos && head[begin] == '<';
-  return is_markup ? "text (HTML or XML)" : "";
+  return is_markup ? ForeignKind::kMarkup : ForeignKind::kNone;
 }
 
 std::string file_head(const std::filesystem::path& file) {
@@ -131,15 +210,13 @@ void require_weights(const std::filesystem::path& file,
     throw Error("weights", file.string() + ": it is no regular file",
                 "name a .safetensors or .pt file");
   }
-  const std::string kind = kind_instead_of_weights(file);
-  if (kind.empty()) return;
-  const bool is_damaged = kind.starts_with("damaged");
-  throw Error(
-      "weights",
-      file.string() + " is " + kind + (is_damaged ? "" : ", not weights"),
-      is_exported(kind) ? "exported networks are not read back: name the "
-                          ".safetensors or .pt file that it was made from"
-                        : "name a .safetensors file, or YOLOv5's .pt");
+  const auto refusal = look_for_weights(file);
+  if (!refusal) return;
+  throw Error("weights", file.string() + " is " + refusal->reason,
+              is_exported(refusal->kind)
+                  ? "exported networks are not read back: name the "
+                    ".safetensors or .pt file that it was made from"
+                  : "name a .safetensors file, or YOLOv5's .pt");
 }
 
 }  // namespace headroom

@@ -11,9 +11,43 @@ namespace headroom {
 // The bytes at a file's beginning that say what it is.
 inline constexpr size_t kFileHeadBytes = 512;
 
+enum class ForeignKind {
+  kNone,  // none of the known kinds, as plain text is
+  kEmpty,
+  kMarkup,
+  kUtf16,
+  kLfsPointer,
+  // Images, of formats that are read and of others.
+  kJpeg,
+  kPng,
+  kGif,
+  kTiff,
+  kWebp,
+  kHeic,
+  kAvif,
+  kVideo,
+  // Networks that were exported.
+  kOnnx,
+  kTensorRt,
+  kTorchScript,
+  // Documents and archives.
+  kPdf,
+  kZip,
+  kGzip,
+  k7z,
+  kRar,
+  kHdf5,
+};
+
 // "a PNG image", "text (HTML or XML)", "UTF-16 text", "an empty file"; "" for
-// what is none of the known kinds, as plain text is.
-std::string foreign_kind(std::string_view head);
+// kNone.
+std::string to_string(ForeignKind kind);
+
+bool is_image(ForeignKind kind);
+
+// By the bytes at the file's beginning, which do not tell a TorchScript network
+// from another archive.
+ForeignKind foreign_kind(std::string_view head);
 
 // The first bytes of a file; "" where it cannot be read.
 std::string file_head(const std::filesystem::path& file);

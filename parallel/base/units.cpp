@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+
+#include "parallel/base/text.h"
 
 namespace headroom {
 namespace {
@@ -13,9 +17,7 @@ namespace {
 // Three significant digits of `value`, without trailing zeros.
 std::string three_digits(double value) {
   const int decimals = value < 10 ? 2 : value < 100 ? 1 : 0;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  std::string result = text;
+  std::string result = fixed_text(value, decimals);
   if (result.find('.') != std::string::npos) {
     while (result.back() == '0') result.pop_back();
     if (result.back() == '.') result.pop_back();
@@ -92,6 +94,20 @@ std::string format_seconds(double seconds) {
                   static_cast<long long>(whole / 3600),
                   static_cast<int>(whole % 3600 / 60));
   }
+  return text;
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const auto seconds = static_cast<std::time_t>(milliseconds / 1000);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[48];
+  const size_t size = std::strftime(text, sizeof text, "%FT%T", &parts);
+  std::snprintf(text + size, sizeof text - size, ".%03dZ",
+                static_cast<int>(milliseconds % 1000));
   return text;
 }
 

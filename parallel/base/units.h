@@ -1,4 +1,4 @@
-// Bytes and durations as people write them.
+// Bytes, times and counts as people write them, and how they are rounded.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,17 @@ std::optional<SizeFault> size_fault(const std::string& flag,
 // 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
 std::string format_seconds(double seconds);
 
+// Now, in UTC: "2026-11-21T08:23:00.123Z".
+std::string utc_now();
+
+// How many parts of at most `part` hold `value`. REQUIRES: value >= 0.
+constexpr int64_t divided_up(int64_t value, int64_t part) {
+  return (value + part - 1) / part;
+}
+
 // The least multiple that is not below `value`. REQUIRES: value >= 0.
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
+  return divided_up(value, multiple) * multiple;
 }
 
 // A number with its noun: 1 -> "1 image", 2 -> "2 images"; "boxes" of "box",

@@ -12,6 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/units.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
@@ -193,7 +194,7 @@ void SharedCollectives::reduce_in_place(const at::Tensor& flat, ReduceOp op,
   group_.meet("all_reduce");
   const auto bytes = static_cast<int64_t>(flat.nbytes());
   // Whole pieces, so that no cache line has two writers.
-  const int64_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
+  const int64_t pieces = divided_up(bytes, kPieceBytes);
   const int64_t first = pieces * group_.rank() / group_.size();
   const int64_t last = pieces * (group_.rank() + 1) / group_.size();
   const auto width = static_cast<int64_t>(flat.element_size());

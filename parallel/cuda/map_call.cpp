@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cuda {
 
@@ -26,11 +27,10 @@ ElementType element_type(const at::Tensor& map) {
 namespace {
 
 std::string shape_text(const at::Tensor& tensor) {
-  std::string text;
-  for (const int64_t size : tensor.sizes()) {
-    text += (text.empty() ? "[" : ", ") + std::to_string(size);
-  }
-  return text + "]";
+  return "[" +
+         joined(tensor.sizes(), ", ",
+                [](int64_t size) { return std::to_string(size); }) +
+         "]";
 }
 
 bool is_channels_last(const at::Tensor& map) {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::devices {
 namespace {
@@ -12,14 +13,6 @@ namespace {
 std::string version(int capability) {
   return std::to_string(capability / 10) + "." +
          std::to_string(capability % 10);
-}
-
-std::string versions(const std::vector<int>& capabilities) {
-  std::string text;
-  for (const int one : capabilities) {
-    text += (text.empty() ? "" : ", ") + version(one);
-  }
-  return text;
 }
 
 }  // namespace
@@ -60,7 +53,7 @@ std::string card_error(const DeviceCode& code, const std::string& card,
   if (code == DeviceCode() || runs_on(code, compute_capability)) return "";
   return card + " has compute capability " + version(compute_capability) +
          ", but libheadroom_cuda.so has machine code for " +
-         versions(code.machine_code) +
+         joined(code.machine_code, ", ", version) +
          (code.ptx.empty()
               ? ""
               : " and PTX for " + version(code.ptx.front()) + " and later");

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <sstream>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::nvml {
@@ -220,12 +220,8 @@ const Card* named_card(const std::vector<Card>& all, const std::string& word) {
     const bool is_one = std::ranges::count_if(all, begins) == 1;
     return is_one ? &*found : nullptr;
   }
-  size_t number = 0;
-  const auto [end, error] =
-      std::from_chars(word.data(), word.data() + word.size(), number);
-  const bool is_number =
-      error == std::errc() && end == word.data() + word.size();
-  return is_number && number < all.size() ? &all[number] : nullptr;
+  const auto number = parse_whole(word, 0, std::ssize(all) - 1);
+  return number ? &all[static_cast<size_t>(*number)] : nullptr;
 }
 
 }  // namespace
@@ -270,12 +266,9 @@ std::string hidden_text(const CudaEnvironment& environment) {
 }
 
 std::string cards_text(const std::vector<Card>& cards) {
-  std::string text;
-  for (const Card& card : cards) {
-    text += (text.empty() ? "" : ", ") + std::to_string(card.index) + " (" +
-            card.name + ")";
-  }
-  return text;
+  return joined(cards, ", ", [](const Card& card) {
+    return std::to_string(card.index) + " (" + card.name + ")";
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::plan {
 
@@ -96,7 +97,7 @@ BatchPart part_of(const BatchCut& cut, int64_t count,
   part.local = {begin_of(own.begin), begin_of(own.end)};
   const int64_t at_once = groups_at_once(cut, count, cut.micro_batch_size);
   const int64_t num_micro_batches =
-      std::max<int64_t>(1, (groups_of_rank(0).size() + at_once - 1) / at_once);
+      std::max<int64_t>(1, divided_up(groups_of_rank(0).size(), at_once));
   for (int64_t i = 0; i < num_micro_batches; ++i) {
     const int64_t first = std::min(own.begin + i * at_once, own.end);
     const int64_t last = std::min(first + at_once, own.end);
@@ -177,21 +178,22 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
     }
     return own;
   };
-  const auto at_once =
-      static_cast<size_t>(groups_at_once(cut, count, micro_batch_size));
-  size_t most_groups = 0;
+  const int64_t at_once = groups_at_once(cut, count, micro_batch_size);
+  int64_t most_groups = 0;
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
     const BatchPart other = part_of(cut, count, smallest_map_elements, rank);
-    most_groups = std::max(most_groups, groups_of(other.local).size());
+    most_groups =
+        std::max<int64_t>(most_groups, std::ssize(groups_of(other.local)));
   }
   const std::vector<SampleRange> own = groups_of(part.local);
-  const size_t num_micro_batches =
-      std::max<size_t>(1, (most_groups + at_once - 1) / at_once);
-  const auto begin_of = [&](size_t group) {
-    return group < own.size() ? own[group].begin : part.local.end;
+  const int64_t num_micro_batches =
+      std::max<int64_t>(1, divided_up(most_groups, at_once));
+  const auto begin_of = [&](int64_t group) {
+    return group < std::ssize(own) ? own[static_cast<size_t>(group)].begin
+                                   : part.local.end;
   };
   part.micro_batches.clear();
-  for (size_t i = 0; i < num_micro_batches; ++i) {
+  for (int64_t i = 0; i < num_micro_batches; ++i) {
     part.micro_batches.push_back(
         {begin_of(i * at_once), begin_of((i + 1) * at_once)});
   }

@@ -1,12 +1,12 @@
 #include "parallel/plan/layout.h"
 
-#include <charconv>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::plan {
 namespace {
@@ -55,11 +55,8 @@ ParallelLayout parse_layout(std::string_view text) {
     }
     const std::string_view axis = part.substr(0, equals);
     const std::string_view number = part.substr(equals + 1);
-    int size = 0;
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), size);
-    if (error != std::errc() || end != number.data() + number.size() ||
-        size < 1 || size > kMostRanks) {
+    const auto size = parse_whole(number, 1, kMostRanks);
+    if (!size) {
       throw bad_layout(text, "'" + std::string(number) +
                                  "' is not a number of ranks of at least 1");
     }
@@ -72,8 +69,8 @@ ParallelLayout parse_layout(std::string_view text) {
       throw bad_layout(text,
                        "the axis " + std::string(axis) + " is named twice");
     }
-    *found->second = size;
-    product *= size;
+    *found->second = static_cast<int>(*size);
+    product *= *size;
     if (product > kMostRanks) {
       throw bad_layout(text,
                        "more than " + std::to_string(kMostRanks) + " ranks");

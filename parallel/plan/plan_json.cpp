@@ -165,7 +165,29 @@ std::string text(const ordered_json& object, const std::string& name,
   return value.get<std::string>();
 }
 
-ordered_json to_object(const Plan& plan) {
+// A reason quotes flags and paths, which need not be UTF-8.
+std::string dump(const ordered_json& object, int indent) {
+  return object.dump(indent, ' ', false,
+                     ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_string(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kGloo:
+      return "gloo";
+    case Backend::kNccl:
+      return "nccl";
+    case Backend::kMpi:
+      return "mpi";
+  }
+  HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
+}
+
+ordered_json plan_object(const Plan& plan) {
   ordered_json layout;
   layout["pipeline_parallel_size"] = plan.layout.pipeline_parallel_size;
   layout["data_parallel_size"] = plan.layout.data_parallel_size;
@@ -196,34 +218,12 @@ ordered_json to_object(const Plan& plan) {
   return object;
 }
 
-// A reason quotes flags and paths, which need not be UTF-8.
-std::string dump(const ordered_json& object, int indent) {
-  return object.dump(indent, ' ', false,
-                     ordered_json::error_handler_t::replace);
-}
-
-}  // namespace
-
-std::string to_string(Backend backend) {
-  switch (backend) {
-    case Backend::kAuto:
-      return "auto";
-    case Backend::kGloo:
-      return "gloo";
-    case Backend::kNccl:
-      return "nccl";
-    case Backend::kMpi:
-      return "mpi";
-  }
-  HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
-}
-
 std::string plan_to_json(const Plan& plan) {
-  return dump(to_object(plan), 2) + "\n";
+  return dump(plan_object(plan), 2) + "\n";
 }
 
 std::string plan_to_compact_json(const Plan& plan) {
-  return dump(to_object(plan), -1);
+  return dump(plan_object(plan), -1);
 }
 
 Plan plan_from_json(const std::string& content, const std::string& file) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,9 @@ inline constexpr int64_t kMaxLayers = 100'000;  // a model's layers
 std::optional<std::string> stage_begins_error(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size);
 
-// One object, indented by two spaces, ends with a line feed.
+nlohmann::ordered_json plan_object(const Plan& plan);
+
+// The object, indented by two spaces, ends with a line feed.
 std::string plan_to_json(const Plan& plan);
 
 // The same object on one line without spaces, for log lines and events.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -137,7 +137,7 @@ class FitSearch {
     // The bytes grow with the micro-batch, so the largest is found by halving.
     const int64_t group = largest_group_of(*last_->plan);
     int64_t fits = 0;
-    int64_t too_large = (last_->plan->micro_batch_size + group - 1) / group;
+    int64_t too_large = divided_up(last_->plan->micro_batch_size, group);
     std::optional<PlanDecision> best;
     while (fits + 1 < too_large) {
       const int64_t middle = fits + (too_large - fits) / 2;
@@ -375,9 +375,7 @@ struct Candidate {
 };
 
 std::string times_text(double factor) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f x the time", factor);
-  return text;
+  return fixed_text(factor, 2) + " x the time";
 }
 
 // Whether nothing can be faster, or simpler.
@@ -406,8 +404,8 @@ std::string others_text(const std::vector<Candidate>& candidates,
   if (unnamed > 0) text += ", " + std::to_string(unnamed) + " more fit";
   const size_t unfit = num_layouts - candidates.size();
   if (unfit > 0) {
-    text += (text.empty() ? "; " : ", ") + std::to_string(unfit) +
-            (unfit == 1 ? " other layout" : " other layouts") +
+    text += (text.empty() ? "; " : ", ") +
+            counted(static_cast<int64_t>(unfit), "other layout") +
             (!is_limited  ? " refused"
              : unfit == 1 ? " does not fit"
                           : " do not fit");

@@ -15,10 +15,6 @@ namespace {
 
 constexpr int64_t kMostOfARank = 65536;
 
-std::string count_images(int64_t count) {
-  return std::to_string(count) + (count == 1 ? " image" : " images");
-}
-
 class BatchSearch {
  public:
   BatchSearch(const configs::RunConfig& config, int world_size,
@@ -39,7 +35,7 @@ class BatchSearch {
     if (fitting == kMostOfARank) {
       bound = "larger ones are not tried";
     } else if (fitting == most && is_within(at_share(fitting + 1))) {
-      bound = "the data set has no more than " + count_images(images);
+      bound = "the data set has no more than " + counted(images, "image");
       if (data_ > 1) {
         bound +=
             " for " + std::to_string(data_) + " processes to share equally";
@@ -52,8 +48,8 @@ class BatchSearch {
  private:
   // One image, or enough for the group that was asked for.
   int64_t least_share() const {
-    return std::max<int64_t>(
-        1, (config_.batch_norm_group_size + data_ - 1) / data_);
+    return std::max<int64_t>(1,
+                             divided_up(config_.batch_norm_group_size, data_));
   }
 
   int64_t largest_that_fits(int64_t most) const {
@@ -124,8 +120,7 @@ class BatchSearch {
     // The limit may be the card's own.
     if (parse_device_list(config_.device).empty()) {
       all.push_back("--memory-limit " +
-                    std::to_string((least_bytes + kMebibyte - 1) / kMebibyte) +
-                    "MiB");
+                    std::to_string(divided_up(least_bytes, kMebibyte)) + "MiB");
     }
     if (all.empty()) return "use a smaller model, or more memory";
     std::string text;
@@ -141,7 +136,7 @@ class BatchSearch {
     throw Error("plan",
                 "--batch -1: " + std::to_string(data_) +
                     " processes share out each batch, but the data set has " +
-                    count_images(images),
+                    counted(images, "image"),
                 "use --processes " + std::to_string(images) + " or less");
   }
 
@@ -149,7 +144,7 @@ class BatchSearch {
     const std::string what =
         share == 1
             ? "one image a process needs "
-            : count_images(share) + " a process, for --bn-group " +
+            : counted(share, "image") + " a process, for --bn-group " +
                   std::to_string(config_.batch_norm_group_size) + ", need ";
     throw Error("plan",
                 "--batch -1: " + what + exact_bytes(least.bytes) +

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -23,18 +24,21 @@ struct Refusal {
 // The first check that fails; nothing where none does.
 using Check = std::optional<Refusal>;
 
-std::string product_of(const plan::ParallelLayout& layout) {
+std::string factors_of(const plan::ParallelLayout& layout) {
   return "data " + std::to_string(layout.data_parallel_size) + " x pipeline " +
          std::to_string(layout.pipeline_parallel_size) + " x spatial " +
-         std::to_string(layout.spatial_parallel_size) + " = " +
-         std::to_string(layout.world_size());
+         std::to_string(layout.spatial_parallel_size);
+}
+
+std::string product_of(const plan::ParallelLayout& layout) {
+  return factors_of(layout) + " = " + std::to_string(layout.world_size());
 }
 
 Check check_world_size(const plan::ParallelLayout& layout, int world_size) {
   if (layout.world_size() == world_size) return std::nullopt;
   return Refusal{
-      "--layout: " + product_of(layout) +
-          (layout.world_size() == 1 ? " process" : " processes") +
+      "--layout: " + factors_of(layout) + " = " +
+          counted(layout.world_size(), "process") +
           (world_size == 1 ? ", but there is " : ", but there are ") +
           std::to_string(world_size),
       "use --processes " + std::to_string(layout.world_size()) +
@@ -418,10 +422,8 @@ std::string reason_of(const configs::RunConfig& config,
                       const plan::Plan& plan) {
   std::string text = counted(config.global_batch_size, "image") + " over " +
                      axes_of(plan.layout) + ", ";
-  const int64_t count = num_micro_batches(config, plan);
   text +=
-      std::to_string(count) +
-      (count == 1 ? " micro-batch of " : " micro-batches of ") +
+      counted(num_micro_batches(config, plan), "micro-batch") + " of " +
       std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
       plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule());
   if (plan.zero_stage > 0) {
@@ -431,10 +433,9 @@ std::string reason_of(const configs::RunConfig& config,
     }
   }
   if (plan.stage_begins.size() > 1) {
-    text += ", stages from layers ";
-    for (size_t i = 0; i < plan.stage_begins.size(); ++i) {
-      text += (i == 0 ? "" : ", ") + std::to_string(plan.stage_begins[i]);
-    }
+    text += ", stages from layers " +
+            joined(plan.stage_begins, ", ",
+                   [](int64_t layer) { return std::to_string(layer); });
   }
   if (!plan.activation_policies.empty()) {
     text += ", activations " + plan::activations_text(plan.activation_policies);

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
@@ -418,7 +419,7 @@ class RemedySearch {
       };
       // A spatial layout has a block for each of its ranks.
       const int64_t least = std::max<int64_t>(
-          (kLeastImage + stride_ - 1) / stride_,
+          divided_up(kLeastImage, stride_),
           base.layout ? base.layout->spatial_parallel_size : 1);
       const auto blocks = largest_that_fits(least, blocks_of(base), image);
       if (blocks &&
@@ -517,11 +518,12 @@ std::vector<Remedy> find_remedies(const configs::RunConfig& config,
 }
 
 std::string flags_text(const Remedy& remedy) {
-  std::string text;
-  for (const configs::FlagUse& use : remedy.flags) {
-    text += (text.empty() ? "" : " ") + use.spelling;
-    for (const std::string& value : use.values) text += " " + value;
-  }
+  const std::string text =
+      joined(remedy.flags, " ", [](const configs::FlagUse& use) {
+        std::string words = use.spelling;
+        for (const std::string& value : use.values) words += " " + value;
+        return words;
+      });
   if (!remedy.drops_sync_bn) return text;
   return (text.empty() ? "the same command" : text) + " without --sync-bn";
 }

@@ -120,10 +120,6 @@ class ReplanSearch {
   const std::vector<layers::LayerCost>& layers_;
 };
 
-std::string processes_text(int count) {
-  return std::to_string(count) + (count == 1 ? " process" : " processes");
-}
-
 // The part of the request that stands in the way of a plan, if any does.
 Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
               const std::string& numbers, const ReplanSearch& search) {
@@ -145,7 +141,7 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
     return refusal;
   }
   refusal.reason = numbers + ", and no other plan of " +
-                   processes_text(failed.layout.world_size()) + " fits";
+                   counted(failed.layout.world_size(), "process") + " fits";
   const auto remedy = search.other_remedy();
   if (!remedy) {
     refusal.reason += "; use a machine with more memory, or a smaller model";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "configs/multi_scale.h"
+#include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/simulated_stage.h"
@@ -101,7 +102,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
   const configs::InputSize input = configs::largest_input_size(config, stride);
   shape.input_pixels = input.height * input.width;
   const int64_t ranks = plan.layout.data_parallel_size;
-  shape.images_of_a_batch = (config.global_batch_size + ranks - 1) / ranks;
+  shape.images_of_a_batch = divided_up(config.global_batch_size, ranks);
   shape.most_threads = config.loader_threads;
   shape.bands = layers::image_bands(layers);
   configs::LoaderShape validation = shape;

@@ -1,8 +1,8 @@
 #include "parallel/predict/label_bound.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -70,10 +70,9 @@ Numbers drawn_by_samples(const LabelBound& labels, double samples) {
 }
 
 bool parse_number(std::string_view text, int64_t& number) {
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() &&
-         number >= 0;
+  const auto parsed = parse_whole(text, 0);
+  number = parsed.value_or(0);
+  return parsed.has_value();
 }
 
 }  // namespace
@@ -131,11 +130,9 @@ LabelStatistics label_statistics(const std::vector<int64_t>& boxes) {
 }
 
 std::string to_text(const LabelStatistics& statistics) {
-  std::string text;
-  for (const Group& group : statistics.groups) {
-    text += (text.empty() ? "" : " ") + std::to_string(group.boxes) + "x" +
-            std::to_string(group.images);
-  }
+  std::string text = joined(statistics.groups, " ", [](const Group& group) {
+    return std::to_string(group.boxes) + "x" + std::to_string(group.images);
+  });
   if (statistics.outlines > 0) {
     text += " " + std::string(kOutlines) + std::to_string(statistics.outlines);
   }

@@ -6,14 +6,13 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::predict {
 namespace {
 
 constexpr int kImages = -1;
 constexpr int64_t kAlignment = 64;  // bytes at which a tensor begins
-
-int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 plan::ActivationPolicy policy_at(const SimulatedStage& stage, int64_t layer) {
   return stage.policies.empty() ? plan::ActivationPolicy::kKeep

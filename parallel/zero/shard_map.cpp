@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::zero {
 
@@ -18,7 +19,7 @@ ShardMap::ShardMap(const std::vector<int64_t>& layer_sizes, int num_ranks,
     HEADROOM_CHECK(size >= 0,
                    "a layer of " + std::to_string(size) + " elements");
     shard_offsets_.push_back(shard_offsets_.back() +
-                             (size + multiple - 1) / multiple * alignment);
+                             divided_up(size, multiple) * alignment);
   }
 }
 

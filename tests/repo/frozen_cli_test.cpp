@@ -35,7 +35,7 @@ std::vector<std::string> program_flags() {
       }
     }
     for (const configs::CommandFlag& flag : configs::command_flags()) {
-      if (!configs::belongs_to(flag, command.name) || flag.description.empty())
+      if (!configs::belongs_to(flag, command.name) || flag.is_internal)
         continue;
       std::string line = command.name + " " + flag.spellings.front();
       if (!flag.value_name.empty()) line += " " + flag.value_name;

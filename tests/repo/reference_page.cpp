@@ -5,20 +5,23 @@
 #include "configs/command_flags.h"
 #include "configs/flags.h"
 #include "configs/knobs.h"
+#include "configs/worker_flags.h"
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 
 namespace headroom {
 namespace {
 
-std::string joined(const std::vector<std::string>& words,
-                   const std::string& around = "") {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + around + word + around;
-  }
-  return text;
+// Each as code, with commas between them.
+std::string listed(const std::vector<std::string>& words) {
+  return joined(words, ", ",
+                [](const std::string& word) { return "`" + word + "`"; });
+}
+
+std::string code(const std::string& text) {
+  return text.empty() ? "" : "`" + text + "`";
 }
 
 // A cell must not end its table.
@@ -29,8 +32,9 @@ std::string cell(const std::string& text) {
 }
 
 std::string row(const std::vector<std::string>& cells) {
-  std::string line = "|";
-  for (const std::string& text : cells) line += " " + cell(text) + " |";
+  std::string line;
+  for (const std::string& text : cells) line += "| " + cell(text) + " ";
+  while (line.ends_with(' ')) line.pop_back();
   return line + "\n";
 }
 
@@ -42,27 +46,58 @@ std::string head(const std::vector<std::string>& titles) {
 std::string run_flags() {
   std::string text = head({"flag", "value", "key", "only for"});
   for (const configs::Flag& flag : configs::flags()) {
-    text += row({joined(flag.spellings, "`"),
-                 flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
-                 joined(flag.keys, "`"),
-                 flag.in_train && flag.in_val ? ""
-                 : flag.in_train              ? "train"
-                                              : "val"});
+    text +=
+        row({listed(flag.spellings), code(flag.value_name), listed(flag.keys),
+             flag.in_train && flag.in_val ? ""
+             : flag.in_train              ? "train"
+                                          : "val"});
   }
   return text;
 }
 
-// Flags that set no knob. One without a meaning is another spelling, or one
-// that only headroom itself uses.
+// Flags that set no knob.
 std::string other_flags() {
   std::string text = head({"flag", "value", "commands", "meaning"});
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    for (const std::string& spelling : flag.spellings) {
-      text += row({"`" + spelling + "`",
-                   flag.value_name.empty() ? "" : "`" + flag.value_name + "`",
-                   joined(flag.commands),
-                   spelling == flag.spellings.front() ? flag.description : ""});
-    }
+    if (flag.is_internal) continue;
+    text += row({listed(flag.spellings), code(flag.value_name),
+                 joined(flag.commands, ", "), flag.description});
+  }
+  return text;
+}
+
+// "`--threads N`", "`DATA.YAML`".
+std::string with_value(const std::string& spelling,
+                       const std::string& value_name) {
+  const bool both = !spelling.empty() && !value_name.empty();
+  return code(spelling + (both ? " " : "") + value_name);
+}
+
+template <typename Request>
+std::string rows_of() {
+  Request request;
+  std::string text;
+  for (const configs::WorkerFlag& flag : configs::flags_of(request)) {
+    text += row({with_value(flag.spelling, flag.value_name), flag.description});
+  }
+  return text;
+}
+
+// What the processes say to each other; people say --standalone alone.
+std::string process_flags() {
+  std::string text = head({"flag", "meaning"});
+  text += row({"`headroom-worker --standalone`", "a run by one process"}) +
+          rows_of<configs::StandaloneRequest>() +
+          row({"`headroom-worker`", "of an agent"}) +
+          rows_of<configs::WorkerStart>() +
+          row({"`headroom-worker answer`", "of a launcher"}) +
+          rows_of<configs::DatasetQuery>();
+  for (const configs::CommandFlag& flag : configs::command_flags()) {
+    if (!flag.is_internal) continue;
+    text += row({code("headroom " + flag.commands.front() + " " +
+                      flag.spellings.front() +
+                      (flag.value_name.empty() ? "" : " " + flag.value_name)),
+                 flag.description});
   }
   return text;
 }
@@ -72,7 +107,7 @@ std::string keys() {
   for (const configs::Knob& knob : configs::knobs()) {
     std::string meaning = knob.description;
     if (!knob.choices.empty()) {
-      meaning += " One of: " + joined(knob.choices) + ".";
+      meaning += " One of: " + joined(knob.choices, ", ") + ".";
     }
     const std::string value = configs::default_text(knob);
     text += row({"`" + knob.key + "`",
@@ -102,7 +137,7 @@ std::string exit_codes() {
 std::string files() {
   std::string text = head({"file", "content"});
   for (const run_files::Description& file : run_files::descriptions()) {
-    text += row({joined(file.names, "`"), file.content});
+    text += row({listed(file.names), file.content});
   }
   return text;
 }
@@ -122,8 +157,9 @@ std::string reference_page() {
          "code.\n\n## Commands\n" +
          commands() + "\n## Flags that set keys\n" + run_flags() +
          "\n## Other flags\n" + other_flags() +
-         "\n## Keys of `--config` files and `--set`\n" + keys() +
-         "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
+         "\n## Flags of `headroom-worker` and between processes\n" +
+         process_flags() + "\n## Keys of `--config` files and `--set`\n" +
+         keys() + "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
          files() + "\n## Events\n" + events();
 }
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <numbers>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::anchors {
 namespace {
@@ -257,16 +257,11 @@ layers::AnchorList in_levels(const std::vector<Anchor>& anchors,
   return levels;
 }
 
-std::string share_text(double share) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.4f", share);
-  return text;
-}
-
 // "0.7383 of 107 boxes, 16 of them with a side under 3 px"
 std::string answered_text(double recall, const std::vector<BoxSize>& boxes) {
   const auto tiny = std::count_if(boxes.begin(), boxes.end(), is_tiny);
-  return share_text(recall) + " of " + std::to_string(boxes.size()) + " boxes" +
+  return fixed_text(recall, 4) + " of " + std::to_string(boxes.size()) +
+         " boxes" +
          (tiny == 0 ? ""
                     : ", " + std::to_string(tiny) +
                           " of them with a side under 3 px");
@@ -309,15 +304,16 @@ AnchorChoice choose_anchors(const AnchorQuestion& question) {
   const double recall = recall_of(found);
   if (recall <= choice.recall && !question.must_find) {
     choice.reason = judged + "; kept, for " + count +
-                    " found from the boxes match " + share_text(recall);
+                    " found from the boxes match " + fixed_text(recall, 4);
     return choice;
   }
   choice.anchors = in_levels(found, question.current.front().size());
   choice.found = true;
   choice.recall = recall;
   choice.reason = judged + "; replaced by " + count +
-                  " found from the boxes, which match " + share_text(recall) +
-                  ": " + layers::to_text(choice.anchors);
+                  " found from the boxes, which match " +
+                  fixed_text(recall, 4) + ": " +
+                  layers::to_text(choice.anchors);
   return choice;
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"
 
@@ -55,7 +56,8 @@ AnchorFit fit_of(const std::vector<Anchor>& anchors,
 inline constexpr size_t kChunkSize = 4096;
 
 inline int64_t num_chunks(size_t count) {
-  return static_cast<int64_t>((count + kChunkSize - 1) / kChunkSize);
+  return divided_up(static_cast<int64_t>(count),
+                    static_cast<int64_t>(kChunkSize));
 }
 
 // body(chunk, begin, end), from up to `num_threads` threads.

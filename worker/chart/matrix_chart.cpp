@@ -1,11 +1,10 @@
 #include "worker/chart/matrix_chart.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <opencv2/imgproc.hpp>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/chart/chart_text.h"
 
 namespace headroom::chart {
@@ -35,13 +34,12 @@ void draw_upward(cv::Mat& picture, const std::string& text, cv::Point end,
 }
 
 void draw_number(cv::Mat& picture, double value, cv::Rect cell) {
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "%.2f", value);
+  const std::string text = fixed_text(value, 2);
   const double scale = std::min(0.6, cell.width / 80.0);
-  const cv::Size size = text_size(text.data(), scale);
+  const cv::Size size = text_size(text, scale);
   const cv::Point left(cell.x + (cell.width - size.width) / 2,
                        cell.y + (cell.height + size.height) / 2);
-  draw_text(picture, text.data(), left, scale, value > 0.5 ? kPaper : kInk);
+  draw_text(picture, text, left, scale, value > 0.5 ? kPaper : kInk);
 }
 
 void draw_scale(cv::Mat& picture, cv::Rect inside) {
@@ -53,10 +51,8 @@ void draw_scale(cv::Mat& picture, cv::Rect inside) {
   }
   cv::rectangle(picture, bar, kInk);
   for (int i = 0; i <= 5; ++i) {
-    std::array<char, 16> text{};
-    std::snprintf(text.data(), text.size(), "%.1f", i / 5.0);
     draw_text(
-        picture, text.data(),
+        picture, fixed_text(i / 5.0, 1),
         {bar.x + bar.width + 6, bar.y + bar.height - bar.height * i / 5 + 4});
   }
 }

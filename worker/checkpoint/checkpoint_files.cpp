@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::checkpoint {
@@ -129,12 +129,10 @@ std::vector<StepFolder> step_folders(const fs::path& checkpoints) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-")) continue;
-    int64_t step = 0;
-    const char* end = name.data() + name.size();
-    const auto [stop, failure] = std::from_chars(name.data() + 5, end, step);
-    if (failure == std::errc() && stop == end) {
-      folders.push_back({step, entry.path()});
+    constexpr std::string_view kBegin = "step-";
+    if (!name.starts_with(kBegin)) continue;
+    if (const auto step = parse_whole(name.substr(kBegin.size()))) {
+      folders.push_back({*step, entry.path()});
     }
   }
   std::sort(

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <opencv2/imgproc.hpp>
 #include <string_view>
@@ -13,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/chart/chart_text.h"
 #include "worker/chart/palette.h"
@@ -54,9 +53,7 @@ constexpr std::array<int64_t, 10> kCocoUnused = {12, 26, 29, 30, 45,
                                                  66, 68, 69, 71, 83};
 
 std::string score_of(const metrics::Detection& detection) {
-  char number[16];
-  std::snprintf(number, sizeof number, " %.2f", detection.confidence);
-  return number;
+  return " " + fixed_text(detection.confidence, 2);
 }
 
 // Draws above the box, or inside where there is no room above; never beyond the
@@ -127,21 +124,12 @@ std::string csv_field(const std::string& name) {
   return quoted + "\"";
 }
 
-std::string number(double value, int decimals) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f", decimals, value);
-  return buffer;
-}
-
 nlohmann::json image_id_of(const std::filesystem::path& image,
                            const CocoIds& ids) {
   const auto known = ids.images.find(image.string());
   if (known != ids.images.end()) return known->second;
   const std::string stem = image.stem().string();
-  int64_t id = 0;
-  const char* const end = stem.data() + stem.size();
-  const auto [rest, error] = std::from_chars(stem.data(), end, id);
-  if (error == std::errc() && rest == end) return id;
+  if (const auto id = parse_whole(stem)) return *id;
   return stem;
 }
 
@@ -187,9 +175,9 @@ std::string yolo_text(const ImageDetections& found, bool with_confidence) {
     for (const double value :
          {(d.box.x1 + d.box.x2) / 2 / width, (d.box.y1 + d.box.y2) / 2 / height,
           (d.box.x2 - d.box.x1) / width, (d.box.y2 - d.box.y1) / height}) {
-      text += " " + number(value, 6);
+      text += " " + fixed_text(value, 6);
     }
-    if (with_confidence) text += " " + number(d.confidence, 6);
+    if (with_confidence) text += " " + fixed_text(d.confidence, 6);
     text += "\n";
   }
   return text;
@@ -204,9 +192,9 @@ std::string csv_lines(const ImageDetections& found,
     text += csv_field(found.image.string()) + "," +
             std::to_string(d.class_index) + "," +
             csv_field(class_names.at(static_cast<size_t>(d.class_index))) +
-            "," + number(d.confidence, 5);
+            "," + fixed_text(d.confidence, 5);
     for (const float value : {d.box.x1, d.box.y1, d.box.x2, d.box.y2}) {
-      text += "," + number(value, 2);
+      text += "," + fixed_text(value, 2);
     }
     text += "\n";
   }
@@ -259,12 +247,12 @@ std::string counts_text(const ImageDetections& found,
                         const std::vector<std::string>& class_names) {
   std::map<int32_t, int64_t> counts;
   for (const metrics::Detection& d : found.detections) ++counts[d.class_index];
-  std::string text;
-  for (const auto& [index, count] : counts) {
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " +
-            class_names.at(static_cast<size_t>(index));
-  }
-  return text.empty() ? "nothing" : text;
+  if (counts.empty()) return "nothing";
+  return joined(counts, ", ", [&](const auto& entry) {
+    const auto& [index, count] = entry;
+    return std::to_string(count) + " " +
+           class_names.at(static_cast<size_t>(index));
+  });
 }
 
 namespace {

@@ -45,9 +45,9 @@ bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
             int64_t image_height, int64_t image_width);
 
 struct MergeOptions {
-  double iou_threshold = 0.45;
+  double iou_threshold = 0;
   bool agnostic = false;  // boxes of other classes count too
-  int64_t max_detections = 1000;
+  int64_t max_detections = 0;
 };
 
 // The result is in descending confidence; equal ones keep their order.
@@ -58,7 +58,7 @@ std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
 // cut into files.)
 struct DetectionTiles {
   int64_t height = 640, width = 640;  // pixels of the picture
-  double overlap = 0.2;               // a share of a tile's side
+  double overlap = 0;                 // of a tile's side
 };
 
 // How a picture that is larger than the network's input is made smaller: by the

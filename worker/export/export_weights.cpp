@@ -10,6 +10,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
 #include "worker/export/onnx_runner.h"
@@ -151,11 +152,9 @@ OnnxBody in_8_bits(const ExportRequest& request, const OnnxBody& body,
 std::string size_text(size_t bytes, size_t bytes_of_float) {
   std::string text = format_bytes(static_cast<int64_t>(bytes));
   if (bytes_of_float > 0) {
-    char share[32];
-    std::snprintf(
-        share, sizeof share, ", %.2f of float32",
-        static_cast<double>(bytes) / static_cast<double>(bytes_of_float));
-    text += share;
+    const double share =
+        static_cast<double>(bytes) / static_cast<double>(bytes_of_float);
+    text += ", " + fixed_text(share, 2) + " of float32";
   }
   return text;
 }

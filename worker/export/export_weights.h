@@ -43,8 +43,9 @@ struct ExportRequest {
   // Is told of the network in 8 bits, simulated in float32; may be none.
   std::function<void(model::LayerGraph& model, const HeadsOfImages&)>
       after_int8 = nullptr;
-  double confidence_threshold = 0.25, iou_threshold = 0.45;
-  int64_t most_per_class = 100;
+  // Of `nms`.
+  double confidence_threshold = 0, iou_threshold = 0;
+  int64_t most_per_class = 0;
 };
 
 // --output y.safetensors names a format by its suffix, which stands for

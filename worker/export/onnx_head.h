@@ -30,8 +30,8 @@ struct OnnxHeadOptions {
   // The input's size; 0: any, found out while the network runs.
   int64_t batch = 1, height = 640, width = 640;
   // kDetections.
-  float confidence_threshold = 0.25F, iou_threshold = 0.45F;
-  int64_t most_per_class = 100;  // boxes of an image
+  float confidence_threshold = 0, iou_threshold = 0;
+  int64_t most_per_class = 0;  // of an image
 };
 
 struct OnnxLevel {

@@ -10,17 +10,14 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
 namespace {
 
 std::string list(const std::vector<std::string>& values) {
-  std::string text = "[";
-  for (const std::string& value : values) {
-    text += (text.size() == 1 ? "" : ", ") + value;
-  }
-  return text + "]";
+  return "[" + joined(values, ", ") + "]";
 }
 
 std::string pair(int64_t value) {

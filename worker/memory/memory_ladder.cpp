@@ -1,6 +1,7 @@
 #include "worker/memory/memory_ladder.h"
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/cpu/heap.h"
 
 #include <unistd.h>
@@ -9,18 +10,11 @@
 namespace headroom::memory {
 namespace {
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) {
-    text += (text.empty() ? "" : "; ") + part;
-  }
-  return text;
-}
-
 // What was passed over on the way to a rung, where anything was.
 std::string with_skipped(const LadderRungs& rungs, const std::string& text) {
-  return rungs.skipped.empty() ? text
-                               : text + " (" + joined(rungs.skipped) + ")";
+  return rungs.skipped.empty()
+             ? text
+             : text + " (" + joined(rungs.skipped, "; ") + ")";
 }
 
 bool has_cut_left(const LadderRungs& rungs, const LadderState& state) {

@@ -12,6 +12,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image_writer.h"
 
@@ -157,14 +158,10 @@ chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks) {
     chart.part_names.push_back(category_name(static_cast<int32_t>(i)));
   }
   chart.text_of_time = [](double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g", seconds);
-    return std::string(text);
+    return significant_text(seconds, 3);
   };
   chart.text_of_part = [](double mebibytes) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.4g MiB", mebibytes);
-    return std::string(text);
+    return significant_text(mebibytes, 4) + " MiB";
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     chart.panels.push_back(panel_of(ranks[rank], rank, origin));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/base/units.h"
 #include "worker/optim/flat_kernels.h"
 
 namespace headroom::optim {
@@ -19,9 +20,8 @@ constexpr int64_t kMaxChunks = 1024;
 double squared_norm_of_sum(const at::Tensor& a, const at::Tensor& b) {
   check_flat_pair("gradient", a, "added gradient", b.defined() ? b : a);
   const int64_t size = a.numel();
-  const int64_t chunk =
-      std::max(kMinChunk, (size + kMaxChunks - 1) / kMaxChunks);
-  const int64_t num_chunks = (size + chunk - 1) / chunk;
+  const int64_t chunk = std::max(kMinChunk, divided_up(size, kMaxChunks));
+  const int64_t num_chunks = divided_up(size, chunk);
   std::array<double, kMaxChunks> sums = {};
   AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "squared_norm_of_sum", [&] {
     const scalar_t* pa = a.const_data_ptr<scalar_t>();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "worker/chart/chart_text.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/letterbox.h"
@@ -216,7 +217,7 @@ PictureGrid::PictureGrid(int64_t count, int64_t image_height,
                  std::to_string(count) + " images of a picture");
   columns_ = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
   cell_ = cell_size(columns_, image_height, image_width);
-  const int rows = (static_cast<int>(count) + columns_ - 1) / columns_;
+  const auto rows = static_cast<int>(divided_up(count, columns_));
   picture_ = cv::Mat(rows * cell_.height, columns_ * cell_.width, CV_8UC3,
                      chart::kPaper);
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/chart/chart_frame.h"
 #include "worker/chart/chart_text.h"
 
@@ -18,12 +20,6 @@ constexpr int kPanel = 720, kHead = 40;  // pixels
 constexpr int64_t kMostOutlines = 1000;
 constexpr int kBins = 60;  // a side of a density
 constexpr size_t kMostNamedBars = 30;
-
-std::string short_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
 
 template <typename Use>
 void for_each_label(const labels::Dataset& dataset, const Use& use) {
@@ -47,8 +43,9 @@ void draw_class_bars(cv::Mat& picture, cv::Rect place,
   chart::ChartFrame frame(
       picture, place,
       {is_named ? "" : "class", num_classes,
-       [&](double tick) { return is_named ? "" : short_number(tick); }},
-      {"boxes", 1.08 * most, short_number});
+       [&](double tick) { return is_named ? "" : significant_text(tick, 6); }},
+      {"boxes", 1.08 * most,
+       [](double tick) { return significant_text(tick, 6); }});
   frame.draw_grid();
   for (size_t c = 0; c < counts.size(); ++c) {
     const auto left = static_cast<double>(c);
@@ -83,8 +80,8 @@ void draw_outlines(cv::Mat& picture, cv::Rect place,
   const cv::Rect inside(place.x + 90, place.y + 30, place.width - 110,
                         place.height - 75);
   cv::rectangle(picture, inside, chart::kInk);
-  const int64_t every = std::max<int64_t>(
-      1, (dataset.num_labels() + kMostOutlines - 1) / kMostOutlines);
+  const int64_t every =
+      std::max<int64_t>(1, divided_up(dataset.num_labels(), kMostOutlines));
   int64_t seen = 0;
   for_each_label(dataset, [&](const labels::BoxLabel& label) {
     if (seen++ % every != 0) return;
@@ -108,11 +105,7 @@ struct Density {
 // Darker: more boxes, by the square root of their number.
 void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
                   const labels::Dataset& dataset) {
-  const auto text = [](double value) {
-    char number[16];
-    std::snprintf(number, sizeof number, "%.1f", value);
-    return std::string(number);
-  };
+  const auto text = [](double value) { return fixed_text(value, 1); };
   const auto y_text = [&](double value) {
     return text(density.is_upside_down ? 1 - value : value);
   };

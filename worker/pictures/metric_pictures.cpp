@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/chart/chart_text.h"
 #include "worker/chart/line_chart.h"
 #include "worker/chart/matrix_chart.h"
@@ -24,17 +24,9 @@ namespace {
 constexpr size_t kMostNamedClasses = 20;
 const cv::Size kCurveSize(1120, 760);
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", value);
-  return text;
-}
+std::string number(double value) { return fixed_text(value, 3); }
 
-std::string tick(double value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
+std::string tick(double value) { return fixed_text(value, 1); }
 
 using Curve = std::vector<double>;
 
@@ -203,11 +195,7 @@ chart::LineChart::Line line_of(const Column& epochs, const Column& values,
   return line;
 }
 
-std::string axis_number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", value);
-  return text.data();
-}
+std::string axis_number(double value) { return significant_text(value, 4); }
 
 // What the finite values span, with some air; from 0 where that costs the curve
 // little of its height.

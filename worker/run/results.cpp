@@ -11,6 +11,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 
 namespace headroom::run {
 namespace {
@@ -51,27 +52,6 @@ void append(const fs::path& path, const std::string& text) {
   }
 }
 
-Json metrics_json(const validation::ValidationResult& result) {
-  Json classes = Json::array();
-  for (const validation::ClassResult& entry : result.classes) {
-    classes.push_back({{"name", entry.name},
-                       {"labels", entry.labels},
-                       {"precision", entry.precision},
-                       {"recall", entry.recall},
-                       {"map50", entry.map50},
-                       {"map", entry.map}});
-  }
-  return {{"map50", result.map50},
-          {"map", result.map},
-          {"coco_map50", result.coco_map50},
-          {"coco_map", result.coco_map},
-          {"precision", result.precision},
-          {"recall", result.recall},
-          {"per_class", classes},
-          {"val_images", result.images},
-          {"val_labels", result.labels}};
-}
-
 Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
   Json all = Json::array();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -82,26 +62,24 @@ Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
   return all;
 }
 
+std::string epoch_text(const EpochRecord& record, int64_t num_epochs) {
+  return "epoch " + std::to_string(record.epoch + 1) + "/" +
+         std::to_string(num_epochs);
+}
+
 }  // namespace
 
 std::string describe(const EpochRecord& record, int64_t num_epochs) {
   const validation::ValidationResult& v = *record.validation;
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "epoch %lld/%lld  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f",
-                static_cast<long long>(record.epoch + 1),
-                static_cast<long long>(num_epochs), v.precision, v.recall,
-                v.map50, v.map);
-  return text;
+  return epoch_text(record, num_epochs) + "  P " + fixed_text(v.precision, 3) +
+         "  R " + fixed_text(v.recall, 3) + "  mAP50 " +
+         fixed_text(v.map50, 3) + "  mAP50-95 " + fixed_text(v.map, 3);
 }
 
 std::string describe_training(const EpochRecord& record, int64_t num_epochs) {
-  char text[160];
-  std::snprintf(
-      text, sizeof text, "epoch %lld/%lld  box %.3f  obj %.3f  cls %.3f",
-      static_cast<long long>(record.epoch + 1),
-      static_cast<long long>(num_epochs), record.box, record.obj, record.cls);
-  return text;
+  return epoch_text(record, num_epochs) + "  box " + fixed_text(record.box, 3) +
+         "  obj " + fixed_text(record.obj, 3) + "  cls " +
+         fixed_text(record.cls, 3);
 }
 
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs) {
@@ -164,6 +142,27 @@ void Results::write(const EpochRecord& record) {
   tensorboard_.add(record.epoch, now(), scalars);
 }
 
+Json metrics_json(const validation::ValidationResult& result) {
+  Json classes = Json::array();
+  for (const validation::ClassResult& entry : result.classes) {
+    classes.push_back({{"name", entry.name},
+                       {"labels", entry.labels},
+                       {"precision", entry.precision},
+                       {"recall", entry.recall},
+                       {"map50", entry.map50},
+                       {"map", entry.map}});
+  }
+  return {{"map50", result.map50},
+          {"map", result.map},
+          {"coco_map50", result.coco_map50},
+          {"coco_map", result.coco_map},
+          {"precision", result.precision},
+          {"recall", result.recall},
+          {"per_class", classes},
+          {"val_images", result.images},
+          {"val_labels", result.labels}};
+}
+
 std::string to_json(const validation::ValidationResult& result) {
   return metrics_json(result).dump(2);
 }
@@ -185,7 +184,7 @@ std::string to_json(const RunSummary& summary) {
     json["memory"][phase.phase] = ranks_json(phase.ranks);
   }
   if (!summary.device_memory.empty()) {
-    json["device_memory"] = Json::parse(to_json(summary.device_memory));
+    json["device_memory"] = device_memory_json(summary.device_memory);
   }
   const CheckpointCounts& checkpoints = summary.checkpoints;
   json["checkpoints"] = {{"written", checkpoints.written},

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +79,7 @@ struct RunSummary {
 };
 std::string to_json(const RunSummary& summary);
 std::string to_json(const validation::ValidationResult& result);
+nlohmann::ordered_json metrics_json(const validation::ValidationResult& result);
 
 // The summary of an earlier session of the same run; empty if there is none.
 RunSummary read_summary(const std::filesystem::path& file);

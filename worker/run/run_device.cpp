@@ -161,11 +161,12 @@ memory::StepEvent device_memory_event(
   if (fullest.needed() > fullest.room) {
     text += "; a step that does not fit is tried again, leaner";
   }
-  return {EventKind::kDeviceMemory, text,
-          R"({"ranks":)" + to_json(ranks) + "}"};
+  const nlohmann::ordered_json detail = {{"ranks", device_memory_json(ranks)}};
+  return {EventKind::kDeviceMemory, text, detail.dump()};
 }
 
-std::string to_json(const std::vector<DeviceMemoryLine>& ranks) {
+nlohmann::ordered_json device_memory_json(
+    const std::vector<DeviceMemoryLine>& ranks) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const DeviceMemoryLine& line = ranks[rank];
@@ -180,7 +181,7 @@ std::string to_json(const std::vector<DeviceMemoryLine>& ranks) {
                      {"needed_bytes", line.needed()},
                      {"room_bytes", line.room}});
   }
-  return array.dump();
+  return array;
 }
 
 DeviceBudget::DeviceBudget(const Inputs& inputs) : inputs_(inputs) {

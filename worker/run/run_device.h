@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,7 +71,8 @@ memory::StepEvent device_memory_event(
     const std::vector<DeviceMemoryLine>& ranks);
 
 // An array with an object per rank.
-std::string to_json(const std::vector<DeviceMemoryLine>& ranks);
+nlohmann::ordered_json device_memory_json(
+    const std::vector<DeviceMemoryLine>& ranks);
 
 // DeviceBudget: what a process may take of its device while it trains. On a
 // device, --memory-limit is for everything that the process has there, so the

@@ -15,6 +15,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
@@ -53,7 +54,7 @@ void resume(const fs::path& run_yaml, configs::RunConfig& config) {
 }
 
 // REQUIRES: a new run.
-void check_run_directory(const StandaloneRequest& request,
+void check_run_directory(const configs::StandaloneRequest& request,
                          const configs::RunConfig& config) {
   if (request.run_directory.empty()) {
     throw refusal("nobody said where the results go",
@@ -118,7 +119,7 @@ plan::Plan make_plan(configs::RunConfig& config) {
                                 planner::layers_for_plan(config));
 }
 
-plan::Plan plan_of(const StandaloneRequest& request,
+plan::Plan plan_of(const configs::StandaloneRequest& request,
                    configs::RunConfig& config) {
   const fs::path beside = request.run_yaml.parent_path() / run_files::kPlan;
   const bool is_given = !request.plan_json.empty() || fs::exists(beside);
@@ -179,14 +180,13 @@ class Control final : public StandaloneControl {
                         now - shown_ >= kProgressInterval;
     if (!is_due) return;
     shown_ = now;
-    char numbers[96];
-    std::snprintf(numbers, sizeof numbers, "loss %.5g  %.4g images/s", loss,
-                  progress.images_per_second);
     log::info("step " + std::to_string(step) + "/" +
               std::to_string(progress.num_steps) + "  epoch " +
               std::to_string(progress.epoch + 1) + "/" +
-              std::to_string(progress.num_epochs) + "  " + numbers + "  peak " +
-              format_bytes(progress.measured_peak_bytes));
+              std::to_string(progress.num_epochs) + "  loss " +
+              significant_text(loss, 5) + "  " +
+              significant_text(progress.images_per_second, 4) +
+              " images/s  peak " + format_bytes(progress.measured_peak_bytes));
   }
 
   void report_event(const control::RunEvent& event) override {
@@ -221,7 +221,7 @@ class Control final : public StandaloneControl {
 
  private:
   void write(control::RunEvent record) {
-    record.time = wire::utc_now();
+    record.time = utc_now();
     std::lock_guard lock(mutex_);
     file_.add({wire::to_json_line(record)});
     file_.write();
@@ -253,7 +253,7 @@ class Control final : public StandaloneControl {
 
 }  // namespace
 
-StandaloneRun read_standalone(const StandaloneRequest& request) {
+StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   configs::RunConfig config =
       configs::parse_run_config(yaml::read_config_file(request.run_yaml, kTag),
                                 request.run_yaml.string());

@@ -14,23 +14,14 @@
 // Errors: Error (exit 2) for a request that cannot be met.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "configs/worker_flags.h"
 #include "worker/control/coordinator_client.h"
 
 namespace headroom::run {
-
-struct StandaloneRequest {
-  std::filesystem::path run_yaml;
-  // "": the one beside run_yaml; without one, a plan is chosen.
-  std::filesystem::path plan_json;
-  std::filesystem::path run_directory;  // the folder of a new run
-  // Goes on with the run whose directory holds run_yaml.
-  bool resume = false;
-};
 
 struct StandaloneRun {
   control::Assignment assignment;  // the only one
@@ -38,7 +29,7 @@ struct StandaloneRun {
 };
 
 // Reads and checks the request's files; makes none.
-StandaloneRun read_standalone(const StandaloneRequest& request);
+StandaloneRun read_standalone(const configs::StandaloneRequest& request);
 
 // How the run ended.
 struct StandaloneEnd {

@@ -43,8 +43,8 @@ void move_state(model::LayerGraph& model,
 std::string results_json(const validation::ValidationResult& result,
                          const validation::DetectionScores& scores) {
   using Json = nlohmann::ordered_json;
-  Json all = Json::parse(to_json(result));
-  const Json more = Json::parse(validation::scores_json(scores));
+  Json all = metrics_json(result);
+  const Json more = validation::scores_object(scores);
   for (const char* key :
        {"coco_stats_maxdets100", "coco_maxdets300", "per_size"}) {
     all[key] = more[key];

@@ -62,8 +62,7 @@ void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
                         .value_or(table.anchors);
     return;
   }
-  layers::AnchorList anchors =
-      layers::parse_anchor_list(config.anchors).value_or(layers::AnchorList());
+  layers::AnchorList anchors = configs::anchors_of_run(config);
   const auto count = [](const layers::AnchorList& list) {
     return std::to_string(list.size()) + " levels of " +
            std::to_string(list.empty() ? 0 : list.front().size());

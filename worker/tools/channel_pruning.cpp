@@ -54,8 +54,7 @@ std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
 
 // How many of a unit's `marked` channels go: what stays is a multiple.
 int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
-  const int64_t least =
-      std::max<int64_t>(1, (channels + kLeastKept - 1) / kLeastKept);
+  const int64_t least = std::max<int64_t>(1, divided_up(channels, kLeastKept));
   const int64_t kept = std::max(channels - marked, least);
   return channels - std::min(channels, round_up(kept, multiple));
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"
@@ -18,11 +19,13 @@
 namespace headroom::tools {
 namespace {
 
-// The scales by which training varies the size of an image.
+using configs::AnchorQuery;
+
+// As training varies the size of an image.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
 constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
 
-void check_number(const WhichAnchors& which, const layers::ModelTable& table) {
+void check_number(const AnchorQuery& which, const layers::ModelTable& table) {
   if (which.per_level == 0) return;
   const auto has = static_cast<int64_t>(table.anchors.front().size());
   if (std::llround(which.per_level) == has) return;
@@ -35,7 +38,7 @@ void check_number(const WhichAnchors& which, const layers::ModelTable& table) {
 }
 
 // Weights may be of a model that has no name to be found by.
-layers::ModelTable table_of(const WhichAnchors& which) {
+layers::ModelTable table_of(const AnchorQuery& which) {
   layers::ModelTable table =
       which.weights.empty()
           ? layers::load_model_table(which.model)
@@ -50,7 +53,7 @@ layers::ModelTable table_of(const WhichAnchors& which) {
   return table;
 }
 
-void add_boxes(const labels::Dataset& dataset, const WhichAnchors& which,
+void add_boxes(const labels::Dataset& dataset, const AnchorQuery& which,
                const layers::ModelTable& table,
                anchors::AnchorQuestion& question) {
   const int64_t stride = layers::largest_stride(layers::layer_costs(table));
@@ -76,7 +79,7 @@ void add_boxes(const labels::Dataset& dataset, const WhichAnchors& which,
 }
 
 anchors::AnchorChoice judge(const labels::Dataset& dataset,
-                            const WhichAnchors& which,
+                            const AnchorQuery& which,
                             const layers::ModelTable& table, int64_t threads) {
   anchors::AnchorQuestion question;
   question.current = table.anchors;
@@ -88,7 +91,7 @@ anchors::AnchorChoice judge(const labels::Dataset& dataset,
   return anchors::choose_anchors(question);
 }
 
-anchors::AnchorChoice keep(const WhichAnchors& which,
+anchors::AnchorChoice keep(const AnchorQuery& which,
                            const layers::ModelTable& table) {
   anchors::AnchorChoice choice;
   choice.anchors = table.anchors;
@@ -99,17 +102,17 @@ anchors::AnchorChoice keep(const WhichAnchors& which,
 
 }  // namespace
 
-std::string data_answer_json(const DatasetQuery& question) {
+std::string data_answer_json(const configs::DatasetQuery& question) {
   const configs::DataConfig config = configs::load_data_config(question.data);
   labels::IndexOptions options;
   options.single_cls = question.single_cls;
   options.num_threads = question.threads;
   std::optional<layers::ModelTable> table;
-  if (question.anchors) table = table_of(*question.anchors);
+  if (question.wants_anchors()) table = table_of(question.anchors);
   options.limits.bands = table ? layers::picture_channels(table->input_channels)
                                : codecs::kAnyBands;
   std::optional<labels::IndexedDataset> indexed;
-  if (table && !question.anchors->keep) {
+  if (table && !question.anchors.keep) {
     indexed = labels::index_dataset(config, labels::Split::kTrain, options);
   }
   nlohmann::json answer = nlohmann::json::object();
@@ -123,7 +126,7 @@ std::string data_answer_json(const DatasetQuery& question) {
     answer["label_counts"] = predict::to_text(statistics);
   }
   if (table) {
-    const WhichAnchors& which = *question.anchors;
+    const AnchorQuery& which = question.anchors;
     const anchors::AnchorChoice choice =
         indexed ? judge(indexed->dataset, which, *table, question.threads)
                 : keep(which, *table);

@@ -18,6 +18,7 @@
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/devices/compute_device.h"
@@ -55,10 +56,8 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
   std::istringstream words(text);
   std::vector<int64_t> wanted;
   for (std::string word; words >> word;) {
-    const bool is_number =
-        word.size() < 10 &&
-        word.find_first_not_of("0123456789") == std::string::npos;
-    if (!is_number || std::stoll(word) >= classes) {
+    const auto index = parse_whole(word, 0, classes - 1);
+    if (!index) {
       throw Error("detect",
                   "--classes " + word +
                       " is no class of these weights, which "
@@ -66,16 +65,14 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
                       std::to_string(classes - 1),
                   "give numbers, for example --classes 0 2");
     }
-    wanted.push_back(std::stoll(word));
+    wanted.push_back(*index);
   }
   return wanted;
 }
 
+// Of the choices of --resample.
 detect::Resample resample_of(const std::string& name) {
-  if (name == "area") return detect::Resample::kArea;
-  if (name == "bilinear") return detect::Resample::kBilinear;
-  throw Error("command line", "--resample " + name + " is not known",
-              "give area or bilinear");
+  return name == "area" ? detect::Resample::kArea : detect::Resample::kBilinear;
 }
 
 detect::DetectorOptions detector_options(const DetectRequest& request,

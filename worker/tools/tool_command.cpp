@@ -14,6 +14,7 @@
 #include "configs/command_flags.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::tools {
@@ -57,6 +58,17 @@ CLI::Validator within(const configs::CommandFlag& flag,
       "NUMBER"};
 }
 
+// Refuses what is none of the flag's choices.
+CLI::Validator one_of(const configs::CommandFlag& flag,
+                      const std::string& spelling) {
+  return {[flag, spelling](std::string& text) -> std::string {
+            if (std::ranges::count(flag.choices, text) > 0) return "";
+            throw Error("command line", spelling + " " + text + " is not known",
+                        "give " + either_of(flag.choices));
+          },
+          "CHOICE"};
+}
+
 auto find_flag(const std::vector<configs::CommandFlag>& flags,
                std::string_view spelling) {
   return std::ranges::find_if(flags, [&](const configs::CommandFlag& flag) {
@@ -91,6 +103,7 @@ void add_flag(CLI::App& app, const configs::CommandFlag& flag,
     HEADROOM_CHECK(CLI::detail::lexical_cast(flag.default_value, *target),
                    flag.spellings.front() + " " + flag.default_value);
   }
+  if (!flag.choices.empty()) option->check(one_of(flag, spelling));
   if (flag.high == flag.kUnbounded) return;
   if constexpr (std::is_arithmetic_v<Value>) {
     option->check(within<Value>(flag, spelling));

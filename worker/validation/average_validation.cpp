@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "parallel/base/convolution_workspaces.h"
+#include "parallel/base/units.h"
 #include "parallel/predict/phase_memory.h"
 #include "worker/data/loader/loader.h"
 #include "worker/pictures/batch_pictures.h"
@@ -83,8 +84,7 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   options.scalar_type = of.state.scalar_type();
   options.retry = of.retry;
   options.passes_per_batch =
-      (input.global_batch_size + input.micro_batch_size - 1) /
-      input.micro_batch_size;
+      divided_up(input.global_batch_size, input.micro_batch_size);
   // The same on every rank, whoever draws.
   if (!of.config.noplots) options.pictured = pictures::pictured_samples(input);
   options.keeps_curves = !of.config.noplots;

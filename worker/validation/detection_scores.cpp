@@ -295,7 +295,7 @@ std::string scores_text(const DetectionScores& scores) {
   return text;
 }
 
-std::string scores_json(const DetectionScores& scores) {
+nlohmann::ordered_json scores_object(const DetectionScores& scores) {
   const metrics::AveragePrecision& yolo = scores.yolov5;
   nlohmann::ordered_json json = {{"images", scores.images},
                                  {"objects", scores.objects},
@@ -329,7 +329,11 @@ std::string scores_json(const DetectionScores& scores) {
     }
     json["per_class"].push_back(std::move(entry));
   }
-  return json.dump();
+  return json;
+}
+
+std::string scores_json(const DetectionScores& scores) {
+  return scores_object(scores).dump();
 }
 
 void write_found(const configs::RunConfig& config, const fs::path& folder,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ DetectionScores score_detections(const std::filesystem::path& detections,
 // Tables for people, and one JSON document for programs.
 std::string scores_text(const DetectionScores& scores);
 std::string scores_json(const DetectionScores& scores);
+nlohmann::ordered_json scores_object(const DetectionScores& scores);
 
 // Writes labels/NAME.txt (--save-txt) and predictions.json (--save-json) into
 // `folder`. Where the split is one COCO JSON, ids are its own.

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/loader/loader.h"
 #include "worker/metrics/nms.h"
@@ -261,10 +261,8 @@ ValidationResult score_network(model::LayerGraph& model,
 }
 
 std::string describe(const ValidationResult& scores) {
-  char text[96];
-  std::snprintf(text, sizeof text, "mAP50 %.4f, mAP %.4f on %s", scores.map50,
-                scores.map, counted(scores.images, "image").c_str());
-  return text;
+  return "mAP50 " + fixed_text(scores.map50, 4) + ", mAP " +
+         fixed_text(scores.map, 4) + " on " + counted(scores.images, "image");
 }
 
 }  // namespace headroom::validation

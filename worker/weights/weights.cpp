@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::weights {
@@ -75,14 +76,10 @@ std::string to_string(const LoadReport& report,
   std::string text = "Transferred " + std::to_string(report.transferred) + "/" +
                      std::to_string(report.total) + " items from " +
                      path.string();
-  const size_t differ = report.differences.size();
-  for (size_t i = 0; i < std::min(differ, kNamed); ++i) {
-    text += (i == 0 ? "; left as they were: " : ", ") + report.differences[i];
-  }
-  if (differ > kNamed) {
-    text += " and " + std::to_string(differ - kNamed) + " more";
-  }
-  return text;
+  if (report.differences.empty()) return text;
+  return text + "; left as they were: " +
+         first_of(report.differences, kNamed,
+                  [](const std::string& name) { return name; });
 }
 
 LoadReport load_weights(const std::filesystem::path& path,

@@ -5,7 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <limits>
 #include <set>
 
 #include "configs/absent_flags.h"
@@ -13,6 +13,7 @@
 #include "configs/yaml/scalar.h"
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 namespace {
@@ -31,7 +32,7 @@ struct Entry {
 std::vector<std::string> command_spellings(const std::string& command) {
   std::vector<std::string> spellings = {"--help"};
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (belongs_to(flag, command) && !flag.description.empty()) {
+    if (belongs_to(flag, command) && !flag.is_internal) {
       spellings.push_back(flag.spellings.front());
     }
   }
@@ -50,10 +51,7 @@ CLI::Option* add_words(CLI::App& app, const std::string& names, int least,
 }
 
 Entry add_run_flag(CLI::App& app, const configs::Flag& flag) {
-  std::string names;
-  for (const std::string& spelling : flag.spellings) {
-    names += (names.empty() ? "" : ",") + spelling;
-  }
+  const std::string names = joined(flag.spellings, ",");
   Entry entry;
   entry.run_flag = &flag;
   switch (flag.values) {
@@ -190,11 +188,7 @@ void take_use(CommandLine& line, const Entry& entry, size_t use_index) {
   check_values(line.command, entry, values);
   if (entry.command_flag != nullptr) {
     std::string& text = line.command_flags[entry.option->get_name()];
-    text.clear();
-    if (entry.command_flag->value_name.empty()) return;
-    for (const std::string& value : values) {
-      text += (text.empty() ? "" : " ") + value;
-    }
+    text = entry.command_flag->value_name.empty() ? "" : joined(values, " ");
     return;
   }
   if (entry.run_flag->values == configs::Flag::Values::kNone) {
@@ -331,13 +325,12 @@ void parse_flags(CommandLine& line, std::vector<std::string> words) {
 
 void refuse_command(const std::string& name) {
   std::vector<std::string> names;
-  std::string list;
   for (const CommandSummary& command : command_summaries()) {
     names.push_back(command.name);
-    list += (list.empty() ? "" : ", ") + command.name;
   }
-  throw Error("command line", "unknown command '" + name + "'",
-              yaml::suggestion(name, names, "the commands are " + list));
+  throw Error(
+      "command line", "unknown command '" + name + "'",
+      yaml::suggestion(name, names, "the commands are " + joined(names, ", ")));
 }
 
 }  // namespace
@@ -347,23 +340,23 @@ bool is_run_flag_of(const configs::Flag& flag, const std::string& command) {
   return command == "val" ? flag.in_val : flag.in_train;  // plan: as train
 }
 
-std::string CommandLine::value_of(const std::string& command_flag,
-                                  const std::string& otherwise) const {
-  auto found = command_flags.find(command_flag);
-  return found == command_flags.end() ? otherwise : found->second;
+std::string CommandLine::value_of(const std::string& command_flag) const {
+  const auto given = command_flags.find(command_flag);
+  if (given != command_flags.end()) return given->second;
+  const configs::CommandFlag* const flag =
+      configs::find_command_flag(command, command_flag);
+  HEADROOM_CHECK(flag != nullptr, command + " has no flag " + command_flag);
+  return flag->default_value;
 }
 
-int CommandLine::count_of(const std::string& command_flag,
-                          int otherwise) const {
-  const std::string text = value_of(command_flag, std::to_string(otherwise));
-  int count = 0;
-  auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end != text.data() + text.size() || count < 1) {
+int CommandLine::count_of(const std::string& command_flag) const {
+  const std::string text = value_of(command_flag);
+  const auto count = parse_whole(text, 1, std::numeric_limits<int>::max());
+  if (!count) {
     throw Error("command line", command_flag + " " + text + " is no count",
                 "give a whole number of at least 1");
   }
-  return count;
+  return static_cast<int>(*count);
 }
 
 std::string as_typed(const std::string& text,

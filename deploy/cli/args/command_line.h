@@ -28,10 +28,11 @@ struct CommandLine {
   bool has(const std::string& command_flag) const {
     return command_flags.contains(command_flag);
   }
-  std::string value_of(const std::string& command_flag,
-                       const std::string& otherwise) const;
+  // What was given, or the flag's declared default; "" where it has none.
+  // REQUIRES: the command has such a flag.
+  std::string value_of(const std::string& command_flag) const;
   // Throws Error (exit 2) unless the value is a whole number >= 1.
-  int count_of(const std::string& command_flag, int otherwise) const;
+  int count_of(const std::string& command_flag) const;
 };
 
 // Does this flag of configs/flags.h belong to `command`?

@@ -7,6 +7,7 @@
 #include "configs/knobs.h"
 #include "deploy/cli/args/command_line.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "proto/version.h"
 
 namespace headroom::cli {
@@ -176,10 +177,7 @@ std::string default_of(const configs::Flag& flag) {
 }
 
 std::string run_flag_entry(const configs::Flag& flag) {
-  std::string head;
-  for (const std::string& spelling : flag.spellings) {
-    head += (head.empty() ? "" : ", ") + spelling;
-  }
+  std::string head = joined(flag.spellings, ", ");
   if (!flag.value_name.empty()) head += " " + flag.value_name;
   return entry(head, flag.description + default_of(flag));
 }
@@ -198,7 +196,7 @@ std::string run_flags_help(const std::string& command) {
 std::string command_flags_help(const std::string& command) {
   std::string text = "\nProcesses and output\n";
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (!belongs_to(flag, command) || flag.description.empty()) continue;
+    if (!belongs_to(flag, command) || flag.is_internal) continue;
     text += entry(flag.spellings.front() +
                       (flag.value_name.empty() ? "" : " " + flag.value_name),
                   flag.description);

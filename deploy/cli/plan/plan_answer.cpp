@@ -76,7 +76,7 @@ std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
   for (const auto& [name, bytes] : parts) {
     if (bytes <= 0) continue;
     const int64_t length =
-        (bytes * kBarWidth + whole - 1) / std::max<int64_t>(whole, 1);
+        divided_up(bytes * kBarWidth, std::max<int64_t>(whole, 1));
     lines.push_back(
         {name, format_bytes(bytes),
          std::string(static_cast<size_t>(length), name == "free" ? '.' : '#')});

@@ -92,16 +92,17 @@ std::optional<int> capability_of(const std::optional<PlanMachines>& machines) {
 }  // namespace
 
 int plan_command(const CommandLine& given) {
-  const std::string show = given.value_of("--show", "schedule");
-  if (show != "schedule") {
-    throw Error("command line", "--show " + show + ": there is no such drawing",
-                "use --show schedule");
+  if (given.has("--show") && given.value_of("--show") != "schedule") {
+    throw Error(
+        "command line",
+        "--show " + given.value_of("--show") + ": there is no such drawing",
+        "use --show schedule");
   }
   const std::optional<PlanMachines> machines = machines_of(given, nvml::Nvml());
   const CommandLine line = machines ? with_machines(given, *machines) : given;
   const bool is_json = line.has("--json");
-  const std::string sweep = line.value_of("--sweep", "");
-  const std::string folder = line.value_of("--write", "");
+  const std::string sweep = line.value_of("--sweep");
+  const std::string folder = line.value_of("--write");
   if (!sweep.empty() && !folder.empty()) {
     throw Error("command line", "--write writes one plan, --sweep makes many",
                 "leave one of them out");

@@ -1,10 +1,10 @@
 #include "deploy/cli/plan/plan_machines.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "deploy/cli/plan/plan_segments.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
@@ -18,17 +18,14 @@ constexpr int64_t kMostNodes = 128;  // 1024 ranks of 8 an instance
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
-  int64_t nodes = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), nodes);
-  if (error != std::errc() || end != text.data() + text.size() || nodes < 1 ||
-      nodes > kMostNodes) {
+  const auto nodes = parse_whole(text, 1, kMostNodes);
+  if (!nodes) {
     throw Error("command line",
                 given + ": '" + text + "' is no number of " + what,
                 "write a whole number from 1 to " + std::to_string(kMostNodes) +
                     " after the colon");
   }
-  return nodes;
+  return *nodes;
 }
 
 bool is_given(const CommandLine& line, const std::string& spelling) {
@@ -80,7 +77,7 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     const auto left = std::ranges::min(machines.cards, {}, bytes_left);
     machines.gpu_memory_bytes = bytes_left(left);
   } else if (machines.flag != "--gpu-memory") {
-    const std::string given = line.value_of(machines.flag, "");
+    const std::string given = line.value_of(machines.flag);
     const size_t colon = given.rfind(':');
     const std::string name = given.substr(0, colon);
     const bool is_cluster = machines.flag == "--cluster";
@@ -94,7 +91,7 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     if (machines.num_gpus() == 1) machines.instance->link.clear();
     machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
   } else {
-    const std::string given = line.value_of("--gpu-memory", "");
+    const std::string given = line.value_of("--gpu-memory");
     if (const auto fault = size_fault("--gpu-memory", given)) {
       throw Error("command line", fault->what, fault->remedy);
     }

@@ -1,7 +1,6 @@
 #include "deploy/cli/plan/plan_report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +8,7 @@
 #include "deploy/cli/precision_choice.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/terminal.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/plan/plan.h"
@@ -37,23 +37,9 @@ std::string range_text(int64_t begin, int64_t end) {
 }
 
 // 1,872,157 as "1.87 M".
-std::string millions(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f M", value / 1e6);
-  return text;
-}
+std::string millions(double value) { return fixed_text(value / 1e6, 2) + " M"; }
 
-std::string decimals(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
-std::string percent(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f %%", 100 * part);
-  return text;
-}
+std::string percent(double part) { return fixed_text(100 * part, 0) + " %"; }
 
 int64_t image_height(const PlanReport& report) {
   return layers::rounded_image_size(report.config.image_height,
@@ -398,7 +384,7 @@ std::string assumptions_text(const configs::RunConfig& config) {
   if (images.is_known()) {
     return "labels       of " + std::to_string(images.num_images()) +
            " images: up to " + std::to_string(images.most_boxes()) +
-           " boxes, " + decimals(images.mean()) + " on average\n" +
+           " boxes, " + fixed_text(images.mean(), 1) + " on average\n" +
            (knows_classes ? "" : "assumed      80 classes\n");
   }
   return "assumed      " +
@@ -443,9 +429,8 @@ std::string plan_report_text(const PlanReport& report) {
           pipeline_note(report) + "\n";
   text +=
       "Samples of a full batch of " + std::to_string(config.global_batch_size) +
-      ", in " + std::to_string(static_cast<int64_t>(report.groups.size())) +
-      (report.groups.size() == 1 ? " batch-norm group of "
-                                 : " batch-norm groups of ") +
+      ", in " + counted(std::ssize(report.groups), "batch-norm group") +
+      " of " +
       plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule()) +
       "\n" + samples_table(report);
   if (!report.schedule.empty()) text += "\n" + schedule_text(report);
@@ -460,7 +445,7 @@ std::string plan_report_json(const PlanReport& report) {
   Json json;
   json["exit_code"] = 0;
   json["reason"] = report.plan.reason;
-  json["plan"] = Json::parse(plan::plan_to_json(report.plan));
+  json["plan"] = plan::plan_object(report.plan);
   json["world_size"] = report.plan.layout.world_size();
   json["model"] = report.model;
   json["num_classes"] = num_classes(report);

@@ -1,8 +1,7 @@
 #include "deploy/cli/plan/plan_segments.h"
 
-#include <cstdio>
-
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/memory_request.h"
@@ -68,10 +67,10 @@ bool segments_fit(const configs::RunConfig& config,
 
 std::string segments_text(const PlanSegments& segments) {
   const predict::SegmentEstimate& estimate = segments.estimate;
-  char ratio[32];
-  std::snprintf(ratio, sizeof ratio, "%.3f",
-                static_cast<double>(estimate.segment_bytes) /
-                    static_cast<double>(estimate.tensor_bytes));
+  const std::string ratio =
+      fixed_text(static_cast<double>(estimate.segment_bytes) /
+                     static_cast<double>(estimate.tensor_bytes),
+                 3);
   return "\nSegments of the caching allocator, in a step of a rank of stage " +
          std::to_string(segments.stage) + ": " +
          format_bytes(estimate.segment_bytes) + " for " +

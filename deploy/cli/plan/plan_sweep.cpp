@@ -1,12 +1,12 @@
 #include "deploy/cli/plan/plan_sweep.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
@@ -28,15 +28,12 @@ constexpr size_t kMostCells = 256;
 }
 
 int64_t number_in(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
-      number > kLargest) {
+  const auto number = parse_whole(text, 1, kLargest);
+  if (!number) {
     fail("'" + text + "' is not a whole number from 1 to " +
          std::to_string(kLargest));
   }
-  return number;
+  return *number;
 }
 
 std::vector<int64_t> values_in(const std::string& text) {
@@ -85,7 +82,7 @@ Sweep parse_sweep(const std::string& text, const configs::RunConfig& config) {
 }
 
 void check_beside_sweep(const CommandLine& line) {
-  const std::string sweep = " " + line.value_of("--sweep", "");
+  const std::string sweep = " " + line.value_of("--sweep");
   const auto refuse = [](const std::string& what, const std::string& remedy) {
     throw Error("command line", what, remedy);
   };

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "configs/run_config.h"
+#include "configs/worker_flags.h"
 #include "coordinator/service/control_client.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/core_binding.h"
@@ -76,25 +77,23 @@ class Agent {
     return node;
   }
 
+  configs::WorkerStart start_of(const Slot& slot) const {
+    return {.coordinator = options_.coordinator,
+            .node_id = node_id_,
+            .worker_id = slot.worker_id,
+            .advertise_host = address_towards(options_.coordinator),
+            .threads = threads_,
+            .certs = options_.security.certs,
+            .token_file = options_.security.token_file,
+            .insecure_network = options_.security.insecure_network};
+  }
+
   void start_worker(size_t k) {
     Slot& slot = slots_[k];
     ChildOptions child;
     child.name = "worker " + slot.worker_id;
-    child.command = {
-        options_.worker_program.string(),
-        "--coordinator",
-        options_.coordinator,
-        "--node-id",
-        node_id_,
-        "--worker-id",
-        slot.worker_id,
-        "--local-rank",
-        std::to_string(options_.first_local_rank + static_cast<int>(k)),
-        "--threads",
-        std::to_string(threads_),
-        "--advertise-host",
-        address_towards(options_.coordinator)};
-    for (const std::string& word : options_.security.flags()) {
+    child.command = {options_.worker_program.string()};
+    for (const std::string& word : configs::words_of(start_of(slot))) {
       child.command.push_back(word);
     }
     child.cores =

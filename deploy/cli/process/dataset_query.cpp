@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/model_table.h"
-#include "configs/yaml/scalar.h"
+#include "configs/worker_flags.h"
 #include "coordinator/run/run_ending.h"
 #include "deploy/cli/process/agent.h"
 #include "deploy/cli/process/child_output.h"
@@ -17,7 +16,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/planner/model_layers.h"
-#include "parallel/predict/label_bound.h"
 
 namespace headroom::cli {
 namespace {
@@ -27,20 +25,16 @@ bool brings_anchors(const configs::RunConfig& config) {
   return config.cfg.empty() && !config.weights.empty();
 }
 
-std::vector<std::string> words_for_anchors(const configs::RunConfig& config) {
-  std::vector<std::string> words = {
-      "--anchors-for", planner::model_of_run(config),
-      "--height",      std::to_string(config.image_height),
-      "--width",       std::to_string(config.image_width),
-      "--anchor-t",    yaml::exact_text(config.hyp.anchor_t),
-      "--anchors",     yaml::exact_text(config.hyp.anchors),
-      "--seed",        std::to_string(config.seed)};
-  if (brings_anchors(config)) {
-    words.insert(words.end(), {"--weights", config.weights});
-  }
-  if (config.random_crop) words.push_back("--random-crop");
-  if (config.noautoanchor) words.push_back("--keep");
-  return words;
+configs::AnchorQuery anchors_of(const configs::RunConfig& config) {
+  return {.model = planner::model_of_run(config),
+          .weights = brings_anchors(config) ? config.weights : "",
+          .image_height = config.image_height,
+          .image_width = config.image_width,
+          .random_crop = config.random_crop,
+          .threshold = config.hyp.anchor_t,
+          .per_level = config.hyp.anchors,
+          .keep = config.noautoanchor,
+          .seed = config.seed};
 }
 
 // A child that is started again where it was killed, and that answers with one
@@ -107,16 +101,12 @@ bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
   };
   if (wanted.label_counts) {
     config.label_counts = text("label_counts");
-    const auto counts = predict::parse_label_statistics(config.label_counts);
-    if (!counts || !counts->is_known()) return false;
+    if (config.label_counts.empty()) return false;
   }
   if (wanted.anchors) {
     config.anchors = text("anchors");
     config.anchors_reason = text("anchors_reason");
-    if (config.anchors_reason.empty() ||
-        !layers::parse_anchor_list(config.anchors)) {
-      return false;
-    }
+    if (config.anchors_reason.empty()) return false;
   }
   return true;
 }
@@ -124,21 +114,22 @@ bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
 }  // namespace
 
 void ask_data(configs::RunConfig& config, WantedFacts wanted) {
+  configs::DatasetQuery query{
+      .data = config.data,
+      .single_cls = config.single_cls,
+      .threads = std::max<int64_t>(1, config.loader_threads),
+      .label_counts = wanted.label_counts};
   DataReader reader;
-  reader.words = {"answer", config.data, "--threads",
-                  std::to_string(std::max<int64_t>(1, config.loader_threads))};
-  if (config.single_cls) reader.words.push_back("--single-cls");
   if (wanted.label_counts) {
-    reader.words.push_back("--label-counts");
     reader.doing = "labels were read";
     reader.remedy = "leave --data out to plan without labels";
   }
   if (wanted.anchors) {
-    const std::vector<std::string> words = words_for_anchors(config);
-    reader.words.insert(reader.words.end(), words.begin(), words.end());
+    query.anchors = anchors_of(config);
     reader.doing = "anchors were judged";
     reader.remedy = "train with the model's: --noautoanchor";
   }
+  reader.words = configs::words_of(query);
   const nlohmann::json answer = ask(reader);
   if (!take_answer(answer, wanted, config)) {
     throw Error(

@@ -8,11 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <memory>
 #include <thread>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "proto/channel_security.h"
 
 namespace headroom::cli {
@@ -99,14 +99,8 @@ std::filesystem::path program_folder() {
 
 std::string host_of(const std::string& host_and_port, const std::string& flag) {
   const size_t colon = host_and_port.rfind(':');
-  int port = -1;
-  if (colon != std::string::npos && colon > 0) {
-    const char* end = host_and_port.data() + host_and_port.size();
-    auto [parsed, error] =
-        std::from_chars(host_and_port.data() + colon + 1, end, port);
-    if (error != std::errc() || parsed != end) port = -1;
-  }
-  if (port < 0 || port > 65535) {
+  const bool has_both = colon != std::string::npos && colon > 0;
+  if (!has_both || !parse_whole(host_and_port.substr(colon + 1), 0, 65535)) {
     throw Error("network", flag + " " + host_and_port + " is no address",
                 "write HOST:PORT, for example 10.0.0.5:29500");
   }

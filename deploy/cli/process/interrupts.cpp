@@ -1,8 +1,15 @@
 #include "deploy/cli/process/interrupts.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
@@ -19,6 +26,7 @@ std::atomic<pid_t> parent{0};  // 0: nobody cares
 std::atomic<int64_t> parent_lost_ms{0};
 std::atomic<int64_t> counted_ms{-kOneRequestMs};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
+std::atomic<int> woken{-1};  // an eventfd; readable after the first signal
 
 int64_t clock_ms() {
   timespec now{};
@@ -36,7 +44,11 @@ void receive(int signal) {
   const int64_t now_ms = clock_ms();
   int64_t counted = counted_ms.load();
   if (now_ms - counted < kOneRequestMs) return;
-  if (counted_ms.compare_exchange_strong(counted, now_ms)) ++received;
+  if (!counted_ms.compare_exchange_strong(counted, now_ms)) return;
+  ++received;
+  const int before = errno;
+  eventfd_write(woken, 1);
+  errno = before;
 }
 
 // First a gentle one, then one to end at once.
@@ -51,6 +63,7 @@ int requests_of_lost_parent() {
 }  // namespace
 
 void install() {
+  if (woken < 0) woken = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
@@ -66,6 +79,26 @@ void install() {
 void watch_parent() { parent = getppid(); }
 
 int count() { return received + requests_of_lost_parent(); }
+
+bool wait(std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + patience;
+  // Readable when the parent is gone; -1, which poll() passes over, where
+  // nobody cares.
+  const int parent_gone =
+      parent == 0 ? -1
+                  : static_cast<int>(syscall(SYS_pidfd_open, parent.load(), 0));
+  std::array<pollfd, 2> events{pollfd{woken, POLLIN, 0},
+                               pollfd{parent_gone, POLLIN, 0}};
+  while (count() == 0 && Clock::now() < end) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    poll(events.data(), events.size(),
+         static_cast<int>(std::min<int64_t>(left.count(), INT_MAX)));
+  }
+  if (parent_gone >= 0) close(parent_gone);
+  return count() > 0;
+}
 
 Watch::Watch() { ++watches; }
 Watch::~Watch() { --watches; }

@@ -9,13 +9,19 @@
 // Threads: install() once, from main; the rest from any thread.
 #pragma once
 
+#include <chrono>
+
 namespace headroom::interrupts {
 
 void install();
 int count();
 
-// Makes the loss of the parent, a launcher that was killed, a request too from
-// here on, and after 15 s a second one.
+// Waits for a request, at most for `patience`. Returns whether there is one,
+// which is so at once where there was one before.
+bool wait(std::chrono::milliseconds patience);
+
+// From here on the loss of the parent, a launcher that was killed, is a request
+// too, and after 15 s a second one.
 void watch_parent();
 
 class Watch {

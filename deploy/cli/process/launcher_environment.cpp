@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdio>
+#include <limits>
 #include <sstream>
-#include <thread>
 
+#include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 namespace {
@@ -20,14 +21,12 @@ std::string value_of(const Environment& environment, const std::string& name) {
 
 int number_of(const Environment& environment, const std::string& name) {
   const std::string text = value_of(environment, name);
-  int number = 0;
-  auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+  const auto number = parse_whole(text, 0, std::numeric_limits<int>::max());
+  if (!number) {
     throw Error("launcher", name + "='" + text + "' is no number of a process",
                 "start through mpirun or srun, or unset that variable");
   }
-  return number;
+  return static_cast<int>(*number);
 }
 
 // Job names become file names.
@@ -41,7 +40,7 @@ std::string file_name_of(std::string text) {
   return text;
 }
 
-std::string joined(const std::string& first, const std::string& second) {
+std::string with_hyphen(const std::string& first, const std::string& second) {
   return first.empty() || second.empty() ? first + second
                                          : first + "-" + second;
 }
@@ -70,9 +69,9 @@ LauncherPlace open_mpi_place(const Environment& environment) {
   place.local_size = number_of(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
   // The name space is a 16-bit hash and comes again; the transport key is
   // random, and the same in all processes of a job.
-  place.job_id =
-      joined(value_of(environment, "PMIX_NAMESPACE"),
-             value_of(environment, "OMPI_MCA_orte_precondition_transports"));
+  place.job_id = with_hyphen(
+      value_of(environment, "PMIX_NAMESPACE"),
+      value_of(environment, "OMPI_MCA_orte_precondition_transports"));
   return place;
 }
 
@@ -120,8 +119,8 @@ LauncherPlace slurm_place(const Environment& environment) {
                 "start through srun");
   }
   place.local_size = *tasks;
-  place.job_id = joined(value_of(environment, "SLURM_JOB_ID"),
-                        value_of(environment, "SLURM_STEP_ID"));
+  place.job_id = with_hyphen(value_of(environment, "SLURM_JOB_ID"),
+                             value_of(environment, "SLURM_STEP_ID"));
   return place;
 }
 
@@ -130,10 +129,8 @@ LauncherPlace slurm_place(const Environment& environment) {
 bool is_task_of_srun(const Environment& environment) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const std::string step = value_of(environment, "SLURM_STEP_ID");
-  int64_t number = -1;
-  std::from_chars(step.data(), step.data() + step.size(), number);
-  return environment.contains("SLURM_PROCID") && number >= 0 &&
-         number < kFirstSpecialStep;
+  return environment.contains("SLURM_PROCID") &&
+         parse_whole(step, 0, kFirstSpecialStep - 1).has_value();
 }
 
 }  // namespace
@@ -148,14 +145,10 @@ std::optional<LauncherPlace> launcher_place(const Environment& environment) {
 }
 
 bool wait_for_rank_zero(const LauncherPlace& place,
-                        std::chrono::milliseconds patience,
-                        const std::function<int()>& interrupts) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (place.rank > 0 && std::chrono::steady_clock::now() < end) {
-    if (interrupts() > 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
+                        std::chrono::milliseconds patience) {
+  if (place.rank == 0) return false;
+  const interrupts::Watch watch;
+  return interrupts::wait(patience);
 }
 
 Environment process_environment() {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,10 +36,8 @@ std::optional<LauncherPlace> launcher_place(const Environment& environment);
 // Every process of a launcher's job sees the same mistake. Rank 0 says it, and
 // its end makes the launcher interrupt the others. Waits for that, at most for
 // `patience`, and returns whether it happened; for rank 0 itself false at once.
-// `interrupts` tells how often this process was interrupted.
 bool wait_for_rank_zero(const LauncherPlace& place,
-                        std::chrono::milliseconds patience,
-                        const std::function<int()>& interrupts);
+                        std::chrono::milliseconds patience);
 
 // This process's environment.
 Environment process_environment();

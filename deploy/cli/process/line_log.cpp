@@ -4,9 +4,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -14,6 +11,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::cli {
@@ -24,23 +22,9 @@ namespace fs = std::filesystem;
 // More than anybody starts on one machine for one run.
 constexpr int kMostProcesses = 256;
 
-std::string utc_time() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-  const std::time_t seconds = milliseconds / 1000;
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[32];
-  const size_t size = std::strftime(text, sizeof text, "%FT%T", &parts);
-  std::snprintf(text + size, sizeof text - size, ".%03dZ",
-                static_cast<int>(milliseconds % 1000));
-  return text;
-}
-
 std::string record_of(const std::string& process, const ChildLine& line) {
   nlohmann::ordered_json record;
-  record["time"] = utc_time();
+  record["time"] = utc_now();
   record["process"] = valid_utf8(process);
   record["level"] = line.record ? log::to_string(line.record->level) : "output";
   record["message"] =

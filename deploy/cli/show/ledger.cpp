@@ -9,6 +9,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/sampling/sampler.h"
 
@@ -44,15 +45,8 @@ std::optional<Entry> parse_entry(const std::string& line) {
 
 // "3, 7, 9 and 40 more"
 std::string listed(const std::vector<int64_t>& numbers) {
-  constexpr size_t kShown = 8;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, numbers.size()); ++i) {
-    text += (i > 0 ? ", " : "") + std::to_string(numbers[i]);
-  }
-  if (numbers.size() > kShown) {
-    text += " and " + std::to_string(numbers.size() - kShown) + " more";
-  }
-  return text;
+  return first_of(numbers, 8,
+                  [](int64_t number) { return std::to_string(number); });
 }
 
 class Check {

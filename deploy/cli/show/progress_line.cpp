@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::cli {
 namespace {
-
-std::string with_decimals(double value, int decimals) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  return text;
-}
 
 std::string epoch_of(int64_t epoch, int64_t num_epochs) {
   return "epoch " + std::to_string(epoch + 1) + "/" +
@@ -45,8 +39,8 @@ std::string cut(std::string line, size_t width) {
 }
 
 std::string losses_text(double box, double obj, double cls) {
-  return "  box " + with_decimals(box, 3) + " obj " + with_decimals(obj, 3) +
-         " cls " + with_decimals(cls, 3) + "  ";
+  return "  box " + fixed_text(box, 3) + " obj " + fixed_text(obj, 3) +
+         " cls " + fixed_text(cls, 3) + "  ";
 }
 
 // What a rank's steps are predicted to need: rank 0 says it of its newest one,
@@ -102,7 +96,7 @@ std::string progress_line(const coordinator::RunStatus& status,
   if (progress.num_epochs == 0 && progress.num_steps > 0) {
     return cut("validating  " + std::to_string(progress.step) + "/" +
                    counted(progress.num_steps, "image") + "  " +
-                   with_decimals(progress.images_per_second, 1) + " img/s" +
+                   fixed_text(progress.images_per_second, 1) + " img/s" +
                    eta_text(eta_seconds),
                width);
   }
@@ -113,7 +107,7 @@ std::string progress_line(const coordinator::RunStatus& status,
   if (progress.phase == wire::WorkerPhase::kValidate) line += "  validating";
   if (progress.phase == wire::WorkerPhase::kCheckpoint) line += "  saving";
   line += losses_text(progress.box, progress.obj, progress.cls) +
-          with_decimals(progress.images_per_second, 1) + " img/s  " +
+          fixed_text(progress.images_per_second, 1) + " img/s  " +
           memory_text(status) + eta_text(eta_seconds);
   return cut(line, width);
 }
@@ -138,7 +132,7 @@ std::string epoch_line(const wire::EventRecord& event,
   if (count("images") > 0) {
     line += counted(count("steps"), "step") + ", " +
             counted(count("images"), "image") + " in " +
-            with_decimals(number("seconds"), 1) + "s  ";
+            fixed_text(number("seconds"), 1) + "s  ";
   }
   return line + memory_text(status) + eta_text(eta_seconds);
 }
@@ -150,7 +144,7 @@ std::string validation_line(const wire::EventRecord& event,
     return event.reason;
   }
   auto number = [&](const char* key) {
-    return with_decimals(detail[key].get<double>(), 3);
+    return fixed_text(detail[key].get<double>(), 3);
   };
   return epoch_of(detail["epoch"].get<int64_t>(), num_epochs) + "  P " +
          number("precision") + " R " + number("recall") + " mAP50 " +

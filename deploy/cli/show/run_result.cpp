@@ -13,6 +13,7 @@
 #include "deploy/cli/process/run_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -29,13 +30,9 @@ Json summary_of(const std::string& text) {
 std::string metric(const Json& summary, const char* key, const char* name) {
   if (!summary.contains(key) || !summary[key].is_number()) return "";
   const double value = summary[key].get<double>();
-  char text[64];
-  if (value < 0) {  // COCO's -1: there is nothing to find
-    std::snprintf(text, sizeof text, "  %s     -", name);
-  } else {
-    std::snprintf(text, sizeof text, "  %s %.3f", name, value);
-  }
-  return text;
+  // COCO's -1: there is nothing to find.
+  return std::string("  ") + name + " " +
+         (value < 0 ? "    -" : fixed_text(value, 3));
 }
 
 std::string row(const std::string& name, const Json& result) {

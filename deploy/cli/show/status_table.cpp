@@ -1,11 +1,11 @@
 #include "deploy/cli/show/status_table.h"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "deploy/cli/show/progress_line.h"
 #include "deploy/cli/show/terminal.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan.h"
@@ -17,9 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return text;
+  return fixed_text(seconds, 1) + " s";
 }
 
 std::string plan_text(const plan::Plan& plan) {

@@ -8,6 +8,7 @@
 //
 // Forward reads y twice and writes once, backward reads y and the gradient
 // twice and writes once.
+#include "parallel/base/units.h"
 #include "parallel/cuda/kernels/batch_norm_body.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
 #include "parallel/cuda/kernels/pixel_loop.h"
@@ -504,8 +505,7 @@ int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream) {
 int headroom_use_sums(const double* from, const SumTargets* targets, int groups,
                       int64_t channels, void* stream) {
   constexpr int kThreads = 128;
-  const auto blocks =
-      static_cast<unsigned>((channels + kThreads - 1) / kThreads);
+  const auto blocks = static_cast<unsigned>(divided_up(channels, kThreads));
   return launch_kernel(use_sums, blocks, kThreads, stream, from, *targets,
                        groups, channels);
 }

@@ -1,3 +1,4 @@
+#include "parallel/base/units.h"
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
 
@@ -108,7 +109,7 @@ int headroom_move_running(const headroom::cuda::RunningArguments* arguments,
   using namespace headroom::cuda;
   if (arguments->size == 0) return cudaSuccess;
   const auto blocks =
-      static_cast<unsigned>((arguments->size + kThreads - 1) / kThreads);
+      static_cast<unsigned>(headroom::divided_up(arguments->size, kThreads));
   return launch_kernel(
       arguments->is_double ? running_kernel<double> : running_kernel<float>,
       blocks, kThreads, stream, *arguments);

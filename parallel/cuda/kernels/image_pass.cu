@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "parallel/base/units.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
 
 namespace headroom::cuda {
@@ -54,8 +55,8 @@ int launch(const ImageArguments& arguments, void* stream) {
   constexpr int64_t kOfBlock = int64_t{kThreads} * kBytes;
   return launch_kernel(
       scale_kernel<T>,
-      static_cast<unsigned>((arguments.size + kOfBlock - 1) / kOfBlock),
-      kThreads, stream, arguments);
+      static_cast<unsigned>(divided_up(arguments.size, kOfBlock)), kThreads,
+      stream, arguments);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "parallel/base/units.h"
 #include "parallel/cuda/kernels/batch_norm_body.h"
 #include "parallel/cuda/kernels/launch.h"
 
@@ -26,8 +27,6 @@ int bytes_of(ElementType type) {
 bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
 }
-
-int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t largest_group(const PixelGroups& groups) {
   int64_t most = 1;

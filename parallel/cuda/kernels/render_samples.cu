@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "parallel/base/units.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
 #include "parallel/cuda/kernels/render_body.h"
 
@@ -34,8 +35,9 @@ int headroom_render_samples(const headroom::cuda::RenderArguments* arguments,
   using namespace headroom::cuda;
   const int64_t pixels = int64_t{arguments->rows} * arguments->width;
   if (arguments->count == 0 || pixels == 0) return cudaSuccess;
-  const dim3 blocks(static_cast<unsigned>((pixels + kThreads - 1) / kThreads),
-                    static_cast<unsigned>(arguments->count));
+  const dim3 blocks(
+      static_cast<unsigned>(headroom::divided_up(pixels, kThreads)),
+      static_cast<unsigned>(arguments->count));
   return launch_kernel(render_kernel, blocks, kThreads, stream, *arguments);
 }
 }

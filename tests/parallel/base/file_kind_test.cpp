@@ -13,20 +13,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string kind_of(std::string_view head) {
+  return to_string(foreign_kind(head));
+}
+
 TEST(FileKind, IsSeenInTheFirstBytes) {
-  EXPECT_EQ(foreign_kind(""), "an empty file");
-  EXPECT_EQ(foreign_kind("\n <!DOCTYPE html>"), "text (HTML or XML)");
-  EXPECT_EQ(foreign_kind("\xEF\xBB\xBF<annotation>"), "text (HTML or XML)");
-  EXPECT_EQ(foreign_kind("\xFF\xFEn"), "UTF-16 text");
-  EXPECT_EQ(foreign_kind("\xFF\xD8\xFF\xE0"), "a JPEG image");
-  EXPECT_EQ(foreign_kind(std::string("II*\0", 4)), "a TIFF image");
-  EXPECT_EQ(foreign_kind("RIFF1234WEBPVP8 "), "a WebP image");
-  EXPECT_EQ(foreign_kind(std::string("\0\0\0\x1C", 4) + "ftypheic"),
-            "a HEIC image");
-  EXPECT_EQ(foreign_kind(std::string("\0\0\0\x1C", 4) + "ftypisom"),
-            "an MP4 video");
-  EXPECT_EQ(foreign_kind("train: images\n"), "");
-  EXPECT_EQ(foreign_kind("0 .5 .5 .2 .2\n"), "");
+  EXPECT_EQ(kind_of(""), "an empty file");
+  EXPECT_EQ(kind_of("\n <!DOCTYPE html>"), "text (HTML or XML)");
+  EXPECT_EQ(kind_of("\xEF\xBB\xBF<annotation>"), "text (HTML or XML)");
+  EXPECT_EQ(kind_of("\xFF\xFEn"), "UTF-16 text");
+  EXPECT_EQ(kind_of("\xFF\xD8\xFF\xE0"), "a JPEG image");
+  EXPECT_EQ(kind_of(std::string("II*\0", 4)), "a TIFF image");
+  EXPECT_EQ(kind_of("RIFF1234WEBPVP8 "), "a WebP image");
+  EXPECT_EQ(kind_of(std::string("\0\0\0\x1C", 4) + "ftypheic"), "a HEIC image");
+  EXPECT_EQ(kind_of(std::string("\0\0\0\x1C", 4) + "ftypisom"), "an MP4 video");
+  EXPECT_EQ(kind_of("train: images\n"), "");
+  EXPECT_EQ(kind_of("0 .5 .5 .2 .2\n"), "");
+}
+
+TEST(FileKind, OfImagesIsAnImageAndOfNothingElse) {
+  EXPECT_TRUE(is_image(foreign_kind("\x89PNG")));
+  EXPECT_TRUE(is_image(ForeignKind::kAvif));
+  EXPECT_FALSE(is_image(ForeignKind::kVideo));
+  EXPECT_FALSE(is_image(ForeignKind::kNone));
 }
 
 TEST(FileKind, WhatIsNoWeightsIsCalledWhatItIs) {

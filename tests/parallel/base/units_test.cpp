@@ -1,5 +1,6 @@
 #include "parallel/base/units.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace headroom {
@@ -61,6 +62,13 @@ TEST(Units, FormatsSeconds) {
   EXPECT_EQ(format_seconds(93'784), "26h03m");
 }
 
+TEST(UtcNow, LooksLikeATime) {
+  EXPECT_THAT(utc_now(),
+              ::testing::MatchesRegex("20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]T"
+                                      "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]\\."
+                                      "[0-9][0-9][0-9]Z"));
+}
+
 TEST(Counted, OneIsOneAndNounsHaveTheirPlural) {
   EXPECT_EQ(counted(0, "step"), "0 steps");
   EXPECT_EQ(counted(1, "step"), "1 step");
@@ -69,6 +77,13 @@ TEST(Counted, OneIsOneAndNounsHaveTheirPlural) {
   EXPECT_EQ(counted(3, "box"), "3 boxes");
   EXPECT_EQ(counted(2, "process"), "2 processes");
   EXPECT_EQ(counted(1, "class"), "1 class");
+}
+
+TEST(DividedUp, CountsThePartsThatHoldAll) {
+  EXPECT_EQ(divided_up(0, 32), 0);
+  EXPECT_EQ(divided_up(1, 32), 1);
+  EXPECT_EQ(divided_up(32, 32), 1);
+  EXPECT_EQ(divided_up(33, 32), 2);
 }
 
 TEST(RoundUp, ToTheNextMultiple) {

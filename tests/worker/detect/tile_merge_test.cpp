@@ -8,6 +8,8 @@
 namespace headroom::detect {
 namespace {
 
+const MergeOptions kUsual{.iou_threshold = 0.45, .max_detections = 1000};
+
 metrics::Detection at(float x1, float y1, float x2, float y2, float confidence,
                       int32_t class_index = 0) {
   return {{x1, y1, x2, y2}, confidence, class_index};
@@ -27,7 +29,7 @@ TEST(TileMerge, ABoxAtAnInnerBorderIsCutAndAtTheImagesEdgeIsNot) {
 TEST(TileMerge, TwoViewsOfOneObjectAreOne) {
   const auto merged = merge_tiles(
       {{at(10, 10, 30, 30, .6F), false}, {at(10.5F, 10, 30, 31, .8F), false}},
-      {});
+      kUsual);
   ASSERT_EQ(merged.size(), 1u);
   EXPECT_EQ(merged[0].confidence, .8F);
 }
@@ -35,22 +37,24 @@ TEST(TileMerge, TwoViewsOfOneObjectAreOne) {
 // The piece is surer of itself than the whole; the whole is right.
 TEST(TileMerge, AWholeBoxBeatsASurerPieceOfIt) {
   const auto merged = merge_tiles(
-      {{at(10, 10, 18, 30, .9F), true}, {at(10, 10, 30, 30, .5F), false}}, {});
+      {{at(10, 10, 18, 30, .9F), true}, {at(10, 10, 30, 30, .5F), false}},
+      kUsual);
   ASSERT_EQ(merged.size(), 1u);
   EXPECT_EQ(merged[0].box.x2, 30);
 }
 
 TEST(TileMerge, SmallWholeThingsOnALargeOneStay) {
   const auto merged = merge_tiles(
-      {{at(0, 0, 50, 50, .9F), false}, {at(10, 10, 18, 18, .5F), false}}, {});
+      {{at(0, 0, 50, 50, .9F), false}, {at(10, 10, 18, 18, .5F), false}},
+      kUsual);
   EXPECT_EQ(merged.size(), 2u);
 }
 
 TEST(TileMerge, ClassesAreApartUnlessAgnostic) {
   const std::vector<TileDetection> all = {{at(10, 10, 30, 30, .6F, 0), false},
                                           {at(10, 10, 30, 30, .8F, 1), false}};
-  EXPECT_EQ(merge_tiles(all, {}).size(), 2u);
-  MergeOptions agnostic;
+  EXPECT_EQ(merge_tiles(all, kUsual).size(), 2u);
+  MergeOptions agnostic = kUsual;
   agnostic.agnostic = true;
   ASSERT_EQ(merge_tiles(all, agnostic).size(), 1u);
   EXPECT_EQ(merge_tiles(all, agnostic)[0].class_index, 1);
@@ -64,7 +68,7 @@ TEST(TileMerge, FarCoordinatesAndHighClassesAreNoDifferent) {
       {{at(x, x, x + 20, x + 20, .6F, 79), false},
        {at(x + 1, x, x + 20, x + 20, .7F, 79), false},
        {at(x - 7680, x - 7680, x - 7660, x - 7660, .5F, 78), false}},
-      {});
+      kUsual);
   EXPECT_EQ(merged.size(), 2u);
 }
 
@@ -75,7 +79,7 @@ TEST(TileMerge, AtMostSoManyByConfidence) {
     all.push_back(
         {at(x, 0, x + 20, 20, .1F * static_cast<float>(i)), i % 2 == 0});
   }
-  MergeOptions options;
+  MergeOptions options = kUsual;
   options.max_detections = 3;
   const auto merged = merge_tiles(all, options);
   ASSERT_EQ(merged.size(), 3u);
@@ -117,7 +121,7 @@ TEST(TileMerge, EveryObjectOnceWhateverTheTiles) {
         all.push_back({seen, is_cut(seen.box, tile, height, width)});
       }
     }
-    const auto merged = merge_tiles(all, {});
+    const auto merged = merge_tiles(all, kUsual);
     ASSERT_EQ(merged.size(), objects.size()) << height << " x " << width;
     for (const metrics::Detection& one : merged) {
       EXPECT_TRUE(std::any_of(objects.begin(), objects.end(),

@@ -77,14 +77,15 @@ constexpr std::array<const Codec*, 5> kCodecs{
 
 // What people find in their data folders instead of images.
 std::string describe_foreign(std::span<const uint8_t> head) {
-  const std::string kind =
+  const ForeignKind kind =
       foreign_kind({reinterpret_cast<const char*>(head.data()), head.size()});
-  if (kind == "a Git LFS pointer") {
-    return kind + ", not an image: fetch it with git lfs pull";
+  const std::string name = to_string(kind);
+  if (kind == ForeignKind::kLfsPointer) {
+    return name + ", not an image: fetch it with git lfs pull";
   }
-  if (kind.ends_with(" image")) return kind + ", which is not supported";
+  if (is_image(kind)) return name + ", which is not supported";
   const std::string wanted = "not a JPEG, PNG, BMP, TIFF or WebP file";
-  return kind.empty() ? wanted : kind + ", " + wanted;
+  return kind == ForeignKind::kNone ? wanted : name + ", " + wanted;
 }
 
 const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {

@@ -1,19 +1,15 @@
 #include "worker/data/labels/box_rules.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <utility>
+
+#include "parallel/base/text.h"
 
 namespace headroom::labels {
 
-std::string short_number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.6g", value);
-  return text.data();
-}
+std::string short_number(double value) { return significant_text(value, 6); }
 
 namespace {
 

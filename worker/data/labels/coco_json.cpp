@@ -1,7 +1,6 @@
 #include "worker/data/labels/coco_json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <fstream>
 #include <iterator>
@@ -13,6 +12,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::labels {
@@ -45,7 +45,7 @@ std::string read_text(const fs::path& file) {
     refuse(file, "", "it cannot be read", "correct its permissions");
   }
   const std::string kind =
-      foreign_kind(std::string_view(text).substr(0, kFileHeadBytes));
+      to_string(foreign_kind(std::string_view(text).substr(0, kFileHeadBytes)));
   if (!kind.empty()) {
     refuse(file, "", "it is " + kind + ", not COCO's JSON in UTF-8",
            "name the right file");
@@ -110,12 +110,7 @@ class Handler {
     if (key_ == "file_name") image_.file_name = std::move(value);
     if (key_ == "name") category_.name = std::move(value);
     if (key_ != "id" && !key_.ends_with("_id")) return true;
-    int64_t id = 0;
-    const auto [end, status] =
-        std::from_chars(value.data(), value.data() + value.size(), id);
-    if (status == std::errc() && end == value.data() + value.size()) {
-      return whole(id);
-    }
+    if (const auto id = parse_whole(value)) return whole(*id);
     refuse(file_, ":" + std::to_string(line_),
            key_ + " is text that is no whole number",
            "number images, annotations and categories");

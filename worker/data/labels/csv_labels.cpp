@@ -207,7 +207,7 @@ class CsvLabels : public LabelReader {
     for (size_t i = 0; i < kColumns.size(); ++i) {
       const auto found = std::ranges::find(names, kColumns[i], &Field::text);
       if (found == names.end()) {
-        const std::string kind = foreign_kind(line);
+        const std::string kind = to_string(foreign_kind(line));
         throw Error("data",
                     file_.string() + " has no column '" +
                         std::string(kColumns[i]) + "' in its first line" +

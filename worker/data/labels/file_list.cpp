@@ -107,19 +107,20 @@ class Lister {
       report_.add({DataFaultKind::kUnsupportedImage, file.string(), suffix,
                    "image left out"});
     } else if (!contains(kForeignSuffixes, suffix)) {
-      const std::string kind = foreign_kind(file_head(file));
-      if (!kind.ends_with(" image")) return;
-      report_.add({DataFaultKind::kUnsupportedImage, file.string(),
-                   kind + (suffix.empty() ? " whose name has no suffix"
-                                          : ", but its suffix is " + suffix),
-                   "image left out: give it the suffix of its format"});
+      const ForeignKind kind = foreign_kind(file_head(file));
+      if (!is_image(kind)) return;
+      report_.add(
+          {DataFaultKind::kUnsupportedImage, file.string(),
+           to_string(kind) + (suffix.empty() ? " whose name has no suffix"
+                                             : ", but its suffix is " + suffix),
+           "image left out: give it the suffix of its format"});
     }
   }
 
   void add_list(const fs::path& list) {
     std::ifstream stream(list);
     if (!stream) refuse_source(list, "it cannot be opened");
-    const std::string kind = foreign_kind(file_head(list));
+    const std::string kind = to_string(foreign_kind(file_head(list)));
     if (!kind.empty()) {
       throw Error("data",
                   list.string() + " is " + kind + ", not a list of images",

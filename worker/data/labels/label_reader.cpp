@@ -45,8 +45,8 @@ class YoloLabels : public LabelReader {
     std::string reason;
     auto text = read_label_text(result.file, reason);
     if (text && !text->empty()) {
-      const std::string kind =
-          foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes));
+      const std::string kind = to_string(
+          foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes)));
       if (!kind.empty()) {
         reason = kind + ", not lines `class cx cy w h`";
         text.reset();

@@ -1,7 +1,6 @@
 #include "worker/data/labels/verification.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
@@ -122,21 +122,14 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
 
 // The `ch` of the models that take such images.
 std::string channels_text(const codecs::ImageSamples& samples) {
-  std::vector<int> channels;
-  if (samples.are_colours) channels = {codecs::kColours, 1};
+  std::vector<std::string> channels;
+  if (samples.are_colours) channels = {std::to_string(codecs::kColours), "1"};
   for (const int own : {samples.bands, samples.with_alpha}) {
-    const bool is_known = std::ranges::find(channels, own) != channels.end();
-    if (!is_known && own > 1) channels.push_back(own);
+    const std::string text = std::to_string(own);
+    const bool is_known = std::ranges::find(channels, text) != channels.end();
+    if (!is_known && own > 1) channels.push_back(text);
   }
-  std::string text = "ch: ";
-  for (size_t i = 0; i < channels.size(); ++i) {
-    const bool is_last = i + 1 == channels.size();
-    text += (i == 0    ? ""
-             : is_last ? " or "
-                       : ", ") +
-            std::to_string(channels[i]);
-  }
-  return text;
+  return "ch: " + either_of(channels);
 }
 
 // A line; "" where all have colours and nothing else.
@@ -162,12 +155,10 @@ std::string text_of_bands(const VerifiedSplit& split) {
 // "file:12" as file and line; line 0 where there is none.
 std::pair<std::string, int64_t> file_and_line(const std::string& where) {
   const size_t colon = where.rfind(':');
-  int64_t line = 0;
   if (colon == std::string::npos) return {where, 0};
-  const char* end = where.data() + where.size();
-  const auto parsed = std::from_chars(where.data() + colon + 1, end, line);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return {where, 0};
-  return {where.substr(0, colon), line};
+  const auto line = parse_whole(where.substr(colon + 1));
+  if (!line) return {where, 0};
+  return {where.substr(0, colon), *line};
 }
 
 OrderedJson fault_json(const DataFault& fault) {

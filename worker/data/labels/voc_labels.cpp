@@ -113,12 +113,13 @@ void read_objects(const pugi::xml_document& document, std::string_view text,
 
 // XML may be UTF-16.
 bool is_markup(std::string_view text) {
-  const std::string kind = foreign_kind(text.substr(0, kFileHeadBytes));
-  return kind.starts_with("text (") || kind == "UTF-16 text";
+  const ForeignKind kind = foreign_kind(text.substr(0, kFileHeadBytes));
+  return kind == ForeignKind::kMarkup || kind == ForeignKind::kUtf16;
 }
 
 std::string what_it_is(std::string_view text) {
-  const std::string kind = foreign_kind(text.substr(0, kFileHeadBytes));
+  const std::string kind =
+      to_string(foreign_kind(text.substr(0, kFileHeadBytes)));
   return (kind.empty() ? "no XML" : kind) + ", not a Pascal VOC annotation";
 }
 

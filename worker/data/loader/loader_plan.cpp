@@ -117,7 +117,7 @@ int64_t LoaderPlan::num_batches() const {
 int64_t LoaderPlan::batches_per_epoch() const {
   if (!is_validation()) return num_batches();
   const int64_t ranks = options_.data_parallel_size;
-  return (num_batches() - options_.data_parallel_rank + ranks - 1) / ranks;
+  return divided_up(num_batches() - options_.data_parallel_rank, ranks);
 }
 
 // Validation gives whole batches to ranks, training parts of each.
@@ -259,7 +259,7 @@ configs::LoaderBudget LoaderPlan::budget() const {
   shape.source_pixels = largest_source_pixels();
   shape.bands = options_.bands;
   shape.packs = options_.packs_samples;
-  shape.images_of_a_batch = (options_.global_batch_size + ranks - 1) / ranks;
+  shape.images_of_a_batch = divided_up(options_.global_batch_size, ranks);
   shape.most_threads = options_.num_threads;
   return configs::loader_budget(shape, options_.hyp,
                                 options_.host_memory_limit_bytes);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 #include "worker/data/labels/pixel_box.h"
 
 namespace headroom::tiles {
@@ -19,7 +20,7 @@ std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap) {
   const int64_t shared = std::llround(static_cast<double>(tile) * overlap);
   const int64_t stride = std::max<int64_t>(1, tile - shared);
   const int64_t way = length - tile;
-  const int64_t steps = (way + stride - 1) / stride;
+  const int64_t steps = divided_up(way, stride);
   std::vector<int64_t> starts;
   starts.reserve(static_cast<size_t>(steps) + 1);
   // i * way / steps, in parts that cannot overflow.

@@ -119,13 +119,13 @@ TEST(CommandLine, CommandFlagsStandApart) {
   const CommandLine line = parse(
       "train --rendezvous /shared --json --insecure-network --coordinator "
       "10.0.0.5:29500 --epochs 3");
-  EXPECT_EQ(line.value_of("--rendezvous", ""), "/shared");
+  EXPECT_EQ(line.value_of("--rendezvous"), "/shared");
   EXPECT_TRUE(line.has("--json"));
   EXPECT_TRUE(line.has("--insecure-network"));
-  EXPECT_EQ(line.value_of("--coordinator", ""), "10.0.0.5:29500");
+  EXPECT_EQ(line.value_of("--coordinator"), "10.0.0.5:29500");
   EXPECT_EQ(line.run_flags.size(), 1u);
   EXPECT_EQ(
-      parse("agent --coordinator a:1 --processes 3").count_of("--processes", 1),
+      parse("agent --coordinator a:1 --processes 3").count_of("--processes"),
       3);
 }
 
@@ -160,16 +160,16 @@ TEST(CommandLine, ABeginningThatOneOfYolov5sFlagsHasStandsForIt) {
   EXPECT_EQ(val.nms_iou_threshold, 0.5);
   const CommandLine detect = parse(
       "detect --weights w.pt --source . --conf 0.5 --iou=0.3 --agn --line 2");
-  EXPECT_EQ(detect.value_of("--conf-thres", ""), "0.5");
-  EXPECT_EQ(detect.value_of("--iou-thres", ""), "0.3");
+  EXPECT_EQ(detect.value_of("--conf-thres"), "0.5");
+  EXPECT_EQ(detect.value_of("--iou-thres"), "0.3");
   EXPECT_TRUE(detect.has("--agnostic-nms"));
-  EXPECT_EQ(detect.value_of("--line-thickness", ""), "2");
+  EXPECT_EQ(detect.value_of("--line-thickness"), "2");
 }
 
 TEST(CommandLine, AnyNumberOfFormats) {
   EXPECT_EQ(parse("export --weights w.pt --include torchscript onnx openvino "
                   "engine coreml")
-                .value_of("--include", ""),
+                .value_of("--include"),
             "torchscript onnx openvino engine coreml");
 }
 
@@ -329,10 +329,10 @@ TEST(CommandLine, SeveralValuesAndOtherFlagsInAnyOrder) {
 }
 
 TEST(CommandLine, CountsArePositive) {
-  EXPECT_EQ(parse("agent").count_of("--processes", 1), 1);
+  EXPECT_EQ(parse("agent").count_of("--processes"), 1);
   for (const char* bad : {"0", "-1", "two", "1.5"}) {
     try {
-      parse(std::string("agent --processes=") + bad).count_of("--processes", 1);
+      parse(std::string("agent --processes=") + bad).count_of("--processes");
       ADD_FAILURE() << bad;
     } catch (const Error& error) {
       EXPECT_EQ(error.what(), std::string("[command line] --processes ") + bad +

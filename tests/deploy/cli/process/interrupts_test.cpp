@@ -1,9 +1,12 @@
 #include "deploy/cli/process/interrupts.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 namespace headroom::cli {
@@ -34,6 +37,42 @@ TEST(Interrupts, EndTheProcessWhereNobodyWatches) {
         std::raise(SIGINT);
       },
       ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Interrupts, OneThatWasThereBeforeIsNotWaitedFor) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGTERM, SIG_DFL);
+        interrupts::install();
+        const interrupts::Watch watch;
+        std::raise(SIGTERM);
+        std::_Exit(interrupts::wait(std::chrono::hours(1)) ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+// The child's parent is a process that ends while the child waits.
+TEST(Interrupts, TheLossOfAWatchedParentEndsTheWait) {
+  int answer[2];
+  ASSERT_EQ(pipe(answer), 0);
+  const pid_t middle = fork();
+  if (middle == 0) {
+    if (fork() == 0) {
+      interrupts::watch_parent();
+      const char said = interrupts::wait(std::chrono::seconds(20)) ? 'y' : 'n';
+      _exit(write(answer[1], &said, 1) == 1 ? 0 : 1);
+    }
+    usleep(200'000);
+    _exit(0);
+  }
+  close(answer[1]);
+  char said = '-';
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(read(answer[0], &said, 1), 1);
+  EXPECT_EQ(said, 'y');
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  close(answer[0]);
+  waitpid(middle, nullptr, 0);
 }
 
 }  // namespace

@@ -1,7 +1,13 @@
 #include "deploy/cli/process/launcher_environment.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
 
 namespace headroom::cli {
@@ -116,20 +122,37 @@ LauncherPlace place_of(int rank) {
 }
 
 TEST(WaitForRankZero, RankZeroWaitsForNobody) {
-  EXPECT_FALSE(
-      wait_for_rank_zero(place_of(0), std::chrono::hours(1), [] { return 1; }));
+  EXPECT_FALSE(wait_for_rank_zero(place_of(0), std::chrono::hours(1)));
 }
 
+// In a process of their own: an interrupt counts until its end.
 TEST(WaitForRankZero, AnInterruptEndsTheWait) {
-  int asked = 0;
-  EXPECT_TRUE(wait_for_rank_zero(place_of(1), std::chrono::hours(1),
-                                 [&] { return ++asked < 3 ? 0 : 1; }));
-  EXPECT_EQ(asked, 3);
+  EXPECT_EXIT(
+      {
+        std::signal(SIGTERM, SIG_DFL);
+        interrupts::install();
+        const interrupts::Watch watch;
+        std::thread launcher([] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          kill(getpid(), SIGTERM);
+        });
+        const bool happened =
+            wait_for_rank_zero(place_of(1), std::chrono::hours(1));
+        launcher.join();
+        std::_Exit(happened ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(WaitForRankZero, PatienceEnds) {
-  EXPECT_FALSE(wait_for_rank_zero(place_of(1), std::chrono::milliseconds(1),
-                                  [] { return 0; }));
+  EXPECT_EXIT(
+      {
+        interrupts::install();
+        const bool happened =
+            wait_for_rank_zero(place_of(1), std::chrono::milliseconds(20));
+        std::_Exit(happened ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST(TilePlan, BoxesThatFillATileAreOneThere) {
 
 TEST(TilePlan, EmptyTilesAreChosenByNameAndPlaceAlone) {
   TileOptions options;
-  options.empty_share = 0.25;
+  options.overlap = 0.2;
   const auto rects = [&](const std::string& name, double share) {
     options.empty_share = share;
     std::vector<TileRect> result;

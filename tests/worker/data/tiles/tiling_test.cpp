@@ -36,6 +36,8 @@ class Tiling : public testing::Test {
                           "train: images\nval: images\nnames: ['a: b', c]\n");
     request_.output = folder_.path() / "out";
     request_.tiles.height = request_.tiles.width = 60;
+    request_.tiles.overlap = 0.2;
+    request_.tiles.min_visible = 0.3;
     request_.tiles.empty_share = 1;
     request_.index.num_threads = 2;
   }

@@ -1,0 +1,119 @@
+#include "configs/worker_flags.h"
+
+#include <type_traits>
+
+#include "configs/yaml/scalar.h"
+
+namespace headroom::configs {
+namespace {
+
+bool is_set(const WorkerFlag& flag) {
+  const auto* const value = std::get_if<bool*>(&flag.value);
+  return value != nullptr && **value;
+}
+
+// A value that the program would take anyway need not be said.
+bool has_to_be_said(const WorkerFlag& flag, const WorkerFlag& unset) {
+  return flag.is_required || is_set(flag) ||
+         value_text(flag) != value_text(unset);
+}
+
+template <typename Request>
+void append_words(Request request, std::vector<std::string>& words) {
+  Request nothing;
+  const std::vector<WorkerFlag> unset = flags_of(nothing);
+  const std::vector<WorkerFlag> flags = flags_of(request);
+  for (size_t i = 0; i < flags.size(); ++i) {
+    const WorkerFlag& flag = flags[i];
+    if (!has_to_be_said(flag, unset[i])) continue;
+    if (!flag.spelling.empty()) words.push_back(flag.spelling);
+    if (!flag.value_name.empty()) words.push_back(value_text(flag));
+  }
+}
+
+}  // namespace
+
+std::vector<WorkerFlag> flags_of(WorkerStart& start) {
+  return {
+      {"--coordinator", "HOST:PORT", "Where the coordinator listens.",
+       &start.coordinator, true},
+      {"--node-id", "ID", "This node's agent.", &start.node_id, true},
+      {"--worker-id", "ID", "This process.", &start.worker_id, true},
+      {"--advertise-host", "HOST", "Where other workers reach this one.",
+       &start.advertise_host, true},
+      {"--threads", "N", "Compute threads.", &start.threads},
+      {"--certs", "DIR", "Certificates.", &start.certs},
+      {"--token-file", "FILE", "The join token.", &start.token_file},
+      {"--insecure-network", "", "Allows unprotected traffic beyond loopback.",
+       &start.insecure_network},
+  };
+}
+
+std::vector<WorkerFlag> flags_of(DatasetQuery& query) {
+  AnchorQuery& anchors = query.anchors;
+  return {
+      {"", "DATA.YAML", "The data set.", &query.data, true},
+      {"--single-cls", "", "All classes are one.", &query.single_cls},
+      {"--threads", "N", "Threads that read files and search.", &query.threads},
+      {"--label-counts", "", "Asks how many boxes the images have.",
+       &query.label_counts},
+      {"--anchors-for", "MODEL", "Asks which anchors this model gets.",
+       &anchors.model},
+      {"--weights", "FILE", "Whose anchors are judged.", &anchors.weights},
+      {"--height", "PIXELS", "Height of the network's input.",
+       &anchors.image_height},
+      {"--width", "PIXELS", "Width of the network's input.",
+       &anchors.image_width},
+      {"--random-crop", "", "Larger images are cut.", &anchors.random_crop},
+      {"--anchor-t", "X", "hyp.anchor_t.", &anchors.threshold},
+      {"--anchors", "N", "hyp.anchors.", &anchors.per_level},
+      {"--keep", "", "Judges nothing.", &anchors.keep},
+      {"--seed", "N", "Seed of the search.", &anchors.seed},
+  };
+}
+
+std::vector<WorkerFlag> flags_of(StandaloneRequest& request) {
+  return {
+      {"", "RUN.YAML", "The run.", &request.run_yaml, true},
+      {"--plan", "PLAN.JSON",
+       "Default: the one beside RUN.YAML, else one is chosen.",
+       &request.plan_json},
+      {"--run-directory", "DIR", "Where the results of a new run go.",
+       &request.run_directory},
+      {"--resume", "", "Goes on with the run whose folder RUN.YAML lies in.",
+       &request.resume, false, "--run-directory"},
+  };
+}
+
+std::vector<std::string> words_of(const WorkerStart& start) {
+  std::vector<std::string> words;
+  append_words(start, words);
+  return words;
+}
+
+std::vector<std::string> words_of(const DatasetQuery& query) {
+  std::vector<std::string> words = {kAnswerCommand};
+  append_words(query, words);
+  return words;
+}
+
+std::string value_text(const WorkerFlag& flag) {
+  return std::visit(
+      [](const auto* value) -> std::string {
+        using Value = std::remove_cvref_t<decltype(*value)>;
+        if constexpr (std::is_same_v<Value, bool>) {
+          return "";
+        } else if constexpr (std::is_same_v<Value, double>) {
+          return yaml::exact_text(*value);
+        } else if constexpr (std::is_integral_v<Value>) {
+          return std::to_string(*value);
+        } else if constexpr (std::is_same_v<Value, std::string>) {
+          return *value;
+        } else {
+          return value->string();
+        }
+      },
+      flag.value);
+}
+
+}  // namespace headroom::configs
