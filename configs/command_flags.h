@@ -23,7 +23,7 @@ struct CommandFlagRules {
   // both.
   enum class KnownTo { kBoth, kHeadroom, kTool };
 
-  std::string value_name = {};  // for the help: "N"; "" for a switch
+  std::string value_name = {};  // "N" in the help; "" for a switch
   // What the program takes where the flag is not given; the description ends
   // with it. "": its own choice.
   std::string default_value = {};
@@ -31,7 +31,7 @@ struct CommandFlagRules {
   std::vector<std::string> choices = {};
   int most_values = 1;  // several are joined by spaces
   KnownTo known_to = KnownTo::kBoth;
-  bool is_internal = false;   // for processes of headroom: not in the help
+  bool is_internal = false;   // processes of headroom give it: not in the help
   double low = -kUnbounded;   // tools refuse numbers outside [low, high]
   double high = kUnbounded;   // bounded on both sides or on none
   bool is_required = false;   // the tool refuses to start without it

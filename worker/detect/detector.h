@@ -58,7 +58,7 @@ std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
 // cut into files.)
 struct DetectionTiles {
   int64_t height = 640, width = 640;  // pixels of the picture
-  double overlap = 0;                 // of a tile's side
+  double overlap = 0;                 // a share of a tile's side
 };
 
 // How a picture that is larger than the network's input is made smaller: by the

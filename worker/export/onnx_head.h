@@ -31,7 +31,7 @@ struct OnnxHeadOptions {
   int64_t batch = 1, height = 640, width = 640;
   // kDetections.
   float confidence_threshold = 0, iou_threshold = 0;
-  int64_t most_per_class = 0;  // of an image
+  int64_t most_per_class = 0;  // boxes of an image
 };
 
 struct OnnxLevel {

@@ -21,7 +21,7 @@ namespace {
 
 using configs::AnchorQuery;
 
-// As training varies the size of an image.
+// The scales by which training varies the size of an image.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
 constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
 

@@ -20,8 +20,8 @@ int count();
 // which is so at once where there was one before.
 bool wait(std::chrono::milliseconds patience);
 
-// From here on the loss of the parent, a launcher that was killed, is a request
-// too, and after 15 s a second one.
+// Makes the loss of the parent, a launcher that was killed, a request too from
+// here on, and after 15 s a second one.
 void watch_parent();
 
 class Watch {

@@ -52,8 +52,8 @@ std::vector<TileRect> tile_grid(int64_t height, int64_t width,
 struct TileOptions {
   int64_t height = 640;  // pixels; images that are smaller stay as they are
   int64_t width = 640;
-  double overlap = 0;      // of a tile's side, [0, 1)
-  double min_visible = 0;  // of a box's area, [0, 1]
+  double overlap = 0;      // a share of a tile's side, [0, 1)
+  double min_visible = 0;  // a share of a box's area, [0, 1]
   double empty_share = 0;  // [0, 1]
 };
 
