@@ -18,7 +18,7 @@ struct WorkerStart {
   std::string node_id;
   std::string worker_id;
   std::string advertise_host;  // where other workers reach this one
-  int64_t threads = 1;         // for computing
+  int64_t threads = 1;         // threads that compute
   std::string certs = {};
   std::string token_file = {};
   bool insecure_network = false;
@@ -55,7 +55,7 @@ struct StandaloneRequest {
   std::filesystem::path run_yaml;
   // "": the one beside run_yaml; without one, a plan is chosen.
   std::filesystem::path plan_json;
-  std::filesystem::path run_directory;  // of a new run
+  std::filesystem::path run_directory;  // the folder of a new run
   // Goes on with the run whose directory holds run_yaml.
   bool resume = false;
 };

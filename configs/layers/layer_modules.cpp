@@ -38,7 +38,7 @@ class Composer {
       widths_.before = {static_cast<double>(block.kernel),
                         static_cast<double>(block.stride),
                         static_cast<double>(block.padding)};
-      widths_.blocks = {block.name};  // as many groups as it has channels
+      widths_.blocks = {block.name};  // it has as many groups as channels
     }
     return one_block(std::move(block));
   }

@@ -312,8 +312,8 @@ class Walk {
   ChannelGraph graph_;
   size_t layer_ = 0;
   std::vector<Output> outputs_;
-  std::vector<Map> written_;      // by convolution
-  std::vector<size_t> layer_of_;  // by convolution
+  std::vector<Map> written_;      // one per convolution
+  std::vector<size_t> layer_of_;  // one per convolution
   std::vector<Reading> readings_;
 };
 

@@ -71,7 +71,7 @@ struct ChannelGraph {
   std::vector<Unit> units;
   std::vector<Convolution> convolutions;
   std::vector<Reader> readers;
-  std::map<size_t, Line> lines;  // by layer, where it has convolutions
+  std::map<size_t, Line> lines;  // the lines of layers that have convolutions
 };
 
 // `table` has the model's number of classes.
