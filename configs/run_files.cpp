@@ -4,6 +4,7 @@
 #include <cctype>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "configs/knobs.h"
 #include "configs/layers/model_record.h"
@@ -24,6 +25,7 @@ bool is_weights_of_run(const std::string& file_name) {
 }
 
 void require_inputs_kept(const RunConfig& config,
+                         const std::string& config_file,
                          const fs::path& run_directory) {
   std::error_code ignored;
   const fs::path run = fs::weakly_canonical(run_directory, ignored);
@@ -35,15 +37,19 @@ void require_inputs_kept(const RunConfig& config,
                fs::weakly_canonical(run / "checkpoints", ignored) ||
            input == run / layers::kModelRecord || input == run / "run.yaml";
   };
+  std::vector<std::pair<std::string, std::string>> inputs = {
+      {"--config", config_file}};
   for (const char* key : {"weights", "teacher", "cfg", "hyp_file"}) {
     const Knob& knob = *find_knob(key);
-    const std::string file = value_text(config, knob);
+    inputs.emplace_back(knob.flag.spellings.front(), value_text(config, knob));
+  }
+  for (const auto& [flag, file] : inputs) {
     if (file.empty() || !is_replaced(fs::weakly_canonical(file, ignored))) {
       continue;
     }
     throw Error("run",
-                knob.flag.spellings.front() + " " + file +
-                    " is a file of the run in " + run_directory.string() +
+                flag + " " + file + " is a file of the run in " +
+                    run_directory.string() +
                     ", which --exist-ok would replace with the new run's",
                 "leave --exist-ok out, give another --name, or copy the file "
                 "elsewhere first");

@@ -22,8 +22,9 @@ inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 bool is_weights_of_run(const std::string& file_name);
 
 // Throws Error (exit 2) where a new run in `run_directory` would replace a file
-// that it starts from (--exist-ok).
+// that it starts from (--exist-ok), its --config among them ("" for none).
 void require_inputs_kept(const RunConfig& config,
+                         const std::string& config_file,
                          const std::filesystem::path& run_directory);
 
 }  // namespace headroom::configs

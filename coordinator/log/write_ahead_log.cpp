@@ -14,6 +14,7 @@
 
 #include "coordinator/run/restart_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/units.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -264,12 +265,13 @@ void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
   }
   const uint64_t synced = synced_number();
   if (number_ >= synced) return;
-  throw refusal(file_,
-                "was cut: it ends with record " + std::to_string(number_) +
-                    ", and record " + std::to_string(synced) + " was written",
-                std::string(kRemedy) + "; to go on without the last " +
-                    std::to_string(synced - number_) + " decisions, remove " +
-                    file_.string() + ".lock");
+  throw refusal(
+      file_,
+      "was cut: it ends with record " + std::to_string(number_) +
+          ", and record " + std::to_string(synced) + " was written",
+      std::string(kRemedy) + "; to go on without the last " +
+          counted(static_cast<int64_t>(synced - number_), "decision") +
+          ", remove " + file_.string() + ".lock");
 }
 
 uint64_t WriteAheadLog::synced_number() const {

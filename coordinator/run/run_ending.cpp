@@ -196,10 +196,10 @@ EndReason describe_ending(const RunEnding& ending,
     if (saved == 0) {
       return {text + " and nor is any before, start the run again"};
     }
-    return {text + ", continue from the " +
-                (saved ? "checkpoint after " + counted(*saved, "step")
-                       : "last checkpoint") +
-                " with: " + resume,
+    // Nobody who knows of checkpoints is left: the run's folder tells.
+    if (!saved) return {text};
+    return {text + ", continue from the checkpoint after " +
+                counted(*saved, "step") + " with: " + resume,
             true};
   }
   return {text + "; no step had been committed, start the run again"};

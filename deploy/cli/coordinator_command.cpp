@@ -17,6 +17,7 @@
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_environment.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/planner/model_layers.h"
@@ -98,6 +99,7 @@ void allow_many_connections() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+  require_descriptors();
 }
 
 // Null without --metrics.
@@ -124,6 +126,7 @@ std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
 
 int coordinator_command(const CommandLine& line) {
   if (line.has("--init-certs")) return init_certificates(line);
+  allow_many_connections();
   for (const std::string& note : line.notes) log::info(note);
   coordinator::ServerOptions options;
   options.config = configuration(line);
@@ -139,7 +142,6 @@ int coordinator_command(const CommandLine& line) {
   options.security = wire::read_channel_security(line.value_of("--certs"),
                                                  line.value_of("--token-file"),
                                                  wire::ChannelSide::kServer);
-  allow_many_connections();
   options.saved_plan = line.has("--saved-plan");
   const bool is_supervised = line.has("--report-fd");
   options.shares_port = is_supervised;

@@ -82,6 +82,15 @@ void check_files(const configs::RunConfig& config) {
   planner::metadata_of_weights(config.weights);
 }
 
+// The last --config; "" where there is none.
+std::string config_file(const std::vector<configs::FlagUse>& uses) {
+  std::string file;
+  for (const configs::FlagUse& use : uses) {
+    if (use.spelling == "--config") file = use.values.front();
+  }
+  return file;
+}
+
 bool names_image_size(const std::vector<configs::FlagUse>& uses) {
   const std::set<std::string> given = keys_given(uses);
   if (given.contains("image_height") || given.contains("image_width")) {
@@ -89,9 +98,7 @@ bool names_image_size(const std::vector<configs::FlagUse>& uses) {
   }
   configs::RunConfig config;
   config.image_height = config.image_width = 0;
-  for (const configs::FlagUse& use : uses) {
-    if (use.spelling != "--config") continue;
-    const std::string& file = use.values.front();
+  if (const std::string file = config_file(uses); !file.empty()) {
     configs::overlay_run_config(config, yaml::read_config_file(file, "config"),
                                 file);
   }
@@ -371,7 +378,8 @@ RunRequest make_run_request(const CommandLine& line,
     forget_found_anchors(config);
     request.run_directory = new_run_directory(config).string();
     if (config.command == "train") {
-      configs::require_inputs_kept(config, request.run_directory);
+      configs::require_inputs_kept(config, config_file(line.run_flags),
+                                   request.run_directory);
     }
   }
   if (config.cfg.empty() && config.weights.empty() &&

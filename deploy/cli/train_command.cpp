@@ -1,6 +1,5 @@
 // headroom train, headroom val: alone, the supervisor of one machine; under a
 // launcher, one agent of many, rank 0 with the coordinator beside it.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -125,18 +124,6 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
     if (!hint.empty()) terminal.print(hint);
   }
   return run.end.exit_code;
-}
-
-// A process with fewer descriptors would fail later, each with another message.
-void require_descriptors() {
-  constexpr rlim_t kLeast = 32;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error("launch",
-              "this process may open " + std::to_string(limit.rlim_cur) +
-                  " files at once, and a run takes at least " +
-                  std::to_string(kLeast) + " descriptors",
-              "allow it more, for example ulimit -n 1024", ExitCode::kResource);
 }
 
 int run_with_coordinator(const CommandLine& line, RunRequest request,

@@ -35,7 +35,7 @@ TEST(RunFiles, AnInputThatTheRunWouldReplaceIsRefused) {
         run / "checkpoints/step-4/state.safetensors"}) {
     config.weights = weights.string();
     try {
-      require_inputs_kept(config, run);
+      require_inputs_kept(config, "", run);
       ADD_FAILURE() << weights;
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(weights.string()));
@@ -43,11 +43,14 @@ TEST(RunFiles, AnInputThatTheRunWouldReplaceIsRefused) {
     }
   }
   config.weights = (run / "weights/mine.safetensors").string();
-  EXPECT_NO_THROW(require_inputs_kept(config, run));
+  EXPECT_NO_THROW(require_inputs_kept(config, "", run));
   config.weights = (folder.path() / "exp2/weights/best.safetensors").string();
-  EXPECT_NO_THROW(require_inputs_kept(config, run));
+  EXPECT_NO_THROW(require_inputs_kept(config, "", run));
+  const std::string run_yaml = (run / "run.yaml").string();
+  EXPECT_THROW(require_inputs_kept(config, run_yaml, run), Error);
+  EXPECT_NO_THROW(require_inputs_kept(config, "run.yaml", run));
   config.teacher = (run / "weights/best.safetensors").string();
-  EXPECT_THROW(require_inputs_kept(config, run), Error);
+  EXPECT_THROW(require_inputs_kept(config, "", run), Error);
 }
 
 }  // namespace

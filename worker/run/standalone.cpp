@@ -67,7 +67,7 @@ void check_run_directory(const configs::StandaloneRequest& request,
         "name another --run-directory, or write exist_ok: true into " +
             request.run_yaml.string());
   }
-  configs::require_inputs_kept(config, request.run_directory);
+  configs::require_inputs_kept(config, "", request.run_directory);
 }
 
 plan::Plan read_plan(const fs::path& file, const configs::RunConfig& config) {

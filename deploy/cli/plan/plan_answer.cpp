@@ -134,10 +134,7 @@ std::string plan_answer_text(const PlanReport& report,
                      "train it     " + command + "\n\n" +
                      chart(memory, report.config.memory_limit) + "\n" +
                      "plan         " + report.plan.reason + "\n" +
-                     glossary(report.plan.reason);
-  if (report.groups_warning) {
-    text += "warning: " + *report.groups_warning + "\n";
-  }
+                     glossary(report.plan.reason) + groups_note(report);
   return text;
 }
 

@@ -263,7 +263,8 @@ std::string pipeline_note(const PlanReport& report) {
                          " from the start of a run, make more of them\n";
 }
 
-// What the batch-norm groups cost.
+}  // namespace
+
 std::string groups_note(const PlanReport& report) {
   std::string text;
   const std::string exchanges = planner::statistics_text(
@@ -273,6 +274,8 @@ std::string groups_note(const PlanReport& report) {
     text += "warning: " + *report.groups_warning + "\n";
   return text;
 }
+
+namespace {
 
 std::string others_table(const PlanReport& report) {
   return cut_table(

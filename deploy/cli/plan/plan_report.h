@@ -62,6 +62,8 @@ MemoryParts memory_parts(const predict::MemoryEstimate& memory);
 std::string assumptions_text(const configs::RunConfig& config);
 
 std::string plan_report_text(const PlanReport& report);
+// What the batch-norm groups cost, a line each; "" where they cost nothing.
+std::string groups_note(const PlanReport& report);
 std::string schedule_text(const PlanReport& report);
 std::string plan_report_json(const PlanReport& report);
 

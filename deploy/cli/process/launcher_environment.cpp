@@ -1,5 +1,6 @@
 #include "deploy/cli/process/launcher_environment.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -161,6 +162,17 @@ Environment process_environment() {
     }
   }
   return environment;
+}
+
+void require_descriptors() {
+  constexpr rlim_t kLeast = 32;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw Error("launch",
+              "this process may open " + std::to_string(limit.rlim_cur) +
+                  " files at once, and a run takes at least " +
+                  std::to_string(kLeast) + " descriptors",
+              "allow it more, for example ulimit -n 1024", ExitCode::kResource);
 }
 
 }  // namespace headroom::cli

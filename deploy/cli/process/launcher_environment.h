@@ -42,4 +42,8 @@ bool wait_for_rank_zero(const LauncherPlace& place,
 // This process's environment.
 Environment process_environment();
 
+// Throws Error (exit 5) where this process may open so few files that a run
+// would fail later, each with another message.
+void require_descriptors();
+
 }  // namespace headroom::cli

@@ -166,8 +166,9 @@ TEST(DescribeEnding, SaysWhyWhenTheExitCodeDoesNot) {
   ending.known_steps = 30;
   EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h was silent for 2000 ms; the state after "
-            "30 steps is not saved, continue from the last checkpoint with: "
-            "headroom train --resume /runs/exp");
+            "30 steps is not saved");
+  EXPECT_FALSE(describe_ending(ending, "/runs/exp").says_how_to_go_on)
+      << "whoever sees the folder does";
 }
 
 TEST(DescribeEnding, NamesTheCheckpointThatIsLeft) {

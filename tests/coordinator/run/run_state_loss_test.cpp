@@ -211,8 +211,7 @@ TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
   EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
   EXPECT_EQ(run.state.reason(),
             "rank 0 (worker w0) on h closed its connection; the state after 4 "
-            "steps is not saved, continue from the last checkpoint with: "
-            "headroom train --resume /runs/exp");
+            "steps is not saved");
 }
 
 TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {

@@ -160,13 +160,19 @@ TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
 }
 
 TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
-  std::vector<std::string> command = {"bash", "-c", "ulimit -n 20; exec \"$@\"",
-                                      "train"};
-  for (const std::string& word : train()) command.push_back(word);
-  const ProgramResult run = run_program(command, folder_);
-  EXPECT_EQ(run.exit_code, 5) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("may open 20 files at once"));
-  EXPECT_THAT(run.err, HasSubstr("ulimit -n 1024"));
+  const auto with_limit = [&](const std::string& limit,
+                              const std::vector<std::string>& words) {
+    std::vector<std::string> command = {
+        "bash", "-c", "ulimit -n " + limit + "; exec \"$@\"", "headroom"};
+    command.insert(command.end(), words.begin(), words.end());
+    const ProgramResult run = run_program(command, folder_);
+    EXPECT_EQ(run.exit_code, 5) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("may open " + limit + " files at once"));
+    EXPECT_THAT(run.err, HasSubstr("ulimit -n 1024"));
+  };
+  with_limit("20", train());
+  with_limit("7", {train().front(), "coordinator", "--synthetic-input",
+                   "--expected-workers", "1"});
 }
 
 TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {

@@ -114,6 +114,16 @@ TEST(PlanAnswer, WithoutALimitSaysHowToNameOne) {
             Not(HasSubstr("free "))));
 }
 
+TEST(PlanAnswer, SaysWhatGroupsThatSpanRanksCost) {
+  configs::RunConfig config = config_of(0);
+  config.global_batch_size = 4096;
+  config.layout = plan::parse_layout("data=512");
+  EXPECT_THAT(
+      plan_answer_text(make_plan_report(config, 512, false), {}, ""),
+      ContainsRegex("statistics   batch-norm groups span ranks: 114 exchanges "
+                    "of statistics a step, predicted at [0-9]+ % of its time"));
+}
+
 // Half a sentence each, of those words alone that stand there.
 TEST(PlanAnswer, ExplainsItsWords) {
   const std::string plain =
