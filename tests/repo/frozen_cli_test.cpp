@@ -47,8 +47,7 @@ std::vector<std::string> program_flags() {
 }
 
 std::vector<std::string> frozen_flags() {
-  std::ifstream in(std::string(HEADROOM_SOURCE_DIR) +
-                   "/tests/repo/frozen_cli.txt");
+  std::ifstream in(HEADROOM_SOURCE_DIR "/tests/repo/frozen_cli.txt");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && !line.starts_with('#')) lines.push_back(line);
