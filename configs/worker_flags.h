@@ -17,7 +17,7 @@ struct WorkerStart {
   std::string coordinator;  // HOST:PORT
   std::string node_id;
   std::string worker_id;
-  std::string advertise_host;  // where other workers reach this one
+  std::string advertise_host;  // the address at which others reach it
   int64_t threads = 1;         // threads that compute
   std::string certs = {};
   std::string token_file = {};
@@ -26,8 +26,9 @@ struct WorkerStart {
 
 // Which anchors fit the boxes of a data set.
 struct AnchorQuery {
-  std::string model = {};    // --cfg, or what the weights say they hold
-  std::string weights = {};  // whose anchors are judged; "": the model's
+  std::string model = {};  // --cfg, or what the weights say they hold
+  std::string weights =
+      {};  // the file whose anchors are judged; "": the model's
   int64_t image_height = 640;
   int64_t image_width = 640;
   bool random_crop = false;  // larger images are cut, not shrunk

@@ -45,8 +45,8 @@ std::string to_string(ForeignKind kind);
 
 bool is_image(ForeignKind kind);
 
-// By the bytes at the file's beginning, which do not tell a TorchScript network
-// from another archive.
+// Tells the kind by the bytes at the file's beginning, which do not tell a
+// TorchScript network from another archive.
 ForeignKind foreign_kind(std::string_view head);
 
 // The first bytes of a file; "" where it cannot be read.

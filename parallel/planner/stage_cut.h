@@ -43,8 +43,7 @@ struct PartitionLayer {
 
 struct PartitionRequest {
   std::vector<PartitionLayer> layers;
-  // in_flight[stage]: micro-batches that the stage holds at once. Its size is
-  // the number of stages.
+  // How many micro-batches each stage holds at once; as many entries as stages.
   std::vector<int64_t> in_flight;
   std::optional<int64_t> memory_limit_bytes;  // each stage's limit
 };

@@ -212,8 +212,10 @@ const std::vector<Rule>& rules() {
        {"torch", "json", "system", "cli"}},
       // Main alone sees runs and tools.
       {"worker",
-       {"parallel/activations", "parallel/base", "proto", "worker/control",
-        "worker/kernels/cpu", "worker/run", "worker/tools"},
+       rooms(
+           {kConfigs,
+            {"parallel/activations", "parallel/base", "proto", "worker/control",
+             "worker/kernels/cpu", "worker/run", "worker/tools"}}),
        {"torch", "cli", "system"}},
       // The program `headroom`.
       {"deploy/cli/args",

@@ -43,7 +43,7 @@ struct ExportRequest {
   // Is told of the network in 8 bits, simulated in float32; may be none.
   std::function<void(model::LayerGraph& model, const HeadsOfImages&)>
       after_int8 = nullptr;
-  // Of `nms`.
+  // The settings of `nms`.
   double confidence_threshold = 0, iou_threshold = 0;
   int64_t most_per_class = 0;
 };

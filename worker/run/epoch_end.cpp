@@ -44,7 +44,7 @@ bool EpochEnd::validate(EpochRecord& record) {
   record.validation = validate_average(record);
   in_.reports.end_phase(record.step);
   const double fitness = record.validation->fitness();
-  // As in YOLOv5 an equal fitness is saved as the best, but is no progress.
+  // An equal fitness is saved as the best, as in YOLOv5, but is no progress.
   const bool is_best = fitness >= counters.best_fitness;
   if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
   counters.best_fitness = std::max(counters.best_fitness, fitness);

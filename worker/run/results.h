@@ -64,7 +64,8 @@ struct CheckpointCounts {
 
 // summary.json: the metrics of best.safetensors, and what the run took.
 struct RunSummary {
-  std::string best_metrics_json;  // to_json of its validation; "" if none yet
+  std::string
+      best_metrics_json;  // the validation as to_json gives it; "" if none yet
   int64_t best_epoch = -1;
   int64_t steps = 0, epochs = 0, images = 0;
   uint64_t generations = 1;

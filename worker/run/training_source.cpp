@@ -53,7 +53,7 @@ void TrainingSource::begin_epoch() {
       loader::image_weights(*in_.inputs.training, counters.class_maps);
   step::require_same_on_all_ranks(in_.mesh.world, loader::digest_of(weights),
                                   "the weights of the images");
-  // Until the next validation, which changes the weights.
+  // They hold until the next validation, which changes the weights.
   batches_->draw_from(
       std::make_shared<sampling::WeightedSampler>(in_.config.seed, weights),
       in_.config.noval ? INT64_MAX

@@ -36,7 +36,7 @@ class TrainingSource {
   };
   explicit TrainingSource(const Inputs& inputs);
 
-  // With --image-weights opens the epoch that the next step begins or
+  // Opens, with --image-weights, the epoch that the next step begins or
   // continues. Collective.
   void begin_epoch();
   loader::BatchSource& batches() { return *batches_; }

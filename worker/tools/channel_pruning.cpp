@@ -32,7 +32,7 @@ State state_of(model::LayerGraph& model) {
   return state;
 }
 
-// Per channel of each unit: how much the loudest of its writers says.
+// How much the loudest writer of each unit says, per channel.
 std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
                                            const State& state) {
   std::vector<std::vector<double>> scores;

@@ -70,7 +70,7 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
   return wanted;
 }
 
-// Of the choices of --resample.
+// The choices of --resample.
 detect::Resample resample_of(const std::string& name) {
   return name == "area" ? detect::Resample::kArea : detect::Resample::kBilinear;
 }

@@ -271,6 +271,10 @@ void check_split(Communicator& communicator) {
   require(alone->size() == 1 && alone->rank() == 0, "alone");
   const auto again = half->split(0, 0);
   require(again->rank() == half->rank(), "a split of a split");
+  // Nobody leaves while another still connects.
+  again->all_reduce(sum);
+  require_same_bits(sum, at::full({3}, expected * expected_size, at::kDouble),
+                    "sum of a split of a split");
 }
 
 }  // namespace

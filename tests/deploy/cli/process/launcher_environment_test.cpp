@@ -125,8 +125,10 @@ TEST(WaitForRankZero, RankZeroWaitsForNobody) {
   EXPECT_FALSE(wait_for_rank_zero(place_of(0), std::chrono::hours(1)));
 }
 
-// In a process of their own: an interrupt counts until its end.
+// Interrupts count until a process ends: these waits have a program of their
+// own, whatever ran before.
 TEST(WaitForRankZero, AnInterruptEndsTheWait) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         std::signal(SIGTERM, SIG_DFL);
@@ -145,6 +147,7 @@ TEST(WaitForRankZero, AnInterruptEndsTheWait) {
 }
 
 TEST(WaitForRankZero, PatienceEnds) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         interrupts::install();
