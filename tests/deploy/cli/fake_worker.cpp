@@ -90,6 +90,7 @@ void train_until_stopped(CoordinatorClient& client,
     client.set_progress(progress_after(step));
     if (assignment.rank == 0 && pauses == (step - 1) * kPausesPerStep) {
       client.commit(step - 1, 0.5, progress_after(step));
+      if (step == 1) headroom::log::warn("rank 0 has committed a step");
     }
     pause();
   }
