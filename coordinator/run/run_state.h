@@ -49,8 +49,8 @@ struct RunOptions {
   RegroupingOptions regrouping;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
   std::string run_directory;
-  std::vector<layers::LayerCost>
-      layers;  // The model's layers, if the plan needs them.
+  // The model's layers, if the plan needs them.
+  std::vector<layers::LayerCost> layers;
   // The first generation's plan; none: that of the request.
   std::optional<plan::Plan> plan = {};
 };
