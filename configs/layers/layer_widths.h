@@ -37,7 +37,7 @@ struct LayerWidths {
   std::vector<std::string> blocks = {};
   // Whether one argument lists the widths; otherwise it is the only one.
   bool is_list = false;
-  // The arguments in words, for the head of a pruned table; empty where it is
+  // The arguments as text, for the head of a pruned table; empty where it is
   // YOLOv5's format.
   std::string form = "";
   // The layer's repeats, times depth_multiple.

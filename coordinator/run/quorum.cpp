@@ -1,6 +1,7 @@
 #include "coordinator/run/quorum.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -11,7 +12,7 @@ namespace {
 
 // 512 workers may be missing.
 std::string list_of(const std::vector<std::string>& names) {
-  return first_of(names, 3, [](const std::string& name) { return name; });
+  return first_of(names, 3, std::identity());
 }
 
 }  // namespace

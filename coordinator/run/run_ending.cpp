@@ -193,8 +193,9 @@ EndReason describe_ending(const RunEnding& ending,
               true};
     }
     text += "; the state after " + counted(newest, "step") + " is not saved";
+    // A survivor has not heard of one that a lost rank 0 has just written.
     if (saved == 0) {
-      return {text + " and nor is any before, start the run again"};
+      return {text + "; start the run again if its checkpoints/ is empty"};
     }
     // Nobody who knows of checkpoints is left: the run's folder tells.
     if (!saved) return {text};

@@ -115,7 +115,8 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
       fs::exists(after / "checkpoints" / ("step-" + std::to_string(kSteps))));
 }
 
-// Another has the state, and needs no room for it.
+// Another has the state, and needs no room for it. What an unfinished
+// checkpoint gives back is taken at once, so that the new rank 0 finds none.
 TEST(FullDisk, ALostRankZeroIsReplaced) {
   const fs::path folder = fresh_folder();
   const fs::path disk = folder / "disk";
@@ -136,9 +137,9 @@ TEST(FullDisk, ALostRankZeroIsReplaced) {
                 "pause@rank=0,step=7,seconds=4;kill@rank=0,step=8"})) +
       " 2>err.txt >out.txt &\n" + "while kill -0 $! && ! grep -q step.:6 " +
       run.string() + "/steps.jsonl; do sleep 0.01; done 2>seen.txt\n" +
-      "cat /dev/zero >" + disk.string() + "/other 2>>seen.txt\n" +
       "while kill -0 $! && ! grep -q 'after 15 steps is not written' err.txt; "
-      "do sleep 0.01; done 2>>seen.txt\nrm " +
+      "do cat /dev/zero >>" +
+      disk.string() + "/other; sleep 0.01; done 2>>seen.txt\nrm " +
       disk.string() + "/other\n" + "wait $!; code=$?; cp -r " + run.string() +
       " after; cat err.txt >&2; exit $code\n";
   std::ofstream(folder / "script.sh") << script;

@@ -219,10 +219,11 @@ void RunRecorder::begin_files(int64_t first_step,
   const bool may_wait = subject_.assignment.generation > 1 && !replaces;
   write_or_say(run_files::kRun, /*is_end=*/!may_wait, [&] {
     write_definition(!goes_on || !layers::recorded_model(directory_.root()));
+    if (data_report_) {
+      directory_.write_text(run_files::kDataReport, *data_report_);
+    }
+    directory_.record_files();
   });
-  if (data_report_)
-    directory_.write_text(run_files::kDataReport, *data_report_);
-  directory_.record_files();
   directory_.keep_older_run();
   if (goes_on) summary_ = read_summary(directory_.root() / run_files::kSummary);
   seconds_before_ = summary_.wall_seconds;

@@ -39,7 +39,7 @@ struct PrunedModel {
   std::unique_ptr<model::LayerGraph>
       model;                  // The type is that of what it was made from.
   std::vector<Layer> layers;  // those that have units
-  // The arguments in words of each module whose lines say more than in YOLOv5's
+  // The arguments as text of each module whose lines say more than in YOLOv5's
   // format.
   std::map<std::string, std::string> forms;
   int64_t channels_before = 0, channels_after = 0;

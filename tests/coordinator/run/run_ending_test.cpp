@@ -192,13 +192,14 @@ TEST(DescribeEnding, ACheckpointOfTheNewestStepIsTheSavedState) {
             "/runs/exp");
 }
 
-TEST(DescribeEnding, WithoutAnyCheckpointTheRunBeginsAgain) {
+TEST(DescribeEnding, WithoutAKnownCheckpointTheFolderTells) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 3), survivor(2, 3)};
   for (Survivor& entry : ending.survivors) entry.state = {true, 0};
   EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h closed its connection; the state after 3 "
-            "steps is not saved and nor is any before, start the run again");
+            "steps is not saved; start the run again if its checkpoints/ is "
+            "empty");
   EXPECT_FALSE(describe_ending(ending, "/runs/exp").says_how_to_go_on);
 }
 

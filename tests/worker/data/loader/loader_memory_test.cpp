@@ -71,6 +71,10 @@ Cost cost_of_loading(const LoaderOptions& options) {
 
 class LoaderMemory : public testing::Test {
  protected:
+  // Pictures get pages of their own, which go when they are released, so that
+  // malloc's keeping of memory is not measured.
+  LoaderMemory() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
+
   // Training on pictures of the network's size, an image a batch.
   // Returns what the former costs beyond what the loader says it needs.
   int64_t compare(const std::string& name, const std::string& bytes,
@@ -178,10 +182,7 @@ TEST_F(LoaderMemory, RandomCrops) {
             windows.predicted - beside.predicted + kRounding);
 }
 
-// The last test: pictures get pages of their own, which go when they are
-// released, so that malloc's keeping of memory is not measured.
 TEST_F(LoaderMemory, TiffOfBands) {
-  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   constexpr int kBands = 5;
   constexpr int64_t kBeside = int64_t{2} << 20;  // a strip, the heap
   for (const bool planar : {false, true}) {
