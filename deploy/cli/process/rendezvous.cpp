@@ -42,15 +42,7 @@ int opened(const std::filesystem::path& folder) {
 }
 
 // The file that says that this program made the folder.
-fs::path marker_of(const fs::path& folder) {
-  return folder / ".headroom-rendezvous";
-}
-
-bool is_marked(const fs::path& folder) {
-  struct stat found {};
-  return lstat(marker_of(folder).c_str(), &found) == 0 &&
-         S_ISREG(found.st_mode);
-}
+constexpr const char* kMarker = ".headroom-rendezvous";
 
 // Removes what this program writes into such a folder, and the folder unless
 // it holds something else. It loses its name first: whoever looks meanwhile
@@ -63,7 +55,7 @@ void remove_folder(const fs::path& folder) {
     if (name.starts_with("headroom-") &&
         name.find(".address") != std::string::npos) {
       fs::remove(entry.path(), ignored);
-    } else if (entry.path() != marker_of(folder)) {
+    } else if (name != kMarker) {
       holds_more = true;
     }
   }
@@ -71,7 +63,7 @@ void remove_folder(const fs::path& folder) {
   std::string nameless = folder.string() + ".XXXXXX";
   if (mkdtemp(nameless.data()) == nullptr) return;
   if (rename(folder.c_str(), nameless.c_str()) == 0) {
-    fs::remove(marker_of(nameless), ignored);
+    fs::remove(fs::path(nameless) / kMarker, ignored);
   }
   fs::remove(nameless, ignored);
 }
@@ -83,11 +75,14 @@ void remove_left_behind(const fs::path& parent, unsigned user_id) {
     struct stat found {};
     if (!name.starts_with(private_prefix(user_id)) ||
         lstat(entry.path().c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
-        found.st_uid != user_id || !is_marked(entry.path())) {
+        found.st_uid != user_id) {
       continue;
     }
     const FolderHold hold(opened(entry.path()));
-    if (hold.lock(LOCK_EX | LOCK_NB)) remove_folder(entry.path());
+    if (hold.lock(LOCK_EX | LOCK_NB) && hold.has_file(kMarker) &&
+        hold.is_at(entry.path())) {
+      remove_folder(entry.path());
+    }
   }
 }
 
@@ -97,15 +92,16 @@ void make_marked(const RendezvousFolder& folder) {
   if (mkdtemp(made.data()) == nullptr) {
     refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
   }
-  std::ofstream(marker_of(made)) << "Processes of one job meet here.\n";
-  if (!is_marked(made) ||
+  std::ofstream marker(fs::path(made) / kMarker);
+  marker << "Processes of one job meet here.\n" << std::flush;
+  if (!marker ||
       renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, folder.path.c_str(),
                 RENAME_NOREPLACE) != 0) {
     remove_folder(made);  // another process of the job was faster
   }
 }
 
-// Makes a private folder unless it is there, and looks whose it is.
+// Makes a private folder unless something is there, and looks whose that is.
 void make_private(const RendezvousFolder& folder, unsigned user_id) {
   struct stat found {};
   if (lstat(folder.path.c_str(), &found) != 0) make_marked(folder);
@@ -117,9 +113,6 @@ void make_private(const RendezvousFolder& folder, unsigned user_id) {
   }
   if ((found.st_mode & 077) != 0) {
     refuse_folder(folder, "is open to other users");
-  }
-  if (!is_marked(folder.path) && lstat(folder.path.c_str(), &found) == 0) {
-    refuse_folder(folder, "was not made by headroom");
   }
 }
 
@@ -139,6 +132,12 @@ FolderHold::~FolderHold() {
 
 bool FolderHold::lock(int operation) const {
   return descriptor_ >= 0 && flock(descriptor_, operation) == 0;
+}
+
+bool FolderHold::has_file(const char* name) const {
+  struct stat found {};
+  return fstatat(descriptor_, name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(found.st_mode);
 }
 
 bool FolderHold::is_at(const std::filesystem::path& path) const {
@@ -189,7 +188,13 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
   for (int tries = 0; tries < 100; ++tries) {
     make_private(folder, user_id);
     FolderHold hold(opened(folder.path));
-    if (hold.lock(LOCK_SH) && hold.is_at(folder.path)) return hold;
+    if (!hold.lock(LOCK_SH)) continue;
+    // In this order: a folder has its marker before its name and loses it after
+    // its name, so that one with a name and no marker is none of ours.
+    const bool is_ours = hold.has_file(kMarker);
+    if (!hold.is_at(folder.path)) continue;
+    if (!is_ours) refuse_folder(folder, "was not made by headroom");
+    return hold;
   }
   refuse_folder(folder, "is removed again and again");
 }

@@ -46,6 +46,8 @@ class FolderHold {
 
   // flock's `operation`; true if it was done.
   bool lock(int operation) const;
+  // Whether the folder holds a regular file of that name.
+  bool has_file(const char* name) const;
   // Whether it is that folder which lies at `path`.
   bool is_at(const std::filesystem::path& path) const;
 
