@@ -36,6 +36,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     heartbeat_node(now, node.node_id);
     return std::nullopt;
   }
+  if (room_error(node)) forget_absent();
   if (auto why = room_error(node)) return why;
   std::vector<Member> added;
   for (const std::string& worker_id : node.worker_ids) {
@@ -60,6 +61,25 @@ std::optional<std::string> Membership::register_node(TimePoint now,
   nodes_.back().last_seen = now;
   nodes_.back().silent = false;
   return std::nullopt;
+}
+
+void Membership::forget_absent() {
+  if (open_) return;
+  const auto is_absent = [this](const Node& node) {
+    return node.silent &&
+           std::ranges::all_of(node.worker_ids, [&](const std::string& id) {
+             return find(id)->state == MemberState::kGone;
+           });
+  };
+  std::set<std::string> absent;
+  for (const Node& node : nodes_) {
+    if (is_absent(node)) absent.insert(node.node_id);
+  }
+  std::erase_if(members_, [&](const Member& member) {
+    return absent.contains(member.node_id);
+  });
+  std::erase_if(
+      nodes_, [&](const Node& node) { return absent.contains(node.node_id); });
 }
 
 std::optional<std::string> Membership::room_error(const Node& node) const {
@@ -176,6 +196,14 @@ bool Membership::leave(const std::string& worker_id) {
   if (member == nullptr || member->state == MemberState::kGone) return false;
   member->state = MemberState::kGone;
   return true;
+}
+
+void Membership::leave_absent(const std::string& node_id) {
+  for (Member& member : members_) {
+    if (member.node_id == node_id && member.state == MemberState::kExpected) {
+      member.state = MemberState::kGone;
+    }
+  }
 }
 
 Expired Membership::expire(TimePoint now) {

@@ -3,6 +3,7 @@
 // Pure state: time is an argument, and nothing here knows ranks or the run's
 // phase. An agent announces its slots when it registers; until open() all
 // agents together may announce `expected_workers`, later ones may add to them.
+// Who fell silent before that makes room for another agent.
 // A worker that has left does not come back: its agent registers again with a
 // successor, under another worker_id, which takes the slot over.
 //
@@ -95,6 +96,9 @@ class Membership {
   // True if it was not gone before.
   bool leave(const std::string& worker_id);
 
+  // The node's workers that have not joined become gone.
+  void leave_absent(const std::string& node_id);
+
   // True if it was not so before.
   bool drain_node(const std::string& node_id) {
     return leavers_.draining_nodes.insert(node_id).second;
@@ -138,6 +142,9 @@ class Membership {
   Member* find_mutable(const std::string& worker_id);
   std::optional<std::string> replace_gone(Node& known, const Node& node);
   std::optional<std::string> room_error(const Node& node) const;
+  // Until open(), agents that fell silent make room once all their workers are
+  // gone.
+  void forget_absent();
 
   int expected_workers_;
   bool open_ = false;

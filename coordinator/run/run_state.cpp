@@ -37,9 +37,12 @@ std::optional<std::string> RunState::register_node(TimePoint now,
          "the agent of node " + node.node_id + " has come, with " +
              counted(std::ssize(node.worker_ids), "worker"));
   }
-  std::erase_if(restarts_, [this](const auto& entry) {
-    return membership_.find(entry.first) == nullptr;
-  });
+  const auto is_forgotten = [this](const std::string& worker_id) {
+    return membership_.find(worker_id) == nullptr;
+  };
+  std::erase_if(given_up_, is_forgotten);
+  std::erase_if(restarts_,
+                [&](const auto& entry) { return is_forgotten(entry.first); });
   advance(now);
   return std::nullopt;
 }
@@ -135,7 +138,7 @@ RestartDecision RunState::worker_exited(TimePoint now,
     return known->second;
   }
   const bool was_released = membership_.is_released(worker_id) || over();
-  const bool may_return = !was_released && can_regroup();
+  const bool may_return = !was_released && may_have_successor();
   if (may_return) {
     decision = restart_budgets_[{member->node_id, member->local_slot}].note_end(
         exit_code, num_commits_, membership_.is_draining(member->node_id));
@@ -153,11 +156,13 @@ RestartDecision RunState::worker_exited(TimePoint now,
     emit(EventKind::kRestart, loss.rank,
          "worker " + worker_id + ": " + decision.reason, !decision.restart);
   }
-  if (decision.is_crash_loop && !over()) {
+  if (may_return && !decision.restart &&
+      (decision.is_crash_loop || phase_ == RunPhase::kWaiting)) {
     if (phase_ != RunPhase::kStopping) begin_stopping(now);
     loss.time = now;
-    loss.how += ", for the fifth time without a step between";
-    loss.explained = true;
+    loss.explained = decision.is_crash_loop;
+    if (loss.explained)
+      loss.how += ", for the fifth time without a step between";
     ending_.loss = std::move(loss);
   }
   advance(now);
@@ -190,6 +195,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   }
   if (ending_.first_complaint.empty()) ending_.first_complaint = message;
   if (!peer_lost) {
+    if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now, loss_of(worker_id, "stopped: " + message, /*explained=*/true));
     if (!over() && phase_ != RunPhase::kStopping) begin_stopping(now);
   }
@@ -308,8 +314,6 @@ RunStatus RunState::status(TimePoint now) const {
   status.reason = reason_;
   status.exit_code = exit_code_;
   status.says_how_to_go_on = says_how_to_go_on_;
-  status.ended_by_signal =
-      ending_.loss && ending_.loss->exit_code.value_or(0) > 128;
   status.run_directory = options_.run_directory;
   status.progress = progress_;
   status.memory_limit = config_.memory_limit;
@@ -357,15 +361,7 @@ void RunState::tick(TimePoint now) {
          "the agent of node " + node_id + " has been silent for " + limit,
          true);
     // Later on it may speak again, and its workers join after all.
-    if (phase_ != RunPhase::kWaiting) continue;
-    for (const Member& member : std::vector(membership_.members())) {
-      if (member.node_id != node_id) continue;
-      if (member.state != MemberState::kExpected) continue;
-      membership_.leave(member.worker_id);
-      lose(now,
-           loss_of(member.worker_id, "has not joined, and its agent is silent",
-                   /*explained=*/true));
-    }
+    if (phase_ == RunPhase::kWaiting) membership_.leave_absent(node_id);
   }
   for (const std::string& worker_id : expired.worker_ids) {
     give_up(now, worker_id, "was silent for " + limit);
@@ -465,6 +461,11 @@ bool RunState::can_regroup() const {
          generation().plan.backend != plan::Backend::kMpi;
 }
 
+bool RunState::may_have_successor() const {
+  return can_regroup() || (phase_ == RunPhase::kWaiting &&
+                           planner::backend_of(config_) != plan::Backend::kMpi);
+}
+
 void RunState::begin_regrouping(TimePoint now) {
   phase_ = RunPhase::kRegrouping;
   cycle_.begin_regrouping(now);
@@ -516,8 +517,8 @@ void RunState::lose(TimePoint now, Loss loss) {
        cycle_.regrouping().left.contains(worker_id));
   emit(EventKind::kLossOfProcess, loss.rank,
        "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
-  if (can_regroup()) {
-    if (loss.rank < 0) return;  // it waited to take part
+  if (may_have_successor()) {
+    if (loss.rank < 0) return;  // it waited to take part, and is waited for
     if (phase_ == RunPhase::kRunning) begin_regrouping(now);
     cycle_.note_loss(worker_id);
   } else if (phase_ != RunPhase::kStopping) {

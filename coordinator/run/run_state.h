@@ -184,6 +184,8 @@ class RunState {
                const std::string& how);
   void lose(TimePoint now, Loss loss);
   bool can_regroup() const;
+  // Whether a worker that is lost now may be followed by another.
+  bool may_have_successor() const;
   void begin_regrouping(TimePoint now);
   void begin_stopping(TimePoint now);
   void end(TimePoint now, int exit_code, const EndReason& reason);

@@ -60,7 +60,6 @@ struct RunStatus {
   RunPhase state = RunPhase::kWaiting;
   std::string reason;              // why it is so
   int exit_code = 0;               // once finished or failed
-  bool ended_by_signal = false;    // it ends because a worker was killed
   bool says_how_to_go_on = false;  // `reason` has the command that resumes it
   std::string run_directory;
   wire::RunProgress progress;  // what rank 0 reports

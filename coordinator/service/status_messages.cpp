@@ -37,7 +37,6 @@ void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("version", status.version);
   archive("reason", status.reason);
   archive("exit_code", status.exit_code);
-  archive("ended_by_signal", status.ended_by_signal);
   archive("says_how_to_go_on", status.says_how_to_go_on);
   archive("run_directory", status.run_directory);
   archive("progress", status.progress);

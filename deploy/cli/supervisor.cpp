@@ -103,9 +103,7 @@ class Supervisor {
     for (;;) {
       std::optional<RunExit> end = start();
       if (!end) end = follow();
-      const bool was_kill = (agent_ && was_killed(*agent_)) ||
-                            (coordinator_ && was_killed(*coordinator_)) ||
-                            status_.ended_by_signal;
+      const bool was_kill = coordinator_ && was_killed(*coordinator_);
       finish();
       if (was_kill && is_started_again(*end)) continue;
       take_written_outcome(*end);
@@ -114,8 +112,9 @@ class Supervisor {
   }
 
  private:
-  // A process was killed before there was a generation to go on with: all of
-  // them are started again. Agents beyond this one would not know.
+  // The coordinator was killed before it had written down what a successor
+  // could go on with: all are started again. Agents beyond this one would not
+  // know.
   bool is_started_again(const RunExit& end) {
     if (options_.request.num_agents > 1 || status_.generation > 0 ||
         options_.interrupts() > 0) {
@@ -296,7 +295,7 @@ class Supervisor {
   // Whether `child` was killed and is to be started again now. Says what comes
   // of its end.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
-              Clock::time_point now) {
+              std::chrono::milliseconds least_delay, Clock::time_point now) {
     if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
         status_.over() || options_.interrupts() > 0) {
       restarts.due.reset();
@@ -313,7 +312,7 @@ class Supervisor {
           (decision.restart ? "it is started again" + where : decision.reason));
       restarts.is_over = !decision.restart;
       if (restarts.is_over) return false;
-      restarts.due = now + decision.delay;
+      restarts.due = now + std::max(decision.delay, least_delay);
     }
     if (now < *restarts.due) return false;
     restarts.due.reset();
@@ -322,10 +321,11 @@ class Supervisor {
   }
 
   // A coordinator goes on at its address and with its log, an agent with new
-  // workers, once there is a generation.
+  // workers.
   void restart_children(Clock::time_point now) {
     const std::string address = address_;
-    if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
+    if (is_due(*coordinator_, coordinator_restarts_, " at " + address,
+               std::chrono::milliseconds(0), now)) {
       const auto end = start_coordinator(address);
       coordinator_restarts_.has_failed = end.has_value();
       if (end) {  // once more, unless it has nothing to go on from
@@ -336,9 +336,11 @@ class Supervisor {
         if (!coordinator_restarts_.is_over) terminal_.print(end->reason);
       }
     }
-    if (status_.generation > 0 && is_due(*agent_, agent_restarts_, "", now)) {
-      start_agent();
-    }
+    // Before there is a generation, its workers' places are free only once it
+    // has been silent for a while.
+    const auto least_delay =
+        std::chrono::seconds(status_.generation > 0 ? 0 : 3);
+    if (is_due(*agent_, agent_restarts_, "", least_delay, now)) start_agent();
   }
 
   // The run's end as its coordinator told it.

@@ -187,18 +187,82 @@ TEST(Loss, ASilentAgentAloneIsAWarning) {
   EXPECT_EQ(run.events(), "agent_silent");
 }
 
-TEST(Loss, ASilentAgentsWorkersThatHaveNotJoinedWillNot) {
-  FailStopRun run(2);
+TEST(BeforeTheFirstGeneration, WhoIsLostIsSucceededAndWaitedFor) {
+  ScriptedRun run(3);
+  run.register_node();
+  run.join(0);
+  run.join(1);
+  run.state.worker_disconnected(run.now, "w1");
+  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+  run.join(2);
+  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.events(), "join join loss_of_process restart join");
+  EXPECT_EQ(run.succeed(1), std::nullopt);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.state.generation().number, 1u);
+  EXPECT_EQ(run.orders(), "w0:run w1.1:run w2:run");
+}
+
+TEST(BeforeTheFirstGeneration, ASilentWorkerIsKilledAndSucceeded) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(0);
+  run.pass(2100, {0});
+  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
+            std::vector<std::string>{"w0"});
+  EXPECT_TRUE(run.state.worker_exited(run.now, "w0", 137, "").restart);
+}
+
+TEST(BeforeTheFirstGeneration, TheFifthEndOfASlotEndsTheRun) {
+  ScriptedRun run(2);
   run.register_node();
   run.join(0);
   run.orders();
-  run.pass(2100, {}, false);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  std::string name = "w1";
+  for (int end = 1; end < 5; ++end) {
+    ASSERT_TRUE(run.state.worker_exited(run.now, name, 139, "").restart) << end;
+    run.register_successor(1);
+    name = "w1." + std::to_string(end);
+  }
+  EXPECT_FALSE(run.state.worker_exited(run.now, name, 139, "").restart);
   EXPECT_EQ(run.state.exit_code(), 5);
   EXPECT_EQ(run.state.reason(),
-            "worker w1 on h has not joined, and its agent is silent; no step "
-            "had been committed, start the run again");
+            "worker w1.4 on h was killed by signal 11 (SIGSEGV), for the fifth "
+            "time without a step between; no step had been committed, start "
+            "the run again");
   EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+TEST(BeforeTheFirstGeneration, WhoGetsNoSuccessorEndsTheRun) {
+  for (const int code : {2, 3, 4, 127}) {
+    ScriptedRun run(2);
+    run.register_node();
+    run.join(0);
+    EXPECT_FALSE(run.state.worker_exited(run.now, "w1", code, "").restart);
+    EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+    EXPECT_EQ(run.state.exit_code(), code == 127 ? 5 : code);
+  }
+}
+
+TEST(BeforeTheFirstGeneration, AnAgentThatFellSilentMakesRoomForAnother) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(0);
+  const Node other{.node_id = "m",
+                   .hostname = "h",
+                   .launcher_rank = 0,
+                   .worker_ids = {"m0", "m1"},
+                   .last_seen = {}};
+  EXPECT_NE(run.state.register_node(run.now, other), std::nullopt);
+  run.state.worker_disconnected(run.now, "w0");
+  run.pass(2100, {0}, false);
+  EXPECT_EQ(run.state.register_node(run.now, other), std::nullopt);
+  run.state.join(run.now, "m0", "m");
+  run.state.join(run.now, "m1", "m");
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_FALSE(run.state.node_heartbeat(run.now, "n").known);
 }
 
 TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
