@@ -57,6 +57,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${LibTorch_C10_LIBRARY}")
   target_include_directories(LibTorch::c10 SYSTEM INTERFACE
     "${_links}" "${_links}/torch/csrc/api/include")
+  # Its headers then include the operators that they use, not all there are.
+  target_compile_definitions(LibTorch::c10 INTERFACE AT_PER_OPERATOR_HEADERS)
   add_library(LibTorch::cpu SHARED IMPORTED)
   set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION "${LibTorch_CPU_LIBRARY}")
   target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10 Threads::Threads)

@@ -9,14 +9,16 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 called_from="$PWD"
 
-say "1 of 4: installing system packages, 1 to 3 minutes"
+jobs="$(build_jobs)"
+compiling=$(((10 + jobs - 1) / jobs))
+say "four steps: system packages (1 to 3 minutes), LibTorch (0.5 to 0.8 GB, fetched beside the next step), compiling (about $compiling minutes with $jobs jobs), training; what is there already is not done again"
+say "1 of 4: system packages"
 bash "$repository/deploy/local/setup.sh" packages
-say "2 of 4: fetching LibTorch beside step 3, 0.5 to 0.8 GB: a minute at 100 Mbit/s"
+say "2 of 4: fetching LibTorch beside step 3: a minute at 100 Mbit/s"
 bash "$repository/deploy/local/setup.sh" libtorch &
 fetching=$!
 trap 'kill "$fetching" 2>/dev/null || true' EXIT
-jobs="$(build_jobs)"
-say "3 of 4: compiling with $jobs jobs, about $(((10 + jobs - 1) / jobs)) minutes"
+say "3 of 4: compiling, about $compiling minutes"
 bash "$repository/deploy/local/build.sh" --without-libtorch headroom headroom-shapes
 if kill -0 "$fetching" 2>/dev/null; then
   say "2 of 4: waiting for LibTorch, which the rest needs"

@@ -1,5 +1,6 @@
 #include "parallel/collectives/gather.h"
 
+#include <ATen/ops/from_blob.h>
 #include <algorithm>
 
 namespace headroom::collectives {

@@ -10,6 +10,7 @@
 // where there is no card; --describe only says which device it is. A line of
 // JSON per kernel and shape.
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>

@@ -10,8 +10,9 @@
 // descriptors, and once it is connected for the key "go". Exits with 0, or
 // prints one line and exits with 7 on CommunicationError and 1 on anything
 // else.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>

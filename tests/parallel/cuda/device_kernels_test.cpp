@@ -2,7 +2,13 @@
 // there is none.
 #include "parallel/devices/device_kernels.h"
 
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 
 #include <map>
 #include <vector>

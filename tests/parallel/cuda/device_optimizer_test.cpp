@@ -1,6 +1,13 @@
 // A step's end on a GPU: norm and decision, then SGD, Adam or AdamW with what
 // the device decided, against the CPU's; and what does not count.
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <cstring>

@@ -2,6 +2,7 @@
 // against worker/optim.
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>

@@ -5,6 +5,7 @@
 // All on device 0. MODE check runs the checks; in die and hang the last rank
 // misbehaves in the middle. Exits with 0, or prints one line and exits with 7
 // on CommunicationError and 1 on anything else.
+#include <ATen/ops/ones.h>
 #include <signal.h>
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // A detector cut into stages over local ranks against the undivided one, in
 // float64: losses, gradients and batch-norm sums.
+#include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn_like.h>
 #include <ATen/ops/zeros.h>

@@ -2,7 +2,13 @@
 // model is: use a layer, compute, be done with it, use it again in backward.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/tanh.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <memory>

@@ -1,6 +1,8 @@
 // ZeRO 2 and 3 against the undivided computation, ranks as threads.
 #include "parallel/zero/sharded_layers.h"
 
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

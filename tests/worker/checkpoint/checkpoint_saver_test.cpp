@@ -2,7 +2,9 @@
 // any layout; and what happens where the disk, the memory or the time is short.
 #include "worker/checkpoint/checkpoint_saver.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/sin.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 #include "worker/loss/target_assignment.h"
 
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,17 @@
 // The operations of a layer against LibTorch's own, forward and backward.
 #include "worker/model/layer_factory.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/channel_shuffle.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/relu.h>
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,6 +1,9 @@
 // A rank that fails in the middle of a pass over its layers: its peers end the
 // pass, and the next step is as if nothing had happened.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 

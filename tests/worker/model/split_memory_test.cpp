@@ -1,7 +1,10 @@
 // What one of several ranks keeps for backward of an image whose rows are
 // split, against one rank that holds it whole.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>

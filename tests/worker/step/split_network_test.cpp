@@ -1,9 +1,12 @@
 // The whole network on images whose rows are split over ranks, alone, with the
 // samples split too and with layers run again: losses, all gradients and
 // decoded boxes as of whole images in one process.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,8 @@
 // What ZeRO 3 leaves on a rank, measured: between steps, and at the peak of a
 // step whose activations are small beside the state.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <array>

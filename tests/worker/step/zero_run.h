@@ -2,7 +2,12 @@
 // detection loss: what a training state goes through, and nothing else.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <map>

@@ -1,4 +1,7 @@
 // ZeRO 1, 2 and 3 train as one process does (float64), ranks as threads.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/sin.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 #include "worker/kernels/cpu/grouped_batch_norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rsqrt.h>

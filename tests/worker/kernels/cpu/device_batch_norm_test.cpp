@@ -2,6 +2,11 @@
 // text on the CPU: everything but the GPU itself.
 #include "worker/kernels/cpu/device_batch_norm.h"
 
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include <vector>
