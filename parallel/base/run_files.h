@@ -29,7 +29,7 @@ struct Description {
 inline std::vector<Description> descriptions() {
   const std::string weights = std::string(kWeights) + "/";
   return {
-      {{kPlan}, "the plan, and its predicted bytes"},
+      {{kPlan}, "the plan and its predicted bytes"},
       {{kRun, kModel}, "the whole configuration; the model's layers"},
       {{kSteps}, "one object for each committed step"},
       {{kEvents},
@@ -37,13 +37,13 @@ inline std::vector<Description> descriptions() {
       {{kResults, "events.out.tfevents.*"},
        "YOLOv5's columns, a line an epoch; the same for TensorBoard"},
       {{weights + "best.safetensors", weights + "last.safetensors"},
-       "averaged weights"},
+       "the averaged weights"},
       {{std::string(kCheckpoints) + "/step-N/"}, "the state after N steps"},
-      {{kSummary}, "the metrics of best, and the run's figures"},
-      {{kJudgement}, "of val: the metrics"},
+      {{kSummary}, "the metrics of the best weights, and the run's figures"},
+      {{kJudgement}, "the metrics of headroom val"},
       {{kDataReport}, "what was wrong with the data"},
       {{"*.png", "*.jpg"},
-       "labels, batches, curves, confusion; not with --noplots"},
+       "labels, batches, curves and confusion; none with --noplots"},
       {{std::string(kLogs) + "/"}, "what the processes printed"},
   };
 }

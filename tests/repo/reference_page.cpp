@@ -1,5 +1,8 @@
 #include "tests/repo/reference_page.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "configs/command_flags.h"
@@ -43,25 +46,79 @@ std::string head(const std::vector<std::string>& titles) {
          row(std::vector<std::string>(titles.size(), "---"));
 }
 
-std::string run_flags() {
-  std::string text = head({"flag", "value", "key", "only for"});
+// "`--batch`, `--batch-size N`".
+std::string shown_flag(std::vector<std::string> spellings,
+                       const std::string& value_name) {
+  if (!value_name.empty()) spellings.back() += " " + value_name;
+  return listed(spellings);
+}
+
+// "`16` images".
+std::string shown_default(const configs::Knob& knob) {
+  const std::string value = configs::default_text(knob);
+  return code(value) + (knob.unit.empty() ? "" : " " + knob.unit);
+}
+
+std::string key_row(const configs::Knob& knob) {
+  using Commands = configs::KnobFlag::Commands;
+  std::string flag, meaning = knob.description;
+  if (!knob.flag.spellings.empty()) {
+    flag = shown_flag(knob.flag.spellings, knob.flag.value_name);
+    if (knob.flag.commands == Commands::kTrainAndVal) flag += "\\*";
+  }
+  if (!knob.choices.empty()) {
+    meaning += " One of: " + joined(knob.choices, ", ") + ".";
+  }
+  return row({flag, code(knob.key), shown_default(knob), meaning});
+}
+
+// One table a group, in the order in which the groups first appear.
+std::string keys() {
+  std::vector<std::pair<std::string, std::string>> tables;
+  for (const configs::Knob& knob : configs::knobs()) {
+    auto table = std::ranges::find(tables, knob.group,
+                                   &decltype(tables)::value_type::first);
+    if (table == tables.end()) {
+      table = tables.insert(
+          table, {knob.group, head({"flag", "key", "default", "meaning"})});
+    }
+    table->second += key_row(knob);
+  }
+  std::string text = head({"flag", "meaning"});
   for (const configs::Flag& flag : configs::flags()) {
-    text +=
-        row({listed(flag.spellings), code(flag.value_name), listed(flag.keys),
-             flag.in_train && flag.in_val ? ""
-             : flag.in_train              ? "train"
-                                          : "val"});
+    if (!flag.keys.empty()) continue;
+    text += row({shown_flag(flag.spellings, flag.value_name) + "\\*",
+                 flag.description});
+  }
+  for (const auto& [group, table] : tables) {
+    text += "\n### " + group + "\n" + table;
   }
   return text;
 }
 
-// Flags that set no knob.
+constexpr std::array kTools = {"verify", "tile", "detect", "export", "prune"};
+
+// Flags that set no key: of the processes in one table, of each tool in its
+// own.
 std::string other_flags() {
-  std::string text = head({"flag", "value", "commands", "meaning"});
+  std::string text =
+      "\n### Processes and output\n" + head({"flag", "commands", "meaning"});
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (flag.is_internal) continue;
-    text += row({listed(flag.spellings), code(flag.value_name),
+    if (flag.is_internal ||
+        std::ranges::find(kTools, flag.commands.front()) != kTools.end()) {
+      continue;
+    }
+    text += row({shown_flag(flag.spellings, flag.value_name),
                  joined(flag.commands, ", "), flag.description});
+  }
+  for (const std::string tool : kTools) {
+    text +=
+        "\n### " + code("headroom " + tool) + "\n" + head({"flag", "meaning"});
+    for (const configs::CommandFlag& flag : configs::command_flags()) {
+      if (!configs::belongs_to(flag, tool)) continue;
+      text +=
+          row({shown_flag(flag.spellings, flag.value_name), flag.description});
+    }
   }
   return text;
 }
@@ -83,37 +140,21 @@ std::string rows_of() {
   return text;
 }
 
-// What the processes say to each other; people say --standalone alone.
 std::string process_flags() {
   std::string text = head({"flag", "meaning"});
-  text += row({"`headroom-worker --standalone`", "a run by one process"}) +
-          rows_of<configs::StandaloneRequest>() +
-          row({"`headroom-worker`", "of an agent"}) +
-          rows_of<configs::WorkerStart>() +
-          row({"`headroom-worker answer`", "of a launcher"}) +
-          rows_of<configs::DatasetQuery>();
+  text +=
+      row({"`headroom-worker --standalone`", "This trains in one process."}) +
+      rows_of<configs::StandaloneRequest>() +
+      row({"`headroom-worker`", "An agent starts this."}) +
+      rows_of<configs::WorkerStart>() +
+      row({"`headroom-worker answer`", "A launcher asks this."}) +
+      rows_of<configs::DatasetQuery>();
   for (const configs::CommandFlag& flag : configs::command_flags()) {
     if (!flag.is_internal) continue;
     text += row({code("headroom " + flag.commands.front() + " " +
                       flag.spellings.front() +
                       (flag.value_name.empty() ? "" : " " + flag.value_name)),
                  flag.description});
-  }
-  return text;
-}
-
-std::string keys() {
-  std::string text = head({"key", "default", "meaning"});
-  for (const configs::Knob& knob : configs::knobs()) {
-    std::string meaning = knob.description;
-    if (!knob.choices.empty()) {
-      meaning += " One of: " + joined(knob.choices, ", ") + ".";
-    }
-    const std::string value = configs::default_text(knob);
-    text += row({"`" + knob.key + "`",
-                 (value.empty() ? "" : "`" + value + "`") +
-                     (knob.unit.empty() ? "" : " " + knob.unit),
-                 meaning});
   }
   return text;
 }
@@ -155,12 +196,19 @@ std::string events() {
 std::string reference_page() {
   return "# Reference\n\nThis page is printed from the declarations in the "
          "code.\n\n## Commands\n" +
-         commands() + "\n## Flags that set keys\n" + run_flags() +
-         "\n## Other flags\n" + other_flags() +
-         "\n## Flags of `headroom-worker` and between processes\n" +
-         process_flags() + "\n## Keys of `--config` files and `--set`\n" +
-         keys() + "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
-         files() + "\n## Events\n" + events();
+         commands() +
+         "\n## Flags and keys of a run\n\nA flag sets the key beside it, and "
+         "so does `--set KEY=VALUE`, or a line `KEY: VALUE` in the file of "
+         "`--config`. `headroom train`, `plan` and `coordinator` take these "
+         "flags; `headroom val` takes those with a star, and those under *How "
+         "to evaluate*, which are for it alone.\n" +
+         keys() + "\n## Other flags\n" + other_flags() + "\n## Exit codes\n" +
+         exit_codes() + "\n## Files of a run\n" + files() + "\n## Events\n" +
+         events() +
+         "\n## Flags between processes\n\nPeople need `headroom-worker "
+         "--standalone` alone; the rest is what the processes say to each "
+         "other.\n" +
+         process_flags();
 }
 
 }  // namespace headroom
