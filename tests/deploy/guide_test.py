@@ -5,7 +5,8 @@
 Every block of commands in README.md and deploy/guide has a mark above it:
 <!-- run --> where this test runs it, in a folder with a small data set
 `my/data.yaml`, a copy of it as `bccd/data.yaml`, and weights
-`best.safetensors`; <!-- run: exit N --> where it is to end with N; <!-- needs: cluster --> (or card, or time) where it cannot run.
+`best.safetensors`; <!-- run: exit N --> where it is to end with N;
+<!-- needs: cluster --> (or card, or time) where it cannot run.
 Exit code 77: mkdocs is not installed.
 """
 

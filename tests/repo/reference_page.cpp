@@ -66,8 +66,9 @@ std::string key_row(const configs::Knob& knob) {
     flag = shown_flag(knob.flag.spellings, knob.flag.value_name);
     if (knob.flag.commands == Commands::kTrainAndVal) flag += "\\*";
   }
-  if (!knob.choices.empty()) {
-    meaning += " One of: " + joined(knob.choices, ", ") + ".";
+  if (!knob.choices.empty() &&
+      knob.flag.value_name.find('|') == std::string::npos) {
+    meaning += " It is one of: " + joined(knob.choices, ", ") + ".";
   }
   return row({flag, code(knob.key), shown_default(knob), meaning});
 }
@@ -130,31 +131,12 @@ std::string with_value(const std::string& spelling,
   return code(spelling + (both ? " " : "") + value_name);
 }
 
-template <typename Request>
-std::string rows_of() {
-  Request request;
-  std::string text;
+// The rest of headroom-worker's flags is what the processes say to each other.
+std::string standalone_flags() {
+  configs::StandaloneRequest request;
+  std::string text = head({"flag", "meaning"});
   for (const configs::WorkerFlag& flag : configs::flags_of(request)) {
     text += row({with_value(flag.spelling, flag.value_name), flag.description});
-  }
-  return text;
-}
-
-std::string process_flags() {
-  std::string text = head({"flag", "meaning"});
-  text +=
-      row({"`headroom-worker --standalone`", "This trains in one process."}) +
-      rows_of<configs::StandaloneRequest>() +
-      row({"`headroom-worker`", "An agent starts this."}) +
-      rows_of<configs::WorkerStart>() +
-      row({"`headroom-worker answer`", "A launcher asks this."}) +
-      rows_of<configs::DatasetQuery>();
-  for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (!flag.is_internal) continue;
-    text += row({code("headroom " + flag.commands.front() + " " +
-                      flag.spellings.front() +
-                      (flag.value_name.empty() ? "" : " " + flag.value_name)),
-                 flag.description});
   }
   return text;
 }
@@ -197,18 +179,16 @@ std::string reference_page() {
   return "# Reference\n\nThis page is printed from the declarations in the "
          "code.\n\n## Commands\n" +
          commands() +
-         "\n## Flags and keys of a run\n\nA flag sets the key beside it, and "
-         "so does `--set KEY=VALUE`, or a line `KEY: VALUE` in the file of "
-         "`--config`. `headroom train`, `plan` and `coordinator` take these "
-         "flags; `headroom val` takes those with a star, and those under *How "
-         "to evaluate*, which are for it alone.\n" +
-         keys() + "\n## Other flags\n" + other_flags() + "\n## Exit codes\n" +
-         exit_codes() + "\n## Files of a run\n" + files() + "\n## Events\n" +
-         events() +
-         "\n## Flags between processes\n\nPeople need `headroom-worker "
-         "--standalone` alone; the rest is what the processes say to each "
-         "other.\n" +
-         process_flags();
+         "\n## Flags and keys of a run\n\nA flag sets the key beside it; so "
+         "does "
+         "`--set KEY=VALUE`, or the file of `--config`. `headroom train` and "
+         "`plan` take these flags, `coordinator` all but `--processes` and "
+         "`--resume`. `headroom val` takes those with a star, and alone those "
+         "under *How to evaluate*.\n" +
+         keys() + "\n## Other flags\n" + other_flags() +
+         "\n### `headroom-worker --standalone`\n" + standalone_flags() +
+         "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
+         files() + "\n## Events\n" + events();
 }
 
 }  // namespace headroom
