@@ -9,7 +9,8 @@ std::vector<Knob> hyperparameter_knobs() {
            {.low = 0}),
       knob("hyp.lrf", &H::lrf,
            "The learning rate ends at this fraction of lr0.", {.low = 0}),
-      knob("hyp.momentum", &H::momentum, "SGD has this momentum (Nesterov).",
+      knob("hyp.momentum", &H::momentum,
+           "SGD has this momentum (Nesterov), and Adam this beta1.",
            {.low = 0, .high = 1}),
       knob("hyp.weight_decay", &H::weight_decay,
            "Weights of convolutions decay by this factor; biases and batch "

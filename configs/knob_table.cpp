@@ -55,8 +55,8 @@ std::vector<Knob> what_to_train() {
       knob("hyp_file", &C::hyp_file,
            "Hyper-parameters come from this file, YOLOv5's hyp.yaml, or from "
            "a shipped set: scratch-low, scratch-med, scratch-high, "
-           "no-augmentation, voc, objects365. The flag outranks run.yaml's "
-           "hyper-parameters, and --set outranks the flag.",
+           "no-augmentation, voc, objects365. The flag outranks run.yaml, "
+           "and --set outranks the flag.",
            {.flag = {.spellings = {"--hyp"}, .value_name = "HYP.YAML"}}),
   };
 }
@@ -125,8 +125,7 @@ std::vector<Knob> how_to_train() {
             .flag = {.spellings = {"--max-steps"}, .value_name = "N"}}),
       knob("optimizer", &C::optimizer,
            "The optimizer is SGD with Nesterov momentum, Adam, or AdamW, "
-           "whose weight decay bypasses the gradient. hyp.momentum is Adam's "
-           "beta1.",
+           "whose weight decay bypasses the gradient.",
            {.choices = {"SGD", "Adam", "AdamW"},
             .defines_steps = true,
             .flag = {.spellings = {"--optimizer"}, .value_name = "NAME"}}),
@@ -146,8 +145,8 @@ std::vector<Knob> how_to_train() {
       knob("random_crop", &C::random_crop,
            "Training cuts a window of the network's size out of every larger "
            "image, at a new random place each time, instead of shrinking the "
-           "image. Boxes are clipped; they stay where at least 0.3 of their "
-           "area is visible.",
+           "image. Boxes are clipped; they stay where 0.3 of their area is "
+           "visible.",
            {.defines_steps = true, .flag = {.spellings = {"--random-crop"}}}),
       knob("image_weights", &C::image_weights,
            "The images of an epoch are drawn with replacement, each as "
@@ -190,9 +189,9 @@ std::vector<Knob> how_to_train() {
       knob("precision", &C::precision,
            "The network computes in this number format. bf16 and fp16 use 16 "
            "bits for feature maps and convolutions, and 32 for weights, sums "
-           "and losses; fp32 uses 32 for all; fp64 is slow and checks that "
-           "layouts agree. auto takes bf16 on cards that compute in it, else "
-           "fp32, and a run keeps it.",
+           "and losses; fp64 is slow and checks that layouts agree. auto "
+           "takes bf16 on cards that compute in it, else fp32, and a run "
+           "keeps it.",
            {.flag = {.spellings = {"--precision"},
                      .value_name = "auto|fp32|bf16|fp16|fp64",
                      .commands = kTrainAndVal}}),
@@ -218,9 +217,8 @@ std::vector<Knob> how_to_train() {
            "--sync-bn: batch_norm_group_size becomes the batch.",
            {.defines_steps = true, .flag = {.spellings = {"--sync-bn"}}}),
       knob("skip_non_finite", &C::skip_non_finite,
-           "A step whose gradient is not finite (infinite, or not a number) "
-           "skips its update and says so; otherwise the run stops before "
-           "that step."),
+           "A step whose gradient is infinite or not a number skips its "
+           "update and says so; otherwise the run stops before that step."),
   };
 }
 
@@ -235,8 +233,8 @@ std::vector<Knob> where_it_runs() {
                      .commands = kTrainAndVal}}),
       knob("tf32", &C::tf32,
            "A card rounds the factors of float32 products to TF32 (10 bits "
-           "of mantissa), as PyTorch does. This is faster, but losses are no "
-           "longer those of float32.",
+           "of mantissa), as PyTorch does: this is faster, but changes the "
+           "losses.",
            {.flag = {.spellings = {"--tf32"}, .commands = kTrainAndVal}}),
       knob("deterministic", &C::deterministic,
            "A card's libraries choose only algorithms that give the same "
@@ -255,8 +253,8 @@ std::vector<Knob> where_it_runs() {
            "own."),
       knob("processes", &C::processes,
            "This many worker processes run on this machine (under mpirun or "
-           "srun: in each slot). Without it, the layout gives their number, "
-           "or else one runs.",
+           "srun: in each slot). Without it the layout gives their number, "
+           "else it is 1.",
            {.unit = "processes",
             .low = 0,
             .high = kMostProcesses,
@@ -347,11 +345,11 @@ std::vector<Knob> where_it_runs() {
                      .value_name = "N",
                      .commands = kTrainAndVal}}),
       knob("memory_limit", &C::memory_limit,
-           "Each process's tensors may take this many bytes, for example "
-           "2GiB; on a card the limit counts all that the process has there, "
-           "so that it emulates a smaller card. A step that does not fit is "
-           "tried again with layers recomputed; if that does not fit either, "
-           "the run stops before the step. 0 is no limit.",
+           "Each process's tensors (on a card, all that the process has "
+           "there) may take this many bytes, for example 2GiB: a small card, "
+           "emulated. A step that does not fit is tried again with layers "
+           "recomputed; if that does not fit either, the run stops before "
+           "the step. 0 is no limit.",
            {.unit = "bytes",
             .low = 0,
             .is_byte_size = true,
@@ -381,9 +379,8 @@ std::vector<Knob> where_it_runs() {
       knob("label_counts", &C::label_counts,
            "A plan's bytes follow from how many boxes the training images "
            "have: '0x12 3x40' is 12 images without a box and 40 with three. "
-           "It is read from the label files where memory_limit, a batch of "
-           "-1 or headroom plan needs it. Empty assumes 100 boxes in every "
-           "image."),
+           "It is read from the label files where a plan needs it. Empty "
+           "assumes 100 boxes in every image."),
   };
 }
 
@@ -423,9 +420,8 @@ std::vector<Knob> what_is_written() {
            "checkpoint_every_steps.",
            {.flag = {.spellings = {"--nosave"}}}),
       knob("noplots", &C::noplots,
-           "The run draws no pictures. Otherwise curves, the confusion "
-           "matrix, labels, and batches with their boxes are drawn beside "
-           "training and at its end.",
+           "The run draws no pictures: curves, the confusion matrix, labels, "
+           "and batches with their boxes.",
            {.flag = {.spellings = {"--noplots"}, .commands = kTrainAndVal}}),
       knob("save_period", &C::save_period,
            "The weights of one epoch in N are kept, too; -1 keeps none of "

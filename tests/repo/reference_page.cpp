@@ -73,10 +73,23 @@ std::string key_row(const configs::Knob& knob) {
   return row({flag, code(knob.key), shown_default(knob), meaning});
 }
 
-// One table a group, in the order in which the groups first appear.
+// One table a group, in the order in which the groups first appear, and one of
+// the hyper-parameters, which have no flags.
 std::string keys() {
+  std::string text = head({"flag", "meaning"});
+  for (const configs::Flag& flag : configs::flags()) {
+    if (!flag.keys.empty()) continue;
+    text += row({shown_flag(flag.spellings, flag.value_name) + "\\*",
+                 flag.description});
+  }
   std::vector<std::pair<std::string, std::string>> tables;
+  std::string hyperparameters = head({"key", "default", "meaning"});
   for (const configs::Knob& knob : configs::knobs()) {
+    if (knob.key.starts_with("hyp.")) {
+      hyperparameters +=
+          row({code(knob.key), shown_default(knob), knob.description});
+      continue;
+    }
     auto table = std::ranges::find(tables, knob.group,
                                    &decltype(tables)::value_type::first);
     if (table == tables.end()) {
@@ -85,16 +98,10 @@ std::string keys() {
     }
     table->second += key_row(knob);
   }
-  std::string text = head({"flag", "meaning"});
-  for (const configs::Flag& flag : configs::flags()) {
-    if (!flag.keys.empty()) continue;
-    text += row({shown_flag(flag.spellings, flag.value_name) + "\\*",
-                 flag.description});
-  }
   for (const auto& [group, table] : tables) {
     text += "\n### " + group + "\n" + table;
   }
-  return text;
+  return text + "\n### Hyper-parameters\n" + hyperparameters;
 }
 
 constexpr std::array kTools = {"verify", "tile", "detect", "export", "prune"};
