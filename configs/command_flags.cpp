@@ -87,13 +87,13 @@ std::vector<CommandFlag> flags_of_processes() {
            "The answer also has the tables: memory of each stage and phase, "
            "layers, samples, other layouts."),
       flag({"--cluster"}, {"plan"},
-           "The plan is for machines that are not here: so many nodes of an "
+           "The plan is for machines that are not here: some nodes of an "
            "instance that can be rented, for example p4d.24xlarge:2, with "
            "one process per GPU.",
            {.value_name = "NAME:NODES"}),
       flag({"--gpu"}, {"plan"},
-           "The plan is for so many cards of a kind, here or not, for "
-           "example \"RTX 4090:2\".",
+           "The plan is for cards of one kind, here or not, for example "
+           "\"RTX 4090:2\" for two.",
            {.value_name = "CARD[:N]"}),
       flag({"--gpu-memory"}, {"plan"},
            "The plan is for GPUs with this much memory, for example 8GiB; "
@@ -111,7 +111,7 @@ std::vector<CommandFlag> flags_of_processes() {
       flag({"--detections"}, {"val"},
            "This file is scored instead of running a model. It has COCO's "
            "result format, a list of {image_id, category_id, bbox, score}. "
-           "Then no other flag of val but --ground-truth and --json counts.",
+           "No other flag of val counts then but --ground-truth and --json.",
            {.value_name = "FILE", .is_required = true}),
       flag({"--ground-truth"}, {"val"},
            "The boxes of --detections are compared with this file, in COCO's "
@@ -160,21 +160,20 @@ std::vector<CommandFlag> flags_of_tools() {
            "Any fault gives exit code 4, also one that training survives."),
       flag({"--fix-to"}, {"verify"},
            "The command writes a corrected copy into this new folder: the "
-           "images that are kept, byte for byte, their sound boxes as YOLO "
+           "images that are kept, byte for byte, their valid boxes as YOLO "
            "text files, and a data.yaml. It never changes the data set "
            "itself.",
            {.value_name = "DIR"}),
       flag({"--single-cls"}, {"verify", "tile"},
            "All classes count as one, as in training with this flag."),
       flag({"--all"}, {"verify"},
-           "The command also prints a line for every image that is sound."),
+           "The command also prints a line for every image without a fault."),
       flag({"--workers"}, {"verify", "tile"},
            "This many threads decode images. The default is all cores.",
            {.value_name = "N", .low = 1, .high = 1024}),
       flag({"--output"}, {"tile"},
-           "The images, YOLO text files, and a data.yaml that train takes go "
-           "into this new folder. It appears when all of it is there, or not "
-           "at all.",
+           "The images, YOLO text files and a data.yaml for train go into "
+           "this new folder. It appears when it is complete, or not at all.",
            {.value_name = "DIR", .is_required = true}),
       flag(
           {"--size"}, {"tile"},
