@@ -89,9 +89,11 @@ std::vector<Knob> anchors_and_batch() {
                      .value_name = "HEIGHT [WIDTH]",
                      .commands = kTrainAndVal,
                      .second_key = "image_width"}}),
-      knob("image_width", &C::image_width,
-           "The network's input has this width, rounded up likewise.",
-           {.unit = "pixels", .low = 64, .high = 65'536}),
+      knob(
+          "image_width", &C::image_width,
+          "The network's input has this width, rounded up likewise; --img sets "
+          "it.",
+          {.unit = "pixels", .low = 64, .high = 65'536}),
       knob("global_batch_size", &C::global_batch_size,
            "One step trains on this many images over all processes together, "
            "as YOLOv5's --batch. The number of processes does not change it. "
@@ -511,7 +513,8 @@ std::vector<Knob> validation() {
                      .value_name = "HEIGHT [WIDTH]",
                      .commands = kVal,
                      .second_key = "tile_width"}}),
-      knob("tile_width", &C::tile_width, "The tiles have this width.",
+      knob("tile_width", &C::tile_width,
+           "The tiles have this width; --tile sets it.",
            {.unit = "pixels", .low = 0, .high = 65'536}),
       knob("tile_overlap", &C::tile_overlap,
            "Tiles overlap by at least this part of their side, which should "

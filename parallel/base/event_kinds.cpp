@@ -11,7 +11,7 @@ using K = EventKind;
 
 constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kPlan, "plan", "a plan was chosen, for this reason"},
-    {K::kGeneration, "generation", "who takes part from now on"},
+    {K::kGeneration, "generation", "these processes take part from now on"},
     {K::kRescale, "rescale", "the run goes on with more or fewer processes"},
     {K::kDrain, "drain", "the run, or a node, ends at the next step"},
     {K::kJoin, "join", "a worker joined"},
@@ -32,7 +32,7 @@ constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kLabelBound, "label_bound", "images had more boxes than planned for"},
     {K::kHostMemory, "host_memory",
      "the loader and files take this host memory"},
-    {K::kDeviceMemory, "device_memory", "memory of the cards"},
+    {K::kDeviceMemory, "device_memory", "the cards have this memory"},
     {K::kMemoryTrace, "memory_trace", "a trace was written"},
     {K::kCudaGraphs, "cuda_graphs",
      "a micro-batch was captured, or could not be"},

@@ -34,9 +34,9 @@ std::string cell(const std::string& text) {
   return safe;
 }
 
+// No cell in front is empty, so no line needs to begin with a bar.
 std::string row(const std::vector<std::string>& cells) {
-  std::string line;
-  for (const std::string& text : cells) line += "| " + cell(text) + " ";
+  std::string line = joined(cells, " | ", cell);
   while (line.ends_with(' ')) line.pop_back();
   return line + "\n";
 }
@@ -59,22 +59,23 @@ std::string shown_default(const configs::Knob& knob) {
   return code(value) + (knob.unit.empty() ? "" : " " + knob.unit);
 }
 
-std::string key_row(const configs::Knob& knob) {
+std::string meaning_of(const configs::Knob& knob) {
+  const bool are_shown = knob.flag.value_name.find('|') != std::string::npos;
+  if (knob.choices.empty() || are_shown) return knob.description;
+  return knob.description + " It is one of: " + joined(knob.choices, ", ") +
+         ".";
+}
+
+std::string flag_row(const configs::Knob& knob) {
   using Commands = configs::KnobFlag::Commands;
-  std::string flag, meaning = knob.description;
-  if (!knob.flag.spellings.empty()) {
-    flag = shown_flag(knob.flag.spellings, knob.flag.value_name);
-    if (knob.flag.commands == Commands::kTrainAndVal) flag += "\\*";
-  }
-  if (!knob.choices.empty() &&
-      knob.flag.value_name.find('|') == std::string::npos) {
-    meaning += " It is one of: " + joined(knob.choices, ", ") + ".";
-  }
-  return row({flag, code(knob.key), shown_default(knob), meaning});
+  const bool has_star = knob.flag.commands == Commands::kTrainAndVal;
+  return row({shown_flag(knob.flag.spellings, knob.flag.value_name) +
+                  (has_star ? "\\*" : ""),
+              code(knob.key), shown_default(knob), meaning_of(knob)});
 }
 
 // One table a group, in the order in which the groups first appear, and one of
-// the hyper-parameters, which have no flags.
+// the keys that have no flag.
 std::string keys() {
   std::string text = head({"flag", "meaning"});
   for (const configs::Flag& flag : configs::flags()) {
@@ -83,11 +84,10 @@ std::string keys() {
                  flag.description});
   }
   std::vector<std::pair<std::string, std::string>> tables;
-  std::string hyperparameters = head({"key", "default", "meaning"});
+  std::string flagless = head({"key", "default", "meaning"});
   for (const configs::Knob& knob : configs::knobs()) {
-    if (knob.key.starts_with("hyp.")) {
-      hyperparameters +=
-          row({code(knob.key), shown_default(knob), knob.description});
+    if (knob.flag.spellings.empty()) {
+      flagless += row({code(knob.key), shown_default(knob), meaning_of(knob)});
       continue;
     }
     auto table = std::ranges::find(tables, knob.group,
@@ -96,12 +96,12 @@ std::string keys() {
       table = tables.insert(
           table, {knob.group, head({"flag", "key", "default", "meaning"})});
     }
-    table->second += key_row(knob);
+    table->second += flag_row(knob);
   }
   for (const auto& [group, table] : tables) {
     text += "\n### " + group + "\n" + table;
   }
-  return text + "\n### Hyper-parameters\n" + hyperparameters;
+  return text + "\n### Keys without a flag\n" + flagless;
 }
 
 constexpr std::array kTools = {"verify", "tile", "detect", "export", "prune"};
@@ -189,9 +189,9 @@ std::string reference_page() {
          "\n## Flags and keys of a run\n\nA flag sets the key beside it; so "
          "does "
          "`--set KEY=VALUE`, or the file of `--config`. `headroom train` and "
-         "`plan` take these flags, `coordinator` all but `--processes` and "
-         "`--resume`. `headroom val` takes those with a star, and alone those "
-         "under *How to evaluate*.\n" +
+         "`plan` take these flags, and `coordinator` all but `--processes` and "
+         "`--resume`. `headroom val` takes those with a star, and it alone "
+         "those under *How to evaluate*.\n" +
          keys() + "\n## Other flags\n" + other_flags() +
          "\n### `headroom-worker --standalone`\n" + standalone_flags() +
          "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
