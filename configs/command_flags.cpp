@@ -14,8 +14,7 @@ CommandFlag flag(std::vector<std::string> spellings,
                  std::vector<std::string> commands, std::string description,
                  CommandFlagRules rules = {}) {
   if (!rules.default_value.empty()) {
-    description += (description.empty() ? "Default " : " Default ") +
-                   rules.default_value + ".";
+    description += " The default is " + rules.default_value + ".";
   }
   if (!rules.choices.empty()) rules.value_name = joined(rules.choices, "|");
   return {std::move(rules), std::move(spellings), std::move(commands),
@@ -25,114 +24,128 @@ CommandFlag flag(std::vector<std::string> spellings,
 std::vector<CommandFlag> flags_of_processes() {
   return {
       flag({"--listen"}, {"coordinator"},
-           "Where to listen; port 0 takes a free one.",
+           "The coordinator listens at this address; port 0 takes a free one.",
            {.value_name = "HOST:PORT", .default_value = "127.0.0.1:0"}),
       flag({"--expected-workers"}, {"coordinator"},
-           "Workers of all agents together; the run starts when all are there.",
+           "The run starts when this many workers, of all agents together, "
+           "are there.",
            {.value_name = "N", .default_value = "1"}),
       flag({"--coordinator"}, {"agent", "status"},
-           "Where the coordinator listens.", {.value_name = "HOST:PORT"}),
+           "The coordinator listens at this address.",
+           {.value_name = "HOST:PORT"}),
       flag({"--coordinator"}, {"train", "val"},
-           "Join the run of a coordinator that is already there, as an agent. "
-           "Under mpirun or srun: where rank 0's coordinator listens.",
+           "This machine joins the run of a coordinator that is already "
+           "there, as an agent. Under mpirun or srun, rank 0's coordinator "
+           "listens at this address.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
       flag({"--rendezvous"}, {"train", "val"},
-           "Under mpirun or srun: a folder that all hosts share, in which rank "
-           "0 leaves the coordinator's address. Not needed on one host.",
+           "Under mpirun or srun, rank 0 leaves the coordinator's address in "
+           "this folder, which all hosts share. One host does not need it.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
       flag({"--log"}, {"coordinator"},
-           "Where decisions are written down before anybody hears of them: "
-           "started again with the same flags and log, at the same address, "
-           "the coordinator goes on with its run.",
+           "The coordinator writes decisions to this file before anybody "
+           "hears of them. Started again with the same flags and log, at the "
+           "same address, it goes on with its run.",
            {.value_name = "FILE"}),
       flag({"--metrics"}, {"train", "val", "coordinator"},
-           "Where the coordinator answers Prometheus (GET /metrics); a host "
-           "beyond loopback needs --insecure-network, for it is plain HTTP.",
+           "The coordinator answers Prometheus at this address (GET "
+           "/metrics). A host beyond loopback needs --insecure-network, "
+           "because it is plain HTTP.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
-      flag({"--processes"}, {"agent"}, "Workers to start on this machine.",
+      flag({"--processes"}, {"agent"},
+           "The agent starts this many workers on this machine.",
            {.value_name = "N", .default_value = "1"}),
       flag({"--insecure-network"},
            {"train", "val", "coordinator", "agent", "status"},
-           "Allow control traffic beyond loopback although it is neither "
-           "encrypted nor authenticated; for private networks.",
+           "Control traffic may leave the machine although it is neither "
+           "encrypted nor authenticated; this is for private networks.",
            {.known_to = KnownTo::kHeadroom}),
       flag({"--certs"}, {"train", "val", "coordinator", "agent", "status"},
-           "Certificates of --init-certs: control traffic is encrypted, and "
-           "both sides prove who they are. Needed beyond loopback, with a "
+           "This folder holds the certificates of --init-certs: control "
+           "traffic is encrypted, and both sides prove who they are. It is "
+           "needed beyond loopback (this machine's own address), with a "
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
       flag({"--token-file"}, {"train", "val", "coordinator", "agent", "status"},
-           "The join token that everybody must know; default: that in "
-           "--certs DIR, or the run's own.",
+           "This file holds the join token, a secret that everybody must "
+           "know. The default is that in --certs DIR, or the run's own.",
            {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),
       flag({"--init-certs"}, {"coordinator"},
-           "Make a CA, certificates for the coordinator and for everybody "
-           "else, and a join token, and end.",
+           "The command writes a certificate authority, certificates for the "
+           "coordinator and for everybody else, and a join token into this "
+           "folder, and ends.",
            {.value_name = "DIR"}),
       flag({"--cert-names"}, {"coordinator"},
-           "Host names and addresses of the coordinator in its certificate, "
-           "with commas between them; localhost is always one.",
+           "The coordinator's certificate holds these host names and "
+           "addresses, with commas between them, and always localhost.",
            {.value_name = "NAMES"}),
       flag({"--show"}, {"plan"},
-           "Also draw what each pipeline stage does when: forward (F) and "
-           "backward (B) of each micro-batch.",
+           "The answer also draws what each pipeline stage does when: "
+           "forward (F) and backward (B) of each micro-batch.",
            {.value_name = "schedule"}),
       flag({"--details"}, {"plan"},
-           "Also print the tables: memory of each stage and phase, layers, "
-           "samples, other layouts."),
+           "The answer also has the tables: memory of each stage and phase, "
+           "layers, samples, other layouts."),
       flag({"--cluster"}, {"plan"},
-           "Plan for machines that are not here: so many nodes of an instance "
-           "that can be rented, for example p4d.24xlarge:2. One process per "
-           "GPU.",
+           "The plan is for machines that are not here: some nodes of an "
+           "instance that can be rented, for example p4d.24xlarge:2, with "
+           "one process per GPU.",
            {.value_name = "NAME:NODES"}),
       flag({"--gpu"}, {"plan"},
-           "Plan for so many cards of a kind, here or not, for example \"RTX "
-           "4090:2\".",
+           "The plan is for cards of one kind, here or not, for example "
+           "\"RTX 4090:2\" for two.",
            {.value_name = "CARD[:N]"}),
       flag({"--gpu-memory"}, {"plan"},
-           "Plan for GPUs of this memory, for example 8GiB; --processes says "
-           "how many there are.",
+           "The plan is for GPUs with this much memory, for example 8GiB; "
+           "--processes says how many there are.",
            {.value_name = "SIZE"}),
       flag({"--sweep"}, {"plan"},
-           "A table of plans over image sizes and batches: img=416,640,1280 "
-           "batch=8..64 (doubling from 8).",
+           "The answer is a table of plans over image sizes and batches: "
+           "img=416,640,1280 batch=8..64 (doubling from 8).",
            {.value_name = "AXIS=VALUES [AXIS=VALUES]", .most_values = 2}),
       flag({"--write"}, {"plan"},
-           "Also write run.yaml and plan.json into this folder, for a worker "
-           "without a coordinator: headroom-worker --standalone DIR/run.yaml.",
+           "The command also writes run.yaml and plan.json into this folder, "
+           "for a worker without a coordinator: headroom-worker --standalone "
+           "DIR/run.yaml.",
            {.value_name = "DIR"}),
       flag({"--detections"}, {"val"},
-           "Score this file instead of running a model: COCO's result format, "
-           "a list of {image_id, category_id, bbox, score}. No other flag of "
-           "val but --ground-truth and --json counts then.",
+           "This file is scored instead of running a model. It has COCO's "
+           "result format, a list of {image_id, category_id, bbox, score}. "
+           "No other flag of val counts then but --ground-truth and --json.",
            {.value_name = "FILE", .is_required = true}),
       flag({"--ground-truth"}, {"val"},
-           "What --detections is held against: COCO's annotation format. "
-           "Crowds are regions where nothing counts, as in COCO.",
+           "The boxes of --detections are compared with this file, in COCO's "
+           "annotation format. Crowds are regions where nothing counts, as "
+           "in COCO.",
            {.value_name = "FILE", .is_required = true}),
       flag({"--ledger"}, {"status"},
-           "Prove from the run directory's files, which is named before it, "
-           "that every step was taken once and every sample of each epoch used "
-           "once; exit 4 and the lines that contradict where it was not so."),
+           "The command proves from the files of the run directory, which is "
+           "named before it, that every step was taken once and every sample "
+           "of each epoch used once. Where it was not so, it prints the "
+           "lines that contradict, and its exit code is 4."),
       flag({"--watch"}, {"status"},
-           "Go on showing the status, once a second, until the run ends."),
+           "The command shows the status again every second, until the run "
+           "ends."),
       flag({"--json"}, {"train", "val", "status", "plan"},
-           "Print the result as one JSON document on standard output."),
+           "The command prints its result as one JSON document on standard "
+           "output."),
       flag({"--debug-reflection"}, {"coordinator"},
-           "For debugging: answer gRPC's server reflection, so that grpcurl "
-           "and the like find the calls."),
-      flag({"--config-fd"}, {"coordinator"}, "Holds run.yaml.",
+           "The coordinator answers gRPC's server reflection, so that "
+           "debugging tools such as grpcurl find its calls."),
+      flag({"--config-fd"}, {"coordinator"},
+           "This file descriptor holds run.yaml.",
            {.value_name = "FD", .is_internal = true}),
-      flag({"--report-fd"}, {"coordinator"}, "Takes the address.",
+      flag({"--report-fd"}, {"coordinator"},
+           "This file descriptor takes the address.",
            {.value_name = "FD", .is_internal = true}),
-      flag({"--run-directory"}, {"coordinator"}, "The run's folder.",
+      flag({"--run-directory"}, {"coordinator"}, "The run has this folder.",
            {.value_name = "DIR", .is_internal = true}),
-      flag({"--saved-plan"}, {"coordinator"}, "The folder's plan is taken.",
+      flag({"--saved-plan"}, {"coordinator"},
+           "The coordinator takes the folder's plan.", {.is_internal = true}),
+      flag({"--successor"}, {"coordinator"}, "An earlier coordinator is gone.",
            {.is_internal = true}),
-      flag({"--successor"}, {"coordinator"}, "An earlier one is gone.",
-           {.is_internal = true}),
-      flag({"--supervised"}, {"agent"}, "Another process tells how it ended.",
-           {.is_internal = true}),
+      flag({"--supervised"}, {"agent"},
+           "Another process tells how the agent ended.", {.is_internal = true}),
   };
 }
 
@@ -140,211 +153,240 @@ std::vector<CommandFlag> flags_of_processes() {
 std::vector<CommandFlag> flags_of_tools() {
   return {
       flag({"--data"}, {"verify", "tile"},
-           "data.yaml, as train takes it (YOLO text files, COCO JSON), or a "
-           "Pascal VOC folder.",
+           "The data set is a data.yaml, as train takes it (YOLO text files, "
+           "COCO JSON), or a Pascal VOC folder.",
            {.value_name = "DATA", .is_required = true}),
       flag({"--strict"}, {"verify"},
-           "End with exit 4 where there is any fault, also one that training "
-           "survives."),
+           "Any fault gives exit code 4, also one that training survives."),
       flag({"--fix-to"}, {"verify"},
-           "Write a corrected copy into this new folder: the images that are "
-           "kept, byte for byte, their sound boxes as YOLO text files, and "
-           "a data.yaml. The data set itself is never changed.",
+           "The command writes a corrected copy into this new folder: the "
+           "images that are kept, byte for byte, their valid boxes as YOLO "
+           "text files, and a data.yaml. It never changes the data set "
+           "itself.",
            {.value_name = "DIR"}),
       flag({"--single-cls"}, {"verify", "tile"},
-           "All classes are one, as in training with this flag."),
-      flag({"--all"}, {"verify"}, "Also a line for every image that is sound."),
+           "All classes count as one, as in training with this flag."),
+      flag({"--all"}, {"verify"},
+           "The command also prints a line for every image without a fault."),
       flag({"--workers"}, {"verify", "tile"},
-           "Threads that decode images. Default: all cores.",
+           "This many threads decode images. The default is all cores.",
            {.value_name = "N", .low = 1, .high = 1024}),
       flag({"--output"}, {"tile"},
-           "The new folder: images, YOLO text files, and a data.yaml that "
-           "train takes. It appears when all of it is there, or not at all.",
+           "The images, YOLO text files and a data.yaml for train go into "
+           "this new folder. It appears when it is complete, or not at all.",
            {.value_name = "DIR", .is_required = true}),
       flag(
           {"--size"}, {"tile"},
-          "Of a tile, in pixels; images that are smaller stay as they are.",
+          "Tiles have this size in pixels; images that are smaller stay as "
+          "they are.",
           {.value_name = kPixelSize, .default_value = "640", .most_values = 2}),
       flag({"--overlap"}, {"tile"},
            "Neighbours share at least this part of a tile's side, 0 to 0.9; "
-           "what is no larger than that lies whole in some tile.",
+           "an object no larger than that lies whole in some tile.",
            {.value_name = "X", .default_value = "0.2", .low = 0, .high = 0.9}),
       flag({"--min-visible"}, {"tile"},
-           "A box stays in a tile, clipped to it, where at least this part of "
-           "its area is, 0 to 1.",
+           "A box stays in a tile, clipped to it, where at least this part "
+           "of its area is inside, 0 to 1.",
            {.value_name = "X", .default_value = "0.3", .low = 0, .high = 1}),
       flag({"--empty-share"}, {"tile"},
-           "The part of the tiles without a box that is kept, 0 to 1, chosen "
-           "by the image's name and the tile's place. Tiles with parts of "
-           "boxes too small to stay are no such tiles, and are left out.",
+           "This part of the tiles without a box is kept, 0 to 1, chosen by "
+           "the image's name and the tile's place. Tiles that show parts of "
+           "boxes too small to stay are not among them, and are left out.",
            {.value_name = "X", .default_value = "0.1", .low = 0, .high = 1}),
       flag({"--json"}, {"verify", "tile"},
-           "Print the result as one JSON document on standard output."),
+           "The command prints its result as one JSON document on standard "
+           "output."),
       flag({"--weights"}, {"export"},
-           "The weights to export: .safetensors, or a checkpoint of YOLOv5 "
-           "(.pt).",
+           "These weights are exported: .safetensors, or a checkpoint of "
+           "YOLOv5 (.pt).",
            {.value_name = "FILE", .is_required = true}),
-      flag(
-          {"--include"}, {"export"},
-          "What to write: onnx, torchscript, safetensors, or several. Default: "
-          "what --output ends in, else onnx.",
-          {.value_name = "FORMAT [FORMAT]", .most_values = 100}),
+      flag({"--include"}, {"export"},
+           "The command writes these formats: onnx, torchscript, "
+           "safetensors, or several. The default is what --output ends in, "
+           "else onnx.",
+           {.value_name = "FORMAT [FORMAT]", .most_values = 100}),
       flag({"--cfg"}, {"export"},
-           "The model, where the weights do not say which it is.",
+           "This is the model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
       flag({"--output"}, {"export"},
-           "Where to write: STEM or STEM.onnx. Default: beside the weights.",
+           "The command writes to STEM or STEM.onnx. The default is beside "
+           "the weights.",
            {.value_name = "STEM"}),
       flag({"--img", "--imgsz", "--img-size"}, {"export"},
-           "The network's input size in pixels. Default: as trained, else 640.",
+           "The network's input has this size in pixels. The default is as "
+           "trained, else 640.",
            {.value_name = kPixelSize, .most_values = 2}),
-      flag({"--batch", "--batch-size"}, {"export"}, "Images at once.",
+      flag({"--batch", "--batch-size"}, {"export"},
+           "The network takes this many images at once.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 65'536}),
       flag({"--dynamic"}, {"export"},
-           "Leave batch, height and width open; sides are multiples of the "
-           "largest stride, usually 32."),
+           "Batch, height and width are left open; sides are multiples of "
+           "the largest stride, usually 32."),
       flag({"--half"}, {"export"},
-           "Weights and maps in float16; boxes are decoded in float32."),
+           "Weights and feature maps are in float16; boxes are decoded in "
+           "float32."),
       flag({"--int8"}, {"export"},
-           "Weights and maps in integers of 8 bits, their ranges from images "
-           "of --data; boxes are decoded in float32. Needs --data."),
+           "Weights and feature maps are integers of 8 bits, with ranges "
+           "measured on images of --data, which it needs; boxes are decoded "
+           "in float32."),
       flag({"--data"}, {"export"},
-           "With --int8: its training images calibrate, and on its val images "
-           "mAP is measured in float32 and in 8 bits.",
+           "With --int8, its training images calibrate the ranges, and on "
+           "its val images mAP is measured in float32 and in 8 bits.",
            {.value_name = "DATA.YAML"}),
       flag({"--calibration-images"}, {"export"},
-           "With --int8: so many images, spread over the training split.",
+           "With --int8, this many images, spread over the training split, "
+           "calibrate.",
            {.value_name = "N",
             .default_value = "128",
             .low = 1,
             .high = 1'000'000}),
-      flag({"--noval"}, {"export"}, "With --int8: do not measure mAP."),
+      flag({"--noval"}, {"export"}, "With --int8, mAP is not measured."),
       flag({"--threads"}, {"export", "prune"},
-           "Threads of the network. Default: all cores.",
+           "The network computes with this many threads. The default is all "
+           "cores.",
            {.value_name = "N", .low = 1, .high = 1024}),
       flag({"--weights"}, {"prune"},
-           "The weights to prune: .safetensors, or a checkpoint of YOLOv5 "
-           "(.pt).",
+           "These weights are pruned: .safetensors, or a checkpoint of "
+           "YOLOv5 (.pt).",
            {.value_name = "FILE", .is_required = true}),
       flag({"--cfg"}, {"prune"},
-           "The model, where the weights do not say which it is.",
+           "This is the model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
       flag({"--share"}, {"prune"},
-           "The part of all channels that goes, 0.001 to 0.999.",
+           "The command removes this part of all channels, 0.001 to 0.999.",
            {.value_name = "X",
             .default_value = "0.3",
             .low = 0.001,
             .high = 0.999}),
       flag({"--output"}, {"prune"},
-           "The pruned weights; their model file goes beside them, as .yaml.",
+           "The pruned weights go into this file; their model file goes "
+           "beside it, as .yaml.",
            {.value_name = "FILE", .default_value = "pruned.safetensors"}),
       flag({"--data"}, {"prune"},
-           "Measure mAP on its val images, before and after.",
+           "The command measures mAP on its val images, before and after.",
            {.value_name = "DATA.YAML"}),
       flag({"--img", "--imgsz", "--img-size"}, {"prune"},
-           "With --data: the network's input size. Default: as trained, else "
-           "640.",
+           "With --data, the network's input has this size in pixels. The "
+           "default is as trained, else 640.",
            {.value_name = kPixelSize, .most_values = 2}),
       flag(
           {"--batch", "--batch-size"}, {"prune"},
-          "With --data: images at once.",
+          "With --data, this many images go through the network at once.",
           {.value_name = "N", .default_value = "16", .low = 1, .high = 65'536}),
       flag({"--raw"}, {"export"},
-           "Stop before decoding: one output per level, as the loss sees it."),
+           "The network stops before it decodes boxes: it has one output per "
+           "level, as the loss sees it."),
       flag({"--nms"}, {"export"},
-           "End with non-maximum suppression: rows image, x1, y1, x2, y2, "
-           "score, class."),
-      flag({"--conf-thres"}, {"export"}, "With --nms: the least score.",
+           "The network ends with non-maximum suppression, which keeps one "
+           "box of several on an object. An output line is image, x1, y1, "
+           "x2, y2, score, class."),
+      flag({"--conf-thres"}, {"export"},
+           "With --nms, boxes with a lower score are dropped.",
            {.value_name = "X", .default_value = "0.25", .low = 0, .high = 1}),
       flag({"--iou-thres"}, {"export"},
-           "With --nms: boxes of a class that overlap by more are one.",
+           "With --nms, of two boxes of a class with a larger IoU (overlap) "
+           "the weaker one is dropped.",
            {.value_name = "X", .default_value = "0.45", .low = 0, .high = 1}),
       flag({"--topk-per-class"}, {"export"},
-           "With --nms: at most so many boxes of a class in an image.",
+           "With --nms, at most this many boxes of a class in an image are "
+           "kept.",
            {.value_name = "N",
             .default_value = "100",
             .low = 1,
             .high = 100'000}),
       flag({"--weights"}, {"detect"},
-           "What sees: .safetensors, or a checkpoint of YOLOv5 (.pt).",
+           "The network has these weights: .safetensors, or a checkpoint of "
+           "YOLOv5 (.pt).",
            {.value_name = "FILE", .is_required = true}),
       flag({"--source"}, {"detect"},
-           "What to look at: an image, a video, a folder, a pattern such as "
-           "'a/*.jpg', or a .txt list of images.",
+           "The command looks for objects here: an image, a video, a folder, "
+           "a pattern such as 'a/*.jpg', or a .txt list of images.",
            {.value_name = "PATH", .is_required = true}),
       flag({"--output"}, {"detect"},
-           "The folder of the results, from --project and --name.",
+           "The results go into this folder, from --project and --name.",
            {.value_name = "DIR",
             .known_to = KnownTo::kTool,
             .is_required = true}),
       flag({"--cfg"}, {"detect"},
-           "The model, where the weights do not say which it is.",
+           "This is the model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
       flag({"--img", "--imgsz", "--img-size"}, {"detect"},
-           "The network's input size in pixels; images keep their shape. "
-           "Default: as trained, else 640.",
+           "The network's input has this size in pixels; images keep their "
+           "shape. The default is as trained, else 640.",
            {.value_name = kPixelSize, .most_values = 2}),
       flag({"--resample"}, {"detect"},
-           "How images shrink: area as in val, or bilinear as in YOLOv5.",
+           "Images shrink in this way: area as in val, or bilinear as in "
+           "YOLOv5.",
            {.default_value = "bilinear", .choices = {"area", "bilinear"}}),
       flag({"--tile"}, {"detect"},
-           "Look at tiles of so many pixels of the image instead of all of it "
-           "at once, and merge what they show: for small things in large "
-           "images.",
+           "The network looks at tiles of this many pixels instead of the "
+           "whole image at once, and their boxes are merged: this finds "
+           "small objects in large images.",
            {.value_name = kPixelSize, .most_values = 2}),
       flag({"--tile-overlap"}, {"detect"},
-           "With --tile: by how much of their side tiles overlap at least; as "
-           "large as the largest thing sought.",
+           "With --tile, tiles overlap by at least this part of their side, "
+           "which should be as large as the largest object.",
            {.value_name = "X", .default_value = "0.2", .low = 0, .high = 0.9}),
-      flag({"--conf-thres"}, {"detect"}, "The least score.",
+      flag({"--conf-thres"}, {"detect"},
+           "Boxes with a lower score are dropped.",
            {.value_name = "X", .default_value = "0.25", .low = 0, .high = 1}),
       flag({"--iou-thres"}, {"detect"},
-           "Boxes of a class that overlap by more are one.",
+           "Of two boxes of a class with a larger IoU (overlap) the weaker "
+           "one is dropped.",
            {.value_name = "X", .default_value = "0.45", .low = 0, .high = 1}),
-      flag({"--max-det"}, {"detect"}, "At most so many boxes in an image.",
+      flag({"--max-det"}, {"detect"},
+           "At most this many boxes of an image are kept.",
            {.value_name = "N",
             .default_value = "1000",
             .low = 1,
             .high = 1'000'000}),
       flag({"--classes"}, {"detect"},
-           "Only these classes, by number: --classes 0 2.",
+           "Only boxes of these classes, by number, are kept: --classes 0 2.",
            {.value_name = "N [N]", .most_values = 1000}),
       flag({"--agnostic-nms"}, {"detect"},
-           "Boxes of different classes that overlap are one, too."),
+           "Overlapping boxes count as one although their classes differ."),
       flag({"--save-txt"}, {"detect"},
-           "labels/NAME.txt: class cx cy w h, fractions of the image."),
-      flag({"--save-conf"}, {"detect"}, "With --save-txt: the score as well."),
-      flag({"--save-csv"}, {"detect"}, "predictions.csv, boxes in pixels."),
+           "Boxes are written to labels/NAME.txt: class cx cy w h, as "
+           "fractions of the image."),
+      flag({"--save-conf"}, {"detect"},
+           "With --save-txt, each line has the score as well."),
+      flag({"--save-csv"}, {"detect"},
+           "Boxes are written to predictions.csv, in pixels."),
       flag({"--save-json"}, {"detect"},
-           "predictions.json, a COCO result file."),
+           "Boxes are written to predictions.json, a COCO result file."),
       flag({"--save-crop"}, {"detect"},
-           "crops/CLASS/NAME_N.jpg: every box cut out."),
+           "Every box is cut out and written to crops/CLASS/NAME_N.jpg."),
       flag({"--nosave"}, {"detect"},
-           "No pictures or videos with boxes drawn into them."),
-      flag({"--hide-labels"}, {"detect"}, "Boxes without names and scores."),
-      flag({"--hide-conf"}, {"detect"}, "Names without scores."),
+           "No pictures or videos with drawn boxes are written."),
+      flag({"--hide-labels"}, {"detect"},
+           "Boxes are drawn without names and scores."),
+      flag({"--hide-conf"}, {"detect"}, "Names are drawn without scores."),
       flag({"--line-thickness"}, {"detect"},
-           "Of the boxes, in pixels. Default: by the image's size.",
+           "Lines of boxes are this many pixels thick. The default follows "
+           "from the image's size.",
            {.value_name = "N", .low = 1, .high = 100}),
       flag({"--vid-stride"}, {"detect"},
-           "Of a video every Nth picture, from the first.",
+           "The command looks at every Nth picture of a video, from the "
+           "first.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 10'000}),
       flag({"--device"}, {"detect"},
-           "cpu (also where it is empty), or an NVIDIA card by its number.",
+           "The network runs on cpu (also where this is empty), or on an "
+           "NVIDIA card by its number.",
            {.value_name = "cpu|0", .may_be_empty = true}),
-      flag({"--threads"}, {"detect"}, "Compute threads.",
+      flag({"--threads"}, {"detect"},
+           "The network computes with this many threads.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 1024}),
-      flag({"--project"}, {"detect"}, "",
+      flag({"--project"}, {"detect"}, "Result folders are made in this one.",
            {.value_name = "DIR",
             .default_value = "runs/detect",
             .known_to = KnownTo::kHeadroom}),
       flag({"--name"}, {"detect"},
-           "The results' folder in it, exp2 where exp is there.",
+           "The results' folder has this name, or exp2 where exp is there.",
            {.value_name = "NAME",
             .default_value = "exp",
             .known_to = KnownTo::kHeadroom}),
       flag({"--exist-ok"}, {"detect"},
-           "Write into the folder although it is there."),
+           "The command writes into the folder although it is there."),
   };
 }
 

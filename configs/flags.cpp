@@ -42,20 +42,20 @@ std::vector<Flag> build_flags() {
     });
     all.insert(before == all.end() ? before : before + 1, flag_of(knob));
   }
-  all.push_back({.spellings = {"--config"},
-                 .value_name = "RUN.YAML",
-                 .group = kEveryKnob,
-                 .description =
-                     "A YAML file of knobs (configs/run has examples), read "
-                     "before --hyp and all other flags."});
+  all.push_back(
+      {.spellings = {"--config"},
+       .value_name = "RUN.YAML",
+       .group = kEveryKnob,
+       .description =
+           "This YAML file holds any of the keys (configs/run has "
+           "examples). It is read before --hyp and all other flags."});
   all.push_back({.spellings = {"--set"},
                  .value_name = "KEY=VALUE",
                  .may_repeat = true,
                  .group = kEveryKnob,
                  .description =
-                     "Set any knob by its key, for example "
-                     "checkpoint_every_steps=3 or hyp.lr0=0.02. May be "
-                     "repeated."});
+                     "This sets any key, for example checkpoint_every_steps=3 "
+                     "or hyp.lr0=0.02. It may be repeated."});
   return all;
 }
 

@@ -35,16 +35,20 @@ void append_words(Request request, std::vector<std::string>& words) {
 
 std::vector<WorkerFlag> flags_of(WorkerStart& start) {
   return {
-      {"--coordinator", "HOST:PORT", "Where the coordinator listens.",
+      {"--coordinator", "HOST:PORT", "The coordinator listens at this address.",
        &start.coordinator, true},
-      {"--node-id", "ID", "This node's agent.", &start.node_id, true},
-      {"--worker-id", "ID", "This process.", &start.worker_id, true},
-      {"--advertise-host", "HOST", "Where other workers reach this one.",
+      {"--node-id", "ID", "The worker's agent has this name.", &start.node_id,
+       true},
+      {"--worker-id", "ID", "The worker has this name.", &start.worker_id,
+       true},
+      {"--advertise-host", "HOST", "Other workers reach this one at this host.",
        &start.advertise_host, true},
-      {"--threads", "N", "Compute threads.", &start.threads},
-      {"--certs", "DIR", "Certificates.", &start.certs},
-      {"--token-file", "FILE", "The join token.", &start.token_file},
-      {"--insecure-network", "", "Allows unprotected traffic beyond loopback.",
+      {"--threads", "N", "The worker computes with this many threads.",
+       &start.threads},
+      {"--certs", "DIR", "This folder holds the certificates.", &start.certs},
+      {"--token-file", "FILE", "This file holds the join token.",
+       &start.token_file},
+      {"--insecure-network", "", "Unprotected traffic may leave the machine.",
        &start.insecure_network},
   };
 }
@@ -52,35 +56,39 @@ std::vector<WorkerFlag> flags_of(WorkerStart& start) {
 std::vector<WorkerFlag> flags_of(DatasetQuery& query) {
   AnchorQuery& anchors = query.anchors;
   return {
-      {"", "DATA.YAML", "The data set.", &query.data, true},
-      {"--single-cls", "", "All classes are one.", &query.single_cls},
-      {"--threads", "N", "Threads that read files and search.", &query.threads},
-      {"--label-counts", "", "Asks how many boxes the images have.",
+      {"", "DATA.YAML", "This describes the data set.", &query.data, true},
+      {"--single-cls", "", "All classes count as one.", &query.single_cls},
+      {"--threads", "N", "This many threads read files and search.",
+       &query.threads},
+      {"--label-counts", "", "The answer says how many boxes the images have.",
        &query.label_counts},
-      {"--anchors-for", "MODEL", "Asks which anchors this model gets.",
-       &anchors.model},
-      {"--weights", "FILE", "Whose anchors are judged.", &anchors.weights},
-      {"--height", "PIXELS", "Height of the network's input.",
+      {"--anchors-for", "MODEL",
+       "The answer says which anchors this model gets.", &anchors.model},
+      {"--weights", "FILE", "The anchors of these weights are judged.",
+       &anchors.weights},
+      {"--height", "PIXELS", "The network's input has this height.",
        &anchors.image_height},
-      {"--width", "PIXELS", "Width of the network's input.",
+      {"--width", "PIXELS", "The network's input has this width.",
        &anchors.image_width},
       {"--random-crop", "", "Larger images are cut.", &anchors.random_crop},
-      {"--anchor-t", "X", "hyp.anchor_t.", &anchors.threshold},
-      {"--anchors", "N", "hyp.anchors.", &anchors.per_level},
-      {"--keep", "", "Judges nothing.", &anchors.keep},
-      {"--seed", "N", "Seed of the search.", &anchors.seed},
+      {"--anchor-t", "X", "This is hyp.anchor_t.", &anchors.threshold},
+      {"--anchors", "N", "This is hyp.anchors.", &anchors.per_level},
+      {"--keep", "", "The model's anchors are kept unjudged.", &anchors.keep},
+      {"--seed", "N", "The search has this seed.", &anchors.seed},
   };
 }
 
 std::vector<WorkerFlag> flags_of(StandaloneRequest& request) {
   return {
-      {"", "RUN.YAML", "The run.", &request.run_yaml, true},
+      {"", "RUN.YAML", "This file describes the run.", &request.run_yaml, true},
       {"--plan", "PLAN.JSON",
-       "Default: the one beside RUN.YAML, else one is chosen.",
+       "This is the plan. The default is the one beside RUN.YAML; if there "
+       "is none, the worker chooses one.",
        &request.plan_json},
-      {"--run-directory", "DIR", "Where the results of a new run go.",
-       &request.run_directory},
-      {"--resume", "", "Goes on with the run whose folder RUN.YAML lies in.",
+      {"--run-directory", "DIR",
+       "The results of a new run go into this folder.", &request.run_directory},
+      {"--resume", "",
+       "The worker goes on with the run whose folder RUN.YAML lies in.",
        &request.resume, false, "--run-directory"},
   };
 }

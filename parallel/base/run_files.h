@@ -29,22 +29,31 @@ struct Description {
 inline std::vector<Description> descriptions() {
   const std::string weights = std::string(kWeights) + "/";
   return {
-      {{kPlan}, "the plan, and its predicted bytes"},
-      {{kRun, kModel}, "the whole configuration; the model's layers"},
-      {{kSteps}, "one object for each committed step"},
+      {{kPlan}, "the plan and its predicted bytes"},
+      {{kRun, kModel}, "every setting; the model's layers"},
+      {{kSteps},
+       "a line for each committed step: losses, gradient norm, rates, samples, "
+       "predicted and measured bytes of each rank"},
       {{kEvents},
-       "one object for each event: event, step, rank, reason, time, and more"},
+       "a line for each event: event, step, rank, reason, time, and more"},
       {{kResults, "events.out.tfevents.*"},
-       "YOLOv5's columns, a line an epoch; the same for TensorBoard"},
+       "YOLOv5's columns, a line for each epoch; the same for TensorBoard"},
       {{weights + "best.safetensors", weights + "last.safetensors"},
-       "averaged weights"},
-      {{std::string(kCheckpoints) + "/step-N/"}, "the state after N steps"},
-      {{kSummary}, "the metrics of best, and the run's figures"},
-      {{kJudgement}, "of val: the metrics"},
-      {{kDataReport}, "what was wrong with the data"},
+       "averaged weights under YOLOv5's tensor names"},
+      {{std::string(kCheckpoints) + "/step-N/"},
+       "the state after N steps; two are kept"},
+      {{kSummary},
+       "the metrics of the best weights, predicted and measured memory of each "
+       "phase, checkpoints written"},
+      {{kJudgement}, "the metrics of headroom val"},
+      {{kDataReport}, "faults of the data set, by file and line"},
       {{"*.png", "*.jpg"},
-       "labels, batches, curves, confusion; not with --noplots"},
-      {{std::string(kLogs) + "/"}, "what the processes printed"},
+       "YOLOv5's pictures: labels, batches, curves, confusion matrix; none "
+       "with "
+       "--noplots"},
+      {{std::string(kLogs) + "/"},
+       "what the processes printed; rotated, 32 MiB at most each"},
+      {{"coordinator.log"}, "the coordinator's decisions, while the run lasts"},
   };
 }
 

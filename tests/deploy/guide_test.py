@@ -4,8 +4,9 @@
 
 Every block of commands in README.md and deploy/guide has a mark above it:
 <!-- run --> where this test runs it, in a folder with a small data set
-`my/data.yaml` and weights `best.safetensors`; <!-- run: exit N --> where it is
-to end with N; <!-- needs: cluster --> (or card, or time) where it cannot run.
+`my/data.yaml`, a copy of it as `bccd/data.yaml`, and weights
+`best.safetensors`; <!-- run: exit N --> where it is to end with N;
+<!-- needs: cluster --> (or card, or time) where it cannot run.
 Exit code 77: mkdocs is not installed.
 """
 
@@ -81,7 +82,7 @@ def run_commands(headroom, shapes):
         made = run(f"{shapes} my --train 32 --val 8 --size 64 && headroom train --data "
                    "my/data.yaml --cfg yolov5n --img 64 --batch 16 --epochs 1 --device cpu "
                    "--workers 1 --noplots && cp runs/train/exp/weights/best.safetensors . && "
-                   "rm -r runs", fresh)
+                   "cp -r my bccd && rm -r runs", fresh)
         assert made.returncode == 0, made.stderr
         for page in PAGES:
             for mark, commands in blocks(page):

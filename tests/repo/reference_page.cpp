@@ -1,5 +1,8 @@
 #include "tests/repo/reference_page.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "configs/command_flags.h"
@@ -31,9 +34,9 @@ std::string cell(const std::string& text) {
   return safe;
 }
 
+// No cell in front is empty, so no line needs to begin with a bar.
 std::string row(const std::vector<std::string>& cells) {
-  std::string line;
-  for (const std::string& text : cells) line += "| " + cell(text) + " ";
+  std::string line = joined(cells, " | ", cell);
   while (line.ends_with(' ')) line.pop_back();
   return line + "\n";
 }
@@ -43,25 +46,87 @@ std::string head(const std::vector<std::string>& titles) {
          row(std::vector<std::string>(titles.size(), "---"));
 }
 
-std::string run_flags() {
-  std::string text = head({"flag", "value", "key", "only for"});
-  for (const configs::Flag& flag : configs::flags()) {
-    text +=
-        row({listed(flag.spellings), code(flag.value_name), listed(flag.keys),
-             flag.in_train && flag.in_val ? ""
-             : flag.in_train              ? "train"
-                                          : "val"});
-  }
-  return text;
+// "`--batch`, `--batch-size N`".
+std::string shown_flag(std::vector<std::string> spellings,
+                       const std::string& value_name) {
+  if (!value_name.empty()) spellings.back() += " " + value_name;
+  return listed(spellings);
 }
 
-// Flags that set no knob.
+// "`16` images".
+std::string shown_default(const configs::Knob& knob) {
+  const std::string value = configs::default_text(knob);
+  return code(value) + (knob.unit.empty() ? "" : " " + knob.unit);
+}
+
+std::string meaning_of(const configs::Knob& knob) {
+  const bool are_shown = knob.flag.value_name.find('|') != std::string::npos;
+  if (knob.choices.empty() || are_shown) return knob.description;
+  return knob.description + " It is one of: " + joined(knob.choices, ", ") +
+         ".";
+}
+
+std::string flag_row(const configs::Knob& knob) {
+  using Commands = configs::KnobFlag::Commands;
+  const bool has_star = knob.flag.commands == Commands::kTrainAndVal;
+  return row({shown_flag(knob.flag.spellings, knob.flag.value_name) +
+                  (has_star ? "\\*" : ""),
+              code(knob.key), shown_default(knob), meaning_of(knob)});
+}
+
+// One table a group, in the order in which the groups first appear, and one of
+// the keys that have no flag.
+std::string keys() {
+  std::string text = head({"flag", "meaning"});
+  for (const configs::Flag& flag : configs::flags()) {
+    if (!flag.keys.empty()) continue;
+    text += row({shown_flag(flag.spellings, flag.value_name) + "\\*",
+                 flag.description});
+  }
+  std::vector<std::pair<std::string, std::string>> tables;
+  std::string flagless = head({"key", "default", "meaning"});
+  for (const configs::Knob& knob : configs::knobs()) {
+    if (knob.flag.spellings.empty()) {
+      flagless += row({code(knob.key), shown_default(knob), meaning_of(knob)});
+      continue;
+    }
+    auto table = std::ranges::find(tables, knob.group,
+                                   &decltype(tables)::value_type::first);
+    if (table == tables.end()) {
+      table = tables.insert(
+          table, {knob.group, head({"flag", "key", "default", "meaning"})});
+    }
+    table->second += flag_row(knob);
+  }
+  for (const auto& [group, table] : tables) {
+    text += "\n### " + group + "\n" + table;
+  }
+  return text + "\n### Keys without a flag\n" + flagless;
+}
+
+constexpr std::array kTools = {"verify", "tile", "detect", "export", "prune"};
+
+// Flags that set no key: of the processes in one table, of each tool in its
+// own.
 std::string other_flags() {
-  std::string text = head({"flag", "value", "commands", "meaning"});
+  std::string text =
+      "\n### Processes and output\n" + head({"flag", "commands", "meaning"});
   for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (flag.is_internal) continue;
-    text += row({listed(flag.spellings), code(flag.value_name),
+    if (flag.is_internal ||
+        std::ranges::find(kTools, flag.commands.front()) != kTools.end()) {
+      continue;
+    }
+    text += row({shown_flag(flag.spellings, flag.value_name),
                  joined(flag.commands, ", "), flag.description});
+  }
+  for (const std::string tool : kTools) {
+    text +=
+        "\n### " + code("headroom " + tool) + "\n" + head({"flag", "meaning"});
+    for (const configs::CommandFlag& flag : configs::command_flags()) {
+      if (!configs::belongs_to(flag, tool)) continue;
+      text +=
+          row({shown_flag(flag.spellings, flag.value_name), flag.description});
+    }
   }
   return text;
 }
@@ -73,47 +138,12 @@ std::string with_value(const std::string& spelling,
   return code(spelling + (both ? " " : "") + value_name);
 }
 
-template <typename Request>
-std::string rows_of() {
-  Request request;
-  std::string text;
+// The rest of headroom-worker's flags is what the processes say to each other.
+std::string standalone_flags() {
+  configs::StandaloneRequest request;
+  std::string text = head({"flag", "meaning"});
   for (const configs::WorkerFlag& flag : configs::flags_of(request)) {
     text += row({with_value(flag.spelling, flag.value_name), flag.description});
-  }
-  return text;
-}
-
-// What the processes say to each other; people say --standalone alone.
-std::string process_flags() {
-  std::string text = head({"flag", "meaning"});
-  text += row({"`headroom-worker --standalone`", "a run by one process"}) +
-          rows_of<configs::StandaloneRequest>() +
-          row({"`headroom-worker`", "of an agent"}) +
-          rows_of<configs::WorkerStart>() +
-          row({"`headroom-worker answer`", "of a launcher"}) +
-          rows_of<configs::DatasetQuery>();
-  for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (!flag.is_internal) continue;
-    text += row({code("headroom " + flag.commands.front() + " " +
-                      flag.spellings.front() +
-                      (flag.value_name.empty() ? "" : " " + flag.value_name)),
-                 flag.description});
-  }
-  return text;
-}
-
-std::string keys() {
-  std::string text = head({"key", "default", "meaning"});
-  for (const configs::Knob& knob : configs::knobs()) {
-    std::string meaning = knob.description;
-    if (!knob.choices.empty()) {
-      meaning += " One of: " + joined(knob.choices, ", ") + ".";
-    }
-    const std::string value = configs::default_text(knob);
-    text += row({"`" + knob.key + "`",
-                 (value.empty() ? "" : "`" + value + "`") +
-                     (knob.unit.empty() ? "" : " " + knob.unit),
-                 meaning});
   }
   return text;
 }
@@ -155,11 +185,16 @@ std::string events() {
 std::string reference_page() {
   return "# Reference\n\nThis page is printed from the declarations in the "
          "code.\n\n## Commands\n" +
-         commands() + "\n## Flags that set keys\n" + run_flags() +
-         "\n## Other flags\n" + other_flags() +
-         "\n## Flags of `headroom-worker` and between processes\n" +
-         process_flags() + "\n## Keys of `--config` files and `--set`\n" +
-         keys() + "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
+         commands() +
+         "\n## Flags and keys of a run\n\nA flag sets the key beside it; so "
+         "does "
+         "`--set KEY=VALUE`, or the file of `--config`. `headroom train` and "
+         "`plan` take these flags, and `coordinator` all but `--processes` and "
+         "`--resume`. `headroom val` takes those with a star, and it alone "
+         "those under *How to evaluate*.\n" +
+         keys() + "\n## Other flags\n" + other_flags() +
+         "\n### `headroom-worker --standalone`\n" + standalone_flags() +
+         "\n## Exit codes\n" + exit_codes() + "\n## Files of a run\n" +
          files() + "\n## Events\n" + events();
 }
 

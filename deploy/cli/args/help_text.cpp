@@ -15,14 +15,14 @@ namespace headroom::cli {
 const std::vector<CommandSummary>& command_summaries() {
   static const std::vector<CommandSummary> all = {
       {"train",
-       "train a detector: alone, or under mpirun or srun",
+       "trains a detector: alone, or under mpirun or srun",
        true,
        {"headroom train --data my.yaml --cfg yolov5n --img 320 --epochs 60",
         "headroom train --data my.yaml --weights yolov5s.safetensors "
         "--processes 2",
         "headroom train --resume runs/train/exp --epochs 100"}},
       {"plan",
-       "the plan that train would use, and why; starts nothing",
+       "shows the plan that train would use, and why; starts nothing",
        true,
        {"headroom plan --cfg yolov5s --batch 16 --bn-group 4 --layout "
         "pipeline=2 --show schedule",
@@ -31,7 +31,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom plan --cfg yolov5s --gpu-memory 8GiB --processes 4 --sweep "
         "img=416,640,1280 batch=8..64"}},
       {"val",
-       "evaluate weights on a data set: precision, recall, mAP",
+       "evaluates weights on a data set: precision, recall, mAP",
        true,
        {"headroom val --data my.yaml --weights "
         "runs/train/exp/weights/best.safetensors",
@@ -39,7 +39,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom val --detections results.json --ground-truth "
         "instances_val2017.json"}},
       {"verify",
-       "what is wrong with a data set, and what training does about it",
+       "finds faults in a data set, and says what training does then",
        false,
        {"headroom verify --data my.yaml",
         "headroom verify --data my.yaml --strict --json",
@@ -52,7 +52,7 @@ const std::vector<CommandSummary>& command_summaries() {
        "training would be refused (an unknown class,\nno usable image, no box) "
        "and, with --strict, where there is any fault."},
       {"tile",
-       "large images and their labels, cut into tiles to train on",
+       "cuts large images and their labels into tiles to train on",
        false,
        {"headroom tile --data my.yaml --output tiles",
         "headroom tile --data my.yaml --output tiles --size 1024 --overlap "
@@ -75,7 +75,7 @@ const std::vector<CommandSummary>& command_summaries() {
        "cannot be\n"
        "read is left out."},
       {"coordinator",
-       "the server that gives workers ranks and a plan, on its own",
+       "gives workers ranks and a plan, as a server on its own",
        true,
        {"headroom coordinator --listen 127.0.0.1:29500 --expected-workers 2 "
         "--data my.yaml --cfg yolov5n",
@@ -89,7 +89,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "headroom agent --coordinator 10.0.0.5:29500 --processes 4",
         "OMP_PROC_BIND=false headroom agent --coordinator head-node:29500"}},
       {"detect",
-       "boxes in images and videos: pictures, text, tables, crops",
+       "finds objects in images and videos: pictures, tables, crops",
        false,
        {"headroom detect --weights runs/train/exp/weights/best.safetensors "
         "--source images/",
@@ -99,7 +99,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "--save-txt"},
        true},
       {"export",
-       "weights as ONNX, TorchScript or safetensors",
+       "writes weights as ONNX, TorchScript or safetensors",
        false,
        {"headroom export --weights runs/train/exp/weights/best.safetensors "
         "--include onnx --img 640",
@@ -108,7 +108,7 @@ const std::vector<CommandSummary>& command_summaries() {
         "my.yaml"},
        true},
       {"prune",
-       "weights without their least channels, to be trained on",
+       "removes the least channels of weights, to be trained on",
        false,
        {"headroom prune --weights best.safetensors --share 0.3",
         "headroom prune --weights best.safetensors --share 0.5 --output "
@@ -123,7 +123,7 @@ const std::vector<CommandSummary>& command_summaries() {
        "are added to each other go together. A pruned\nnetwork sees badly "
        "until it is trained on (the third example)."},
       {"status",
-       "what a run is doing: processes, plan, progress, last events",
+       "shows what a run is doing: processes, plan, progress, events",
        false,
        {"headroom status --coordinator 127.0.0.1:29500 --watch",
         "headroom status runs/train/exp",
@@ -162,7 +162,7 @@ std::string entry(const std::string& head, const std::string& description) {
   return "  " + head + "\n" + wrapped(description);
 }
 
-// "Default 16 images."
+// "The default is 16 images."
 std::string default_of(const configs::Flag& flag) {
   if (flag.keys.empty() || flag.values == configs::Flag::Values::kNone)
     return "";
@@ -173,7 +173,7 @@ std::string default_of(const configs::Flag& flag) {
   if (value == "1" && unit.ends_with('s')) {
     unit.resize(unit.size() - (unit.ends_with("sses") ? 2 : 1));
   }
-  return " Default " + value + (unit.empty() ? "" : " " + unit) + ".";
+  return " The default is " + value + (unit.empty() ? "" : " " + unit) + ".";
 }
 
 std::string run_flag_entry(const configs::Flag& flag) {
@@ -201,7 +201,7 @@ std::string command_flags_help(const std::string& command) {
                       (flag.value_name.empty() ? "" : " " + flag.value_name),
                   flag.description);
   }
-  return text + entry("--help, -h", "This text.");
+  return text + entry("--help, -h", "This prints the text that you read.");
 }
 
 std::string exit_codes_help() {
@@ -219,16 +219,16 @@ const std::vector<ExitCodeSummary>& exit_code_summaries() {
     return ExitCodeSummary{static_cast<int>(code), meaning};
   };
   static const std::vector<ExitCodeSummary> summaries = {
-      of(ExitCode::kDone, "done"),
-      {kInternalError, "a fault of the program itself"},
+      of(ExitCode::kDone, "the command is done"),
+      {kInternalError, "the program itself has a fault"},
       of(ExitCode::kRequest, "the request is wrong"),
       of(ExitCode::kNoPlan, "no plan fits; the message says what would"),
-      of(ExitCode::kData, "the data"),
+      of(ExitCode::kData, "the data cannot be used"),
       of(ExitCode::kResource,
-         "stopped at a committed step for want of a process or a resource; "
-         "headroom train --resume goes on"),
+         "the run stopped at a committed step, because a process or a resource "
+         "is missing; headroom train --resume goes on"),
       of(ExitCode::kInterrupted,
-         "interrupted; headroom train --resume goes on"),
+         "the run was interrupted; headroom train --resume goes on"),
   };
   return summaries;
 }
