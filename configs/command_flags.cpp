@@ -24,7 +24,7 @@ CommandFlag flag(std::vector<std::string> spellings,
 
 std::vector<CommandFlag> flags_of_processes() {
   return {
-      flag({"--listen"}, {"coordinator"},
+      flag({"--listen"}, {"coordinator", "page"},
            "Where to listen; port 0 takes a free one.",
            {.value_name = "HOST:PORT", .default_value = "127.0.0.1:0"}),
       flag({"--expected-workers"}, {"coordinator"},
@@ -49,19 +49,37 @@ std::vector<CommandFlag> flags_of_processes() {
            "Where the coordinator answers Prometheus (GET /metrics); a host "
            "beyond loopback needs --insecure-network, for it is plain HTTP.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
+      flag({"--page"}, {"train"},
+           "Where the run's page is served, or off. Beyond loopback it needs "
+           "--certs. The address that opens it is printed.",
+           {.value_name = "HOST:PORT|off",
+            .default_value = "127.0.0.1:0",
+            .known_to = KnownTo::kHeadroom}),
+      flag({"--page"}, {"coordinator"},
+           "Serve the run's page, as train does; not served without.",
+           {.value_name = "HOST:PORT|off", .known_to = KnownTo::kHeadroom}),
+      flag({"--output"}, {"report"},
+           "The file to write. Default: report.html in the run directory, or "
+           "here where several runs are named.",
+           {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),
+      flag({"--exist-ok"}, {"report"},
+           "Replace the file although it is no report.",
+           {.known_to = KnownTo::kHeadroom}),
       flag({"--processes"}, {"agent"}, "Workers to start on this machine.",
            {.value_name = "N", .default_value = "1"}),
       flag({"--insecure-network"},
-           {"train", "val", "coordinator", "agent", "status"},
+           {"train", "val", "coordinator", "agent", "status", "page"},
            "Allow control traffic beyond loopback although it is neither "
            "encrypted nor authenticated; for private networks.",
            {.known_to = KnownTo::kHeadroom}),
-      flag({"--certs"}, {"train", "val", "coordinator", "agent", "status"},
+      flag({"--certs"},
+           {"train", "val", "coordinator", "agent", "status", "page"},
            "Certificates of --init-certs: control traffic is encrypted, and "
            "both sides prove who they are. Needed beyond loopback, with a "
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
-      flag({"--token-file"}, {"train", "val", "coordinator", "agent", "status"},
+      flag({"--token-file"},
+           {"train", "val", "coordinator", "agent", "status", "page"},
            "The join token that everybody must know; default: that in "
            "--certs DIR, or the run's own.",
            {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),

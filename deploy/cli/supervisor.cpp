@@ -276,6 +276,7 @@ class Supervisor {
     last_status_ = now;
     try {
       status_ = client_->status();
+      if (options_.on_status) options_.on_status(status_);
       if (!first_step_ && status_.progress.num_epochs > 0) {
         first_step_ = status_.progress.step;
       }

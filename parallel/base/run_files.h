@@ -14,6 +14,7 @@ inline constexpr const char* kSteps = "steps.jsonl";
 inline constexpr const char* kEvents = "events.jsonl";
 inline constexpr const char* kResults = "results.csv";
 inline constexpr const char* kSummary = "summary.json";
+inline constexpr const char* kReport = "report.html";
 inline constexpr const char* kJudgement = "results.json";
 inline constexpr const char* kDataReport = "data_report.txt";
 // Folders.
@@ -40,6 +41,7 @@ inline std::vector<Description> descriptions() {
        "averaged weights"},
       {{std::string(kCheckpoints) + "/step-N/"}, "the state after N steps"},
       {{kSummary}, "the metrics of best, and the run's figures"},
+      {{kReport}, "the run's page as one file; not with --noplots"},
       {{kJudgement}, "of val: the metrics"},
       {{kDataReport}, "what was wrong with the data"},
       {{"*.png", "*.jpg"},
