@@ -12,7 +12,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const Format = {
   number(value, digits = 0) {
     if (!isNumber(value)) return UNKNOWN;
-    return value.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits});
+    return value.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative"});
   },
   // Enough digits to tell neighbours apart, whatever the size.
   value(value) {
@@ -30,7 +30,8 @@ const Format = {
       value /= 1024;
       ++unit;
     }
-    return `${Format.number(value, unit === 0 || value >= 100 || value === 0 ? 0 : 1)} ${names[unit]}`;
+    const digits = unit === 0 || Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : 1;
+    return `${Format.number(value, digits)} ${names[unit]}`;
   },
   rate: (value) => (isNumber(value) ? `${Format.number(value, value < 1000 ? 1 : 0)} img/s` : UNKNOWN),
   duration(seconds) {
@@ -162,9 +163,9 @@ class DataTable {
 function ticks(low, high, count) {
   const raw = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999) || 10);
+  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= raw * 0.7) || 10);
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) found.push(i * step);
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) found.push(i * step + 0);
   return found;
 }
 
@@ -180,9 +181,9 @@ function nearest(xs, at) {
   return high >= 0 && Math.abs(xs[low] - at) <= Math.abs(xs[high] - at) ? low : high;
 }
 
-// Curves or stacked areas over a rising x. A series is {name, colour 1 to 8,
-// dash, xs, ys, base (for areas), soft (no legend), show(index)}; a marker is
-// {x, kind: "fault" or "checkpoint", text}; a level is {y, name}; a band is
+// Curves or stacked areas over a rising x. A series is {name, colour 1 to 6,
+// dash, xs, ys, base (for areas), soft (no legend), bridges (over unknown
+// values), show(index)}; a marker is {x, kind: "fault" or "checkpoint", text}; a level is {y, name}; a band is
 // {from, to, name}. Pointers and keys read values and choose a part of x, which
 // stays chosen while data arrive.
 class Chart {
@@ -315,32 +316,32 @@ class Chart {
         svg("text", {x: place.left - 7, y: y(tick) + 4, "text-anchor": "end", text: this.tickText(tick)}));
     }
     for (const tick of ticks(x0, x1, Math.max(2, width / 110)).filter((t) => Number.isInteger(t) || x1 - x0 < 2)) {
-      axes.append(svg("line", {class: "tick", x1: x(tick), x2: x(tick), y1: place.bottom, y2: place.bottom + 4}));
-      if (!this.data.bands.length) {
-        axes.append(svg("text", {x: x(tick), y: place.bottom + 17, "text-anchor": "middle", text: this.xFormat(tick)}));
-      }
+      if (this.data.bands.length) break;
+      axes.append(svg("line", {class: "tick", x1: x(tick), x2: x(tick), y1: place.bottom, y2: place.bottom + 4}),
+        svg("text", {x: x(tick), y: place.bottom + 17, "text-anchor": "middle", text: this.xFormat(tick)}));
     }
     axes.append(svg("line", {class: "base", x1: place.left, x2: place.right, y1: place.bottom, y2: place.bottom}),
       svg("text", {x: place.right, y: this.height - 4, "text-anchor": "end", text: this.xName}));
     const curves = svg("g", {"clip-path": `url(#${clip})`});
     this.drawBands(axes, curves);
     for (const series of this.shown()) curves.append(this.curve(series));
+    const levels = svg("g", {class: "axes"});
     for (const {y: at, name: level} of this.data.levels) {
       if (at < y0 || at > y1) continue;
-      axes.append(svg("line", {class: "level", x1: place.left, x2: place.right, y1: y(at), y2: y(at)}),
+      levels.append(svg("line", {class: "level", x1: place.left, x2: place.right, y1: y(at), y2: y(at)}),
         svg("text", {class: "level-name", x: place.right - 4, y: y(at) + (y(at) < place.top + 16 ? 14 : -5),
           "text-anchor": "end", text: level}));
     }
     this.rule = svg("line", {class: "rule", y1: place.top, y2: place.bottom, visibility: "hidden"});
     this.picture.replaceChildren(name, words,
-      svg("clipPath", {id: clip}, svg("rect", {x: place.left, y: place.top - 2,
-        width: place.right - place.left, height: place.bottom - place.top + 4})),
-      axes, curves, this.markers(), this.rule);
+      svg("clipPath", {id: clip}, svg("rect", {x: place.left - 4, y: place.top - 2,
+        width: place.right - place.left + 8, height: place.bottom - place.top + 4})),
+      axes, curves, levels, this.markers(), this.rule);
     if (this.cursor !== null) this.showCursor(this.cursor, false);
   }
 
   tickText(tick) {
-    if (this.format !== Format.value) return this.format(tick);
+    if (this.format === Format.bytes) return this.format(tick);
     const size = Math.abs(tick);
     if (size !== 0 && (size < 0.001 || size >= 1e6)) return tick.toExponential(0);
     return String(Number(tick.toPrecision(4)));
@@ -358,7 +359,7 @@ class Chart {
     });
   }
 
-  curve({xs, ys, base, colour, dash, soft}) {
+  curve({xs, ys, base, colour, dash, soft, bridges}) {
     const {x, y} = this.scale;
     const point = (i, value) => `${x(xs[i]).toFixed(1)},${y(value).toFixed(1)}`;
     if (base) {
@@ -373,7 +374,7 @@ class Chart {
     let drawn = 0;
     for (let i = 0; i < xs.length; ++i) {
       if (!isNumber(ys[i]) || (this.isLog && ys[i] <= 0)) {
-        pen = "M";
+        if (!bridges) pen = "M";
         continue;
       }
       path += pen + point(i, ys[i]);

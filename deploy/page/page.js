@@ -11,7 +11,7 @@ const setText = (node, text) => {
 const listOf = (value) => (Array.isArray(value) ? value : []);
 
 const state = {runs: [], live: null, id: null, run: null, steps: null, timelines: new Map(), compared: new Map(),
-  ticked: new Set(), rank: 0, show: "all", kind: "", eventsShown: 60, progress: null, lost: null, heard: 0};
+  ticked: new Set(), rank: 0, show: "all", kind: "", eventsShown: 25, progress: null, lost: null, heard: 0};
 
 // ---- where data come from ----
 
@@ -123,11 +123,14 @@ const fetchRun = patient(async () => {
 const fetchSteps = patient(async () => {
   const [id, have] = [state.id, state.steps];
   const last = have && have.rows.length ? have.rows[have.rows.length - 1][have.columns.indexOf("step")] : -1;
-  // Later steps are added; all are read anew before they get too many, and
-  // after events, which may have repeated a step.
-  const isAddition = have && !have.isOld && have.rows.length < 2 * POINTS && last >= 0;
+  // Later steps are added. All are read anew after events, which may have
+  // repeated a step, and before additions outweigh the others of a long run.
+  const isAddition = have && !have.isOld && last >= 0 && have.added < POINTS / (have.isThinned ? 10 : 1);
   const got = await source.steps(id, isAddition ? last + 1 : 0);
-  if (id === state.id) takeSteps(isAddition ? joined(have, got, last) : got);
+  if (id !== state.id) return;
+  state.steps = isAddition ? joined(have, got, last) : {...got, added: 0, isThinned: got.total > got.rows.length};
+  heard();
+  redraw("steps", "memory");
 });
 
 const fetchRuns = patient(async () => takeRuns(await source.runs()));
@@ -141,7 +144,9 @@ function joined(have, got, last) {
     const added = (name) => [...old[name], ...more[name].filter((_, i) => isNew[i])];
     memory.set(more.rank, {rank: more.rank, step: added("step"), predicted: added("predicted"), measured: added("measured")});
   }
-  return {...got, rows: [...have.rows, ...got.rows.filter((row) => row[at] > last)], memory: [...memory.values()]};
+  const later = got.rows.filter((row) => row[at] > last);
+  return {...got, rows: [...have.rows, ...later], memory: [...memory.values()], added: have.added + later.length,
+    isThinned: have.isThinned};
 }
 
 function takeRuns(answer) {
@@ -177,12 +182,6 @@ function takeRun(run) {
   redraw();
 }
 
-function takeSteps(steps) {
-  state.steps = steps;
-  heard();
-  redraw("steps", "memory");
-}
-
 const asked = new Set();
 async function fetchTimeline() {
   const [id, rank] = [state.id, state.rank];
@@ -202,7 +201,7 @@ async function fetchTimeline() {
 
 function openRun(id) {
   if (state.id === id) return;
-  Object.assign(state, {id, run: null, steps: null, rank: 0, eventsShown: 60});
+  Object.assign(state, {id, run: null, steps: null, rank: 0, eventsShown: 25});
   state.timelines.clear();
   remember("run", id);
   fetchRun();

@@ -136,7 +136,7 @@ function epochSeries(run, names) {
   return names.filter((name) => columns.includes(name)).map((name) => {
     const [text, colour, dash] = COLUMNS[name] || [name, 1];
     const at = columns.indexOf(name);
-    return {name: text, colour, dash, xs: rows.map((row) => row[0] + 1), ys: rows.map((row) => row[at])};
+    return {name: text, colour, dash, bridges: true, xs: rows.map((row) => row[0] + 1), ys: rows.map((row) => row[at])};
   }).filter((series) => series.ys.some(isNumber));
 }
 
@@ -284,6 +284,8 @@ sections.layout = () => {
   }
   const isSmall = ranks.length > 32;
   by("machines").classList.toggle("small", isSmall);
+  const chosen = ranks.find((rank) => rank.rank === state.rank);
+  setText(by("rank-words"), isSmall && chosen ? `Rank ${chosen.rank}: ${workWords(chosen, layout)}.` : "");
   reconcile(by("machines"), [...hosts], ([host]) => host, ([host]) => el("section", {class: "machine card"},
     el("h3", {text: host}), el("p", {class: "soft"}), el("ul", {class: "ranks"})), (machine, [, mine]) => {
     const gone = mine.filter((rank) => rank.state && rank.state !== "running" && run.state === "running").length;
@@ -302,7 +304,7 @@ sections.layout = () => {
       const work = JSON.stringify([rank.data, rank.stage, rank.strip, layout]);
       if (place.drawn !== work) {
         place.drawn = work;
-        place.replaceChildren(workPicture(rank, layout));
+        if (!isSmall) place.replaceChildren(workPicture(rank, layout));
         setText(words, workWords(rank, layout));
       }
       meter.firstChild.style.width = `${share * 100}%`;
@@ -338,19 +340,21 @@ function eventLine(event) {
   const place = [isNumber(event.step) ? `step ${Format.number(event.step)}` : null,
     isNumber(event.rank) && event.rank >= 0 ? `rank ${event.rank}` : null].filter(Boolean).join(", ");
   const kind = FAULTS.has(event.event) || event.warning ? "bad" : FOLLOWS.has(event.event) ? "warn" : "";
-  const isWhole = isNumber(event.time);
+  const isTimed = isNumber(event.time) && Math.abs(event.time) < 8e12;
   const fields = Object.entries(event).filter(([name, value]) => !EVENT_BASICS.has(name) && value !== "");
   return el("li", {class: `event ${kind}`, "data-kind": event.event},
-    el("p", {class: "event-head"}, el("strong", {text: kindWords(event.event)}), el("span", {text: place}),
-      el("time", {datetime: isWhole ? new Date(event.time * 1000).toISOString() : null, text: Format.time(event.time)})),
+    el("strong", {text: kindWords(event.event)}),
     el("p", {class: "event-reason", text: event.reason || "no reason is given"}),
+    el("span", {class: "soft", text: place}),
+    el("time", {class: "soft", datetime: isTimed ? new Date(event.time * 1000).toISOString() : null, text: Format.time(event.time)}),
     fields.length ? el("details", null, el("summary", {text: "More"}), el("dl", {class: "fields"},
       ...fields.flatMap(([name, value]) => [el("dt", {text: name.replaceAll("_", " ")}), el("dd", {text: fieldText(name, value)})]))) : null);
 }
 
 sections.life = () => {
   // Oldest first, so that a count tells equal events apart for good.
-  const all = [...listOf(state.run.events)].sort((a, b) => (a.time || 0) - (b.time || 0));
+  const all = [...listOf(state.run.events)];
+  if (all.length && all[0].time > all[all.length - 1].time) all.reverse();
   const seen = new Map();
   const keys = new Map();
   const kinds = new Map();
