@@ -50,17 +50,17 @@ std::vector<CommandFlag> flags_of_processes() {
            "beyond loopback needs --insecure-network, for it is plain HTTP.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
       flag({"--page"}, {"train"},
-           "Where the run's page is served, or off. Beyond loopback it needs "
-           "--certs. The address that opens it is printed.",
+           "Where the run's page is served, or off; beyond loopback with "
+           "--certs.",
            {.value_name = "HOST:PORT|off",
             .default_value = "127.0.0.1:0",
             .known_to = KnownTo::kHeadroom}),
       flag({"--page"}, {"coordinator"},
-           "Serve the run's page, as train does; not served without.",
+           "As train's, but off where it is not given.",
            {.value_name = "HOST:PORT|off", .known_to = KnownTo::kHeadroom}),
       flag({"--output"}, {"report"},
-           "The file to write. Default: report.html in the run directory, or "
-           "here where several runs are named.",
+           "Default: report.html, in the run directory or, of several runs, "
+           "here.",
            {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),
       flag({"--exist-ok"}, {"report"},
            "Replace the file although it is no report.",

@@ -157,20 +157,20 @@ double number_of(const std::string& cell) {
   return cell.empty() || *end != '\0' ? kNoNumber : value;
 }
 
-void find_best(EpochTable& table) {
+void find_best(EpochTable& epochs) {
   const auto column = [&](const char* name) {
-    return static_cast<size_t>(std::ranges::find(table.columns, name) -
-                               table.columns.begin());
+    return static_cast<size_t>(std::ranges::find(epochs.columns, name) -
+                               epochs.columns.begin());
   };
   const size_t map50 = column("metrics/mAP_0.5");
   const size_t map = column("metrics/mAP_0.5:0.95");
-  if (map50 == table.columns.size() || map == table.columns.size()) return;
+  if (map50 == epochs.columns.size() || map == epochs.columns.size()) return;
   double most = -1;
-  for (const std::vector<double>& row : table.rows) {
-    const double fitness = 0.1 * row[map50] + 0.9 * row[map];
+  for (const std::vector<double>& epoch : epochs.rows) {
+    const double fitness = 0.1 * epoch[map50] + 0.9 * epoch[map];
     if (!(fitness > most)) continue;
     most = fitness;
-    table.best = {row[0], row[map50], row[map]};
+    epochs.best = {epoch[0], epoch[map50], epoch[map]};
   }
 }
 
@@ -183,23 +183,23 @@ std::string kind_of_picture(const std::string& name) {
 }  // namespace
 
 EpochTable epoch_table(const std::string& csv) {
-  EpochTable table;
+  EpochTable epochs;
   std::istringstream lines(csv);
   // A line without its end is still being written.
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
     const std::vector<std::string> cells = cells_of(line);
-    if (table.columns.empty()) {
-      table.columns = cells;
+    if (epochs.columns.empty()) {
+      epochs.columns = cells;
       continue;
     }
-    if (cells.size() != table.columns.size()) continue;
-    std::vector<double> row;
-    for (const std::string& cell : cells) row.push_back(number_of(cell));
-    table.rows.push_back(std::move(row));
-    if (table.rows.size() == kMostEpochs) break;
+    if (cells.size() != epochs.columns.size()) continue;
+    std::vector<double> numbers;
+    for (const std::string& cell : cells) numbers.push_back(number_of(cell));
+    epochs.rows.push_back(std::move(numbers));
+    if (epochs.rows.size() == kMostEpochs) break;
   }
-  find_best(table);
-  return table;
+  find_best(epochs);
+  return epochs;
 }
 
 std::vector<Picture> pictures_in(const fs::path& run_directory) {

@@ -129,7 +129,7 @@ class Tab:
         details.locator("summary").click()
         details.locator("table").wait_for()
         lines = details.locator("table").evaluate(
-            "table => [...table.rows].map(row => [...row.cells].map(cell => cell.textContent))")
+            "shown => [...shown.rows].map(line => [...line.cells].map(cell => cell.textContent))")
         details.locator("summary").click()
         return lines
 
