@@ -68,7 +68,7 @@ void leave_report(const std::string& run_directory,
   if (!fs::exists(folder / run_files::kSteps, ignored)) return;
   page::ReportRequest request;
   request.runs = {place_of(run_directory)};
-  if (!status.members.empty()) request.status = status;
+  if (status.over()) request.status = status;
   try {
     page::write_report(folder / run_files::kReport,
                        page::report_text(request), /*may_replace=*/false);

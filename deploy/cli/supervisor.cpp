@@ -416,6 +416,7 @@ class Supervisor {
       if (const std::optional<coordinator::RunStatus> last =
               follower_->final_status()) {
         status_ = *last;
+        if (options_.on_status) options_.on_status(status_);
         show_news(now);
         return told_end();
       }

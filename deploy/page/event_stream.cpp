@@ -29,14 +29,26 @@ EventStream::EventStream(RunShelf& shelf, std::chrono::milliseconds interval,
 
 EventStream::~EventStream() { thread_.join(); }
 
-void EventStream::stop() {
-  const std::lock_guard lock(mutex_);
-  is_over_ = true;
-  for (Reader* reader : readers_) {
-    if (std::exchange(reader->waits, false)) {
-      MHD_resume_connection(reader->connection);
-    }
+void EventStream::resume(Reader& reader) {
+  if (std::exchange(reader.waits, false)) {
+    MHD_resume_connection(reader.connection);
   }
+}
+
+void EventStream::stop() {
+  constexpr auto kPatience = std::chrono::milliseconds(300);
+  shelf_.expire();
+  std::unique_lock lock(mutex_);
+  publish_all(lock);
+  for (Reader* reader : readers_) resume(*reader);
+  changed_.wait_for(lock, kPatience, [this] {
+    return std::ranges::all_of(readers_, [this](const Reader* reader) {
+      return reader->sending == nullptr &&
+             reader->seen == topics_.at(reader->id).version;
+    });
+  });
+  is_over_ = true;
+  for (Reader* reader : readers_) resume(*reader);
   changed_.notify_all();
 }
 
@@ -103,7 +115,10 @@ ssize_t EventStream::fill(Reader& reader, char* buffer, size_t max) {
       std::min(max, reader.sending->size() - reader.num_sent);
   std::memcpy(buffer, reader.sending->data() + reader.num_sent, count);
   reader.num_sent += count;
-  if (reader.num_sent == reader.sending->size()) reader.sending.reset();
+  if (reader.num_sent == reader.sending->size()) {
+    reader.sending.reset();
+    changed_.notify_all();
+  }
   return static_cast<ssize_t>(count);
 }
 
@@ -116,27 +131,29 @@ void EventStream::publish(const std::string& id, const Text& changes) {
   topic.version = ++newest_version_;
 }
 
+void EventStream::publish_all(std::unique_lock<std::mutex>& lock) {
+  std::set<std::string> ids;
+  for (const Reader* reader : readers_) ids.insert(reader->id);
+  for (const std::string& id : ids) {
+    if (is_over_) return;
+    lock.unlock();
+    const Text changes = shelf_.changes(id);
+    lock.lock();
+    if (changes != nullptr && topics_.contains(id)) publish(id, changes);
+  }
+}
+
 void EventStream::follow() {
   std::unique_lock lock(mutex_);
   while (!is_over_) {
     changed_.wait(lock, [this] { return is_over_ || !readers_.empty(); });
     changed_.wait_for(lock, interval_, [this] { return is_over_; });
-    std::set<std::string> ids;
-    for (const Reader* reader : readers_) ids.insert(reader->id);
-    for (const std::string& id : ids) {
-      if (is_over_) break;
-      lock.unlock();
-      const Text changes = shelf_.changes(id);
-      lock.lock();
-      if (changes != nullptr && topics_.contains(id)) publish(id, changes);
-    }
+    publish_all(lock);
     const Clock::time_point now = Clock::now();
     for (Reader* reader : readers_) {
       const bool has_news = topics_.at(reader->id).version != reader->seen ||
                             now - reader->last_sent >= sign_of_life_;
-      if (has_news && std::exchange(reader->waits, false)) {
-        MHD_resume_connection(reader->connection);
-      }
+      if (has_news) resume(*reader);
     }
   }
 }

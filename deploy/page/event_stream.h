@@ -36,7 +36,8 @@ class EventStream {
 
   // The response for one reader; null where there is no such run.
   MHD_Response* subscribe(const std::string& id, MHD_Connection* connection);
-  // Ends all streams: before the server is stopped.
+  // Ends all streams, before the server is stopped. Readers get the last
+  // changes if they take them soon.
   void stop();
 
  private:
@@ -53,6 +54,8 @@ class EventStream {
   ssize_t fill(Reader& reader, char* buffer, size_t max);
   void follow();
   void publish(const std::string& id, const Text& changes);
+  void publish_all(std::unique_lock<std::mutex>& lock);
+  void resume(Reader& reader);
 
   RunShelf& shelf_;
   const std::chrono::milliseconds interval_, sign_of_life_;

@@ -175,7 +175,7 @@ class PageServer::Server {
         shelf_, options_.source.refresh_interval, options_.sign_of_life);
     start(handle);
     if (daemon_ == nullptr) {
-      ::close(handle);
+      if (::fcntl(handle, F_GETFD) >= 0) ::close(handle);
       events_->stop();
       throw cannot_listen(options_, "the system refuses what a server needs");
     }

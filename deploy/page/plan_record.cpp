@@ -16,7 +16,7 @@ namespace headroom::page {
 namespace {
 
 constexpr int kMostProcesses = 64;
-constexpr size_t kMostTimelines = 64;
+constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
 
 }  // namespace
@@ -101,7 +101,7 @@ const std::vector<PlanRecord::Rejection>& PlanRecord::rejected() {
 }
 
 const PlanRecord::Timeline& PlanRecord::timeline(int rank) {
-  if (timelines_.size() >= kMostTimelines) timelines_.clear();
+  if (timelines_.size() >= kMostKnownTimelines) timelines_.clear();
   const auto [place, is_new] = timelines_.try_emplace(rank);
   Timeline& timeline = place->second;
   if (!is_new) return timeline;

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // Points of all ranks' memory in one answer.
-constexpr size_t kMostMemoryPoints = 24'000;
-constexpr size_t kLeastMemoryPoints = 24;
+constexpr size_t kMostShownMemory = 24'000;
+constexpr size_t kLeastShownMemory = 24;
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -436,8 +436,8 @@ std::string RunRecord::steps(size_t points, int64_t from) const {
   }
   const size_t ranks = std::max<size_t>(1, history.memory().size());
   const size_t most =
-      std::clamp(kMostMemoryPoints / ranks, kLeastMemoryPoints,
-                 std::max(points, kLeastMemoryPoints));
+      std::clamp(kMostShownMemory / ranks, kLeastShownMemory,
+                 std::max(points, kLeastShownMemory));
   for (const auto& [rank, series] : history.memory()) {
     Json one = {{"rank", rank},
                 {"step", Json::array()},

@@ -125,6 +125,11 @@ Text RunShelf::changes(const std::string& id) {
                 [](RunRecord& record) { return record.changes(); });
 }
 
+void RunShelf::expire() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& entry : entries_) entry->read.reset();
+}
+
 std::optional<std::filesystem::path> RunShelf::picture(
     const std::string& id, const std::string& name) {
   const std::lock_guard lock(mutex_);

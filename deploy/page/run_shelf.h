@@ -48,6 +48,8 @@ class RunShelf {
   Text steps(const std::string& id, size_t points, int64_t from);
   Text timeline(const std::string& id, int rank);
   Text changes(const std::string& id);
+  // What is asked next is read anew.
+  void expire();
   // The path of a picture of the run; nothing for any other name.
   std::optional<std::filesystem::path> picture(const std::string& id,
                                                const std::string& name);
