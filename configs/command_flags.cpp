@@ -23,8 +23,8 @@ CommandFlag flag(std::vector<std::string> spellings,
 
 std::vector<CommandFlag> flags_of_processes() {
   return {
-      flag({"--listen"}, {"coordinator"},
-           "The coordinator listens at this address; port 0 takes a free one.",
+      flag({"--listen"}, {"coordinator", "page"},
+           "The command listens at this address; port 0 takes a free one.",
            {.value_name = "HOST:PORT", .default_value = "127.0.0.1:0"}),
       flag({"--expected-workers"}, {"coordinator"},
            "The run starts when this many workers, of all agents together, "
@@ -52,21 +52,40 @@ std::vector<CommandFlag> flags_of_processes() {
            "/metrics). A host beyond loopback needs --insecure-network, "
            "because it is plain HTTP.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
+      flag({"--page"}, {"train"},
+           "The run's page is served at this address, or nowhere (off). A host "
+           "beyond loopback needs --certs.",
+           {.value_name = "HOST:PORT|off",
+            .default_value = "127.0.0.1:0",
+            .known_to = KnownTo::kHeadroom}),
+      flag({"--page"}, {"coordinator"},
+           "The run's page is served at this address. Without the flag there "
+           "is none.",
+           {.value_name = "HOST:PORT|off", .known_to = KnownTo::kHeadroom}),
+      flag({"--output"}, {"report"},
+           "The report is written to this file. The default is report.html, in "
+           "the run directory or, for several runs, in the present folder.",
+           {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),
+      flag({"--exist-ok"}, {"report"},
+           "The file is replaced although it is no report.",
+           {.known_to = KnownTo::kHeadroom}),
       flag({"--processes"}, {"agent"},
            "The agent starts this many workers on this machine.",
            {.value_name = "N", .default_value = "1"}),
       flag({"--insecure-network"},
-           {"train", "val", "coordinator", "agent", "status"},
+           {"train", "val", "coordinator", "agent", "status", "page"},
            "Control traffic may leave the machine although it is neither "
            "encrypted nor authenticated; this is for private networks.",
            {.known_to = KnownTo::kHeadroom}),
-      flag({"--certs"}, {"train", "val", "coordinator", "agent", "status"},
+      flag({"--certs"},
+           {"train", "val", "coordinator", "agent", "status", "page"},
            "This folder holds the certificates of --init-certs: control "
            "traffic is encrypted, and both sides prove who they are. It is "
            "needed beyond loopback (this machine's own address), with a "
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
-      flag({"--token-file"}, {"train", "val", "coordinator", "agent", "status"},
+      flag({"--token-file"},
+           {"train", "val", "coordinator", "agent", "status", "page"},
            "This file holds the join token, a secret that everybody must "
            "know. The default is that in --certs DIR, or the run's own.",
            {.value_name = "FILE", .known_to = KnownTo::kHeadroom}),

@@ -17,6 +17,8 @@ int train_command(const CommandLine& line);  // val too
 int coordinator_command(const CommandLine& line);
 int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
+int page_command(const CommandLine& line);
+int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
 // Becomes headroom-worker, which has the tensors and reads data sets: for the
 // commands that are its (CommandSummary::is_workers), and val --detections.

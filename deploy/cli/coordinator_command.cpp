@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/run_page.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/planner/model_layers.h"
@@ -152,6 +155,12 @@ int coordinator_command(const CommandLine& line) {
       coordinator::Server::start(options);
   const std::unique_ptr<coordinator::MetricsEndpoint> metrics =
       serve_metrics(line, *server);
+  const std::unique_ptr<page::PageServer> page = serve_page(
+      line, options.run_directory,
+      [&server]() -> std::optional<coordinator::RunStatus> {
+        return server->status();
+      },
+      [](const std::string& text) { log::info(text); });
   tell_address(line, server->address());
   int answered = 0;
   while (!server->wait_until_over(std::chrono::milliseconds(100))) {

@@ -43,6 +43,8 @@ int run(const headroom::cli::CommandLine& line) {
   if (line.command == "coordinator") return coordinator_command(line);
   if (line.command == "agent") return agent_command(line);
   if (line.command == "status") return status_command(line);
+  if (line.command == "page") return page_command(line);
+  if (line.command == "report") return report_command(line);
   if (line.command == "plan") return plan_command(line);
   if (find_command(line.command)->is_workers || line.has("--detections") ||
       line.has("--ground-truth")) {

@@ -42,11 +42,11 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
 
 // Exit 4: the files contradict themselves.
 int show_ledger(const CommandLine& line) {
-  if (line.run_directory.empty()) {
+  if (line.run_directories.empty()) {
     throw Error("status", "--ledger wants a run directory",
                 "write headroom status RUN_DIR --ledger");
   }
-  const LedgerReport report = check_ledger_of(line.run_directory);
+  const LedgerReport report = check_ledger_of(line.run_directories.front());
   std::fputs(
       (line.has("--json") ? ledger_json(report) + "\n" : ledger_text(report))
           .c_str(),
@@ -56,15 +56,16 @@ int show_ledger(const CommandLine& line) {
 
 // Shows the folder's status; --watch repeats it each second until the run ends.
 int show_folder(const CommandLine& line) {
+  const std::string& folder = line.run_directories.front();
   const bool json = line.has("--json");
   const bool watch = line.has("--watch");
   const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
   const interrupts::Watch watching;
   while (true) {
-    const bool goes_on = watch && is_live(line.run_directory);
+    const bool goes_on = watch && is_live(folder);
     const std::string text =
-        json ? folder_summary_json(line.run_directory) + "\n"
-             : folder_summary(line.run_directory);
+        json ? folder_summary_json(folder) + "\n"
+             : folder_summary(folder);
     std::fputs(((on_top ? "\033[H\033[J" : "") + text).c_str(), stdout);
     std::fflush(stdout);
     if (!goes_on || interrupts::count() > 0 || std::ferror(stdout) != 0) {
@@ -78,11 +79,11 @@ int show_folder(const CommandLine& line) {
 
 int status_command(const CommandLine& line) {
   if (line.has("--ledger")) return show_ledger(line);
-  if (!line.run_directory.empty() && line.has("--coordinator")) {
+  if (!line.run_directories.empty() && line.has("--coordinator")) {
     throw Error("status", "a run directory and --coordinator are both given",
                 "name one of them");
   }
-  if (!line.run_directory.empty()) return show_folder(line);
+  if (!line.run_directories.empty()) return show_folder(line);
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT, or a run directory");

@@ -275,6 +275,7 @@ class Supervisor {
     last_status_ = now;
     try {
       status_ = client_->status();
+      if (options_.on_status) options_.on_status(status_);
       if (!first_step_ && status_.progress.num_epochs > 0) {
         first_step_ = status_.progress.step;
       }
@@ -417,6 +418,7 @@ class Supervisor {
       if (const std::optional<coordinator::RunStatus> last =
               follower_->final_status()) {
         status_ = *last;
+        if (options_.on_status) options_.on_status(status_);
         show_news(now);
         return told_end();
       }

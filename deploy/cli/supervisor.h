@@ -30,6 +30,8 @@ struct SupervisorOptions {
   std::filesystem::path headroom_program;
   // Called with HOST:PORT once the coordinator listens.
   std::function<void(const std::string&)> on_address;
+  // Called with each status that is seen.
+  std::function<void(const coordinator::RunStatus&)> on_status;
   std::function<int()> interrupts;
 };
 

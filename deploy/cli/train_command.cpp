@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
@@ -16,6 +17,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/run_page.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
@@ -174,8 +176,25 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   if (has_judged_anchors(request.config)) {
     terminal.print("anchors: " + request.config.anchors_reason);
   }
+  const bool trains = request.config.command == "train";
+  StatusBox newest;
+  const auto say = [&](const std::string& text) { terminal.print(text); };
+  std::unique_ptr<page::PageServer> page;
+  if (trains) {
+    page = serve_page(line, request.run_directory,
+                      [&newest] { return newest.get(); }, say);
+  }
+  if (page != nullptr) {
+    options.on_status = [&newest](const coordinator::RunStatus& status) {
+      newest.set(status);
+    };
+  }
   options.request = request;
   const SupervisedRun run = supervise(options, terminal);
+  newest.set(run.status);
+  if (trains && !request.config.noplots) {
+    leave_report(request.run_directory, run.status, say);
+  }
   if (folder) withdraw_address(*folder, place->job_id);
   return report(request, run, line.has("--json"), terminal);
 }

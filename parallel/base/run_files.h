@@ -14,6 +14,7 @@ inline constexpr const char* kSteps = "steps.jsonl";
 inline constexpr const char* kEvents = "events.jsonl";
 inline constexpr const char* kResults = "results.csv";
 inline constexpr const char* kSummary = "summary.json";
+inline constexpr const char* kReport = "report.html";
 inline constexpr const char* kJudgement = "results.json";
 inline constexpr const char* kDataReport = "data_report.txt";
 // Folders.
@@ -45,6 +46,7 @@ inline std::vector<Description> descriptions() {
       {{kSummary},
        "the metrics of the best weights, predicted and measured memory of each "
        "phase, checkpoints written"},
+      {{kReport}, "the run's page as one file; none with --noplots"},
       {{kJudgement}, "the metrics of headroom val"},
       {{kDataReport}, "faults of the data set, by file and line"},
       {{"*.png", "*.jpg"},

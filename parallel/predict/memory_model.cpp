@@ -170,6 +170,21 @@ StepRequest rank_step(const MemoryRequest& request,
   return MemoryEstimator(request, rank).step();
 }
 
+StepTimeline step_timeline(const MemoryRequest& request,
+                           const plan::MeshCoordinates& rank) {
+  StepTimeline timeline;
+  timeline.peak_bytes = estimate_rank_memory(request, rank).total();
+  timeline.parts = step_parts(rank_step(request, rank));
+  int64_t fullest = 0;
+  for (const PartMemory& part : timeline.parts)
+    fullest = std::max(fullest, part.kept_bytes + part.scratch_bytes);
+  // A step that is captured as a graph takes more than its parts, all the time.
+  timeline.state_bytes = timeline.peak_bytes - fullest;
+  for (PartMemory& part : timeline.parts)
+    part.kept_bytes += timeline.state_bytes;
+  return timeline;
+}
+
 RankMicroBatch rank_micro_batch(const MemoryRequest& request,
                                 const plan::MeshCoordinates& rank) {
   return MemoryEstimator(request, rank).micro_batch(0);

@@ -130,6 +130,16 @@ int64_t largest_total(const std::vector<MemoryEstimate>& stages);
 StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank);
 
+// The bytes of a rank in each part of its step. The state between steps and
+// what lies beside the micro-batches is in kept_bytes.
+struct StepTimeline {
+  int64_t peak_bytes = 0;  // estimate_rank_memory()'s total
+  int64_t state_bytes = 0;  // bytes that are there between steps too
+  std::vector<PartMemory> parts;
+};
+StepTimeline step_timeline(const MemoryRequest& request,
+                           const plan::MeshCoordinates& rank);
+
 // The first micro-batch of a rank's full batch as the model goes through it,
 // for whoever wants its layers one by one (layer_costs).
 struct RankMicroBatch {

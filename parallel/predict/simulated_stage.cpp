@@ -136,6 +136,7 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
     OpContext context = {shape_, timeline_, graph_, stage_.end - 1};
     LossShape loss = loss_;
     loss.has_teacher = !teacher_heads_.empty();
+    if (before_loss) before_loss();
     run_loss(context, outputs, loss);
     teacher_heads_.clear();
     return sent;

@@ -79,6 +79,8 @@ class MicroBatch {
 
   // Called before a layer's forward and before its backward, unless null.
   std::function<void(int64_t layer)> before_layer;
+  // Called between the forward and the loss, unless null.
+  std::function<void()> before_loss;
 
  private:
   // `images` are there as long as the caller keeps them.

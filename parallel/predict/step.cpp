@@ -55,6 +55,13 @@ class Run {
   }
   bool fits() const { return timeline_.fits(); }
 
+  std::vector<PartMemory> parts() {
+    records_parts_ = true;
+    run();
+    end_part();
+    return std::move(parts_);
+  }
+
  private:
   struct Sending {
     int peer = 0;
@@ -90,6 +97,30 @@ class Run {
         from.channels, from.stride);
   }
 
+  // What follows belongs to this part.
+  void begin_part(StepPart part, int64_t layer) {
+    if (!records_parts_) return;
+    end_part();
+    parts_.push_back({part, layer});
+  }
+  void end_part() {
+    if (!parts_.empty()) {
+      PartMemory& part = parts_.back();
+      part.kept_bytes = timeline_.live_bytes();
+      part.scratch_bytes = timeline_.peak_bytes() - part.kept_bytes;
+    }
+    timeline_.reset_peak();
+  }
+  void record_layers(MicroBatch& micro_batch, StepPart part) {
+    if (!records_parts_) return;
+    micro_batch.before_layer = [this, part](int64_t layer) {
+      begin_part(part, layer);
+    };
+    micro_batch.before_loss = [this] {
+      begin_part(StepPart::kLoss, request_.stage.end - 1);
+    };
+  }
+
   // Messages that an instruction receives: maps of earlier stages, or gradients
   // from those that read this one's maps.
   void post(size_t index) {
@@ -120,6 +151,7 @@ class Run {
   }
 
   void forward() {
+    begin_part(StepPart::kForward, -1);
     std::vector<Memory> received;
     for (const End& source : sources_) received.push_back(take(source));
     post(current_ + 1);
@@ -128,6 +160,7 @@ class Run {
     auto micro_batch = std::make_unique<MicroBatch>(timeline_, request_.stage,
                                                     request_.micro_batches[at],
                                                     request_.losses[at]);
+    record_layers(*micro_batch, StepPart::kForward);
     const std::vector<Memory> sent = micro_batch->forward(std::move(received));
     for (const End& reader : readers_) send(reader, sent[reader.map]);
     in_flight_[number] = std::move(micro_batch);
@@ -135,6 +168,7 @@ class Run {
   }
 
   void backward() {
+    begin_part(StepPart::kBackward, -1);
     const int64_t number = list()[current_].micro_batch;
     const std::unique_ptr<MicroBatch> micro_batch =
         std::move(in_flight_.at(number));
@@ -147,6 +181,7 @@ class Run {
         gradients[reader.map] = std::move(taken);
     }
     post(current_ + 1);
+    record_layers(*micro_batch, StepPart::kBackward);
     const std::vector<Memory> sent =
         micro_batch->backward(std::move(gradients));
     for (const End& source : sources_) send(source, sent[source.map]);
@@ -163,6 +198,8 @@ class Run {
   std::list<Sending> sending_;
   std::map<int64_t, std::unique_ptr<MicroBatch>> in_flight_;
   StepMemory memory_;
+  bool records_parts_ = false;
+  std::vector<PartMemory> parts_;
 };
 
 }  // namespace
@@ -181,6 +218,10 @@ std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
 
 StepMemory step_memory(const StepRequest& request) {
   return Run(request, nullptr).run();
+}
+
+std::vector<PartMemory> step_parts(const StepRequest& request) {
+  return Run(request, nullptr).parts();
 }
 
 bool replay_step(const StepRequest& request, CachingAllocator& allocator) {

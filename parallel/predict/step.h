@@ -43,6 +43,19 @@ struct StepMemory {
 
 StepMemory step_memory(const StepRequest& request);
 
+// A part of a step, and the bytes of its micro-batches in that part.
+enum class StepPart { kForward, kLoss, kBackward };
+struct PartMemory {
+  StepPart part = StepPart::kForward;
+  int64_t layer = -1;       // -1: the messages and images before the first one
+  int64_t kept_bytes = 0;   // bytes that are alive at its end
+  int64_t scratch_bytes = 0;  // bytes beyond those at its fullest
+};
+
+// The parts of the step in their order, layer by layer. The largest sum of kept
+// and scratch bytes is step_memory()'s peak.
+std::vector<PartMemory> step_parts(const StepRequest& request);
+
 // The same on a device: its buffers are asked of `allocator`, which may hold
 // others. Was there room for all?
 bool replay_step(const StepRequest& request, CachingAllocator& allocator);

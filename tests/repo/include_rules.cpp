@@ -217,6 +217,13 @@ const std::vector<Rule>& rules() {
             {"parallel/activations", "parallel/base", "proto", "worker/control",
              "worker/kernels/cpu", "worker/run", "worker/tools"}}),
        {"torch", "cli", "system"}},
+      // A run in the browser.
+      {"deploy/page",
+       rooms({kConfigs,
+              plans,
+              {"coordinator/run", "coordinator/service", "parallel/planner",
+               "proto"}}),
+       {"json", "system", "http"}},
       // The program `headroom`.
       {"deploy/cli/args",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
@@ -244,8 +251,8 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
-               "deploy/cli/process", "deploy/cli/show", "parallel/nvml",
-               "parallel/planner", "proto"}}),
+               "deploy/cli/process", "deploy/cli/show", "deploy/page",
+               "parallel/nvml", "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
       {"deploy/local",
        {"parallel/base", "worker/data/codecs"},
@@ -387,7 +394,8 @@ std::string library_of(const std::string& header) {
       {"libav", "ffmpeg"},
       {"libswscale/", "ffmpeg"},
       {"openssl/", "ssl"},
-      {"prometheus/", "prometheus"}};
+      {"prometheus/", "prometheus"},
+      {"microhttpd.h", "http"}};
   if (header.ends_with(".pb.h")) return "grpc";
   for (const auto& [prefix, library] : prefixes) {
     if (header.starts_with(prefix)) return library;

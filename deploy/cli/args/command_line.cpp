@@ -307,9 +307,10 @@ void parse_flags(CommandLine& line, std::vector<std::string> words) {
     refuse_use(line.command, entries, error);
   }
   for (const std::string& word : app.remaining()) {
-    if (line.command == "status" && !word.starts_with('-') &&
-        line.run_directory.empty()) {
-      line.run_directory = word;
+    if (!word.starts_with('-') &&
+        line.run_directories.size() <
+            find_command(line.command)->most_run_directories) {
+      line.run_directories.push_back(word);
       continue;
     }
     refuse_word(line.command, word);

@@ -23,7 +23,8 @@ struct CommandLine {
   // Flags that set no knob, and their values; a switch has "".
   std::map<std::string, std::string> command_flags;
   std::vector<std::string> notes;  // lines to say
-  std::string run_directory;       // status RUN_DIR; "" where none is named
+  // Folders that are named without a flag: status RUN_DIR, report RUN_DIR...
+  std::vector<std::string> run_directories;
 
   bool has(const std::string& command_flag) const {
     return command_flags.contains(command_flag);

@@ -127,7 +127,32 @@ const std::vector<CommandSummary>& command_summaries() {
        false,
        {"headroom status --coordinator 127.0.0.1:29500 --watch",
         "headroom status runs/train/exp",
-        "headroom status runs/train/exp --ledger"}},
+        "headroom status runs/train/exp --ledger"},
+       false,
+       "",
+       1,
+       "[RUN_DIR]"},
+      {"page",
+       "a run, or several, in the browser: curves, memory, layout, events",
+       false,
+       {"headroom page runs/train/exp", "headroom page runs/train",
+        "headroom page runs/train --listen 127.0.0.1:8080"},
+       false,
+       "Serves the page until Ctrl-C, and prints its address. A folder of runs "
+       "compares\nthem; those that train are followed. The page reads, and "
+       "changes nothing.",
+       1,
+       "RUN_DIR|FOLDER"},
+      {"report",
+       "the same as one HTML file, to keep or to mail",
+       false,
+       {"headroom report runs/train/exp",
+        "headroom report runs/train/exp runs/train/exp2 --output two.html"},
+       false,
+       "Writes report.html, at most 2 MB, that needs nothing beside it: into "
+       "the run\ndirectory, or here where several runs are named.",
+       100,
+       "RUN_DIR..."},
   };
   return all;
 }
@@ -251,6 +276,9 @@ std::string command_help(const std::string& command) {
   const CommandSummary& summary = *find_command(command);
   std::string text = "headroom " + command + ": " + summary.summary +
                      "\n\nusage: headroom " + command +
+                     (summary.run_directories_name.empty()
+                          ? ""
+                          : " " + summary.run_directories_name) +
                      " [flags]\n\nExamples\n";
   for (const std::string& example : summary.examples) {
     text += "  " + example + "\n";

@@ -1,6 +1,7 @@
 // The help: grouped flags with their values, units and defaults, and examples.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@ struct CommandSummary {
   std::vector<std::string> examples;
   bool is_workers = false;  // headroom-worker does it, with the same flags
   std::string lesson = {};  // what the help says before the flags
+  // Run directories that are named without a flag, and what stands for them in
+  // the usage.
+  size_t most_run_directories = 0;
+  std::string run_directories_name = {};
 };
 
 const std::vector<CommandSummary>& command_summaries();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "tests/parallel/predict/small_layers.h"
@@ -110,6 +111,53 @@ TEST(MemoryModel, StagesShareTheState) {
   EXPECT_EQ(stages[1].parameters, kHeadBytes);
   EXPECT_EQ(largest_total(stages),
             std::max(stages[0].total(), stages[1].total()));
+}
+
+// The parts of a step tell the same peak as the estimate, whatever the plan.
+TEST(StepTimeline, ItsFullestPartIsTheRanksEstimate) {
+  MemoryRequest one = small_request();
+  one.step.reset();
+  MemoryRequest many = one;  // micro-batches under ZeRO
+  many.global_batch_size = 8;
+  many.plan.layout.data_parallel_size = 2;
+  many.plan.zero_stage = 3;
+  MemoryRequest stages = one;
+  stages.global_batch_size = 4;
+  stages.plan.layout.pipeline_parallel_size = 2;
+  stages.plan.stage_begins = {0, 1};
+  MemoryRequest lean = many;
+  lean.plan.activation_policies.assign(2, plan::ActivationPolicy::kRecompute);
+  for (const MemoryRequest& request : {one, many, stages, lean}) {
+    for (int rank = 0; rank < request.plan.layout.world_size(); ++rank) {
+      const plan::MeshCoordinates at =
+          plan::coordinates_of(request.plan.layout, rank);
+      const StepTimeline timeline = step_timeline(request, at);
+      EXPECT_EQ(timeline.peak_bytes,
+                estimate_rank_memory(request, at).total());
+      int64_t fullest = 0;
+      for (const PartMemory& part : timeline.parts) {
+        EXPECT_GE(part.kept_bytes, timeline.state_bytes);
+        EXPECT_GE(part.scratch_bytes, 0);
+        fullest = std::max(fullest, part.kept_bytes + part.scratch_bytes);
+      }
+      EXPECT_EQ(fullest, timeline.peak_bytes);
+    }
+  }
+}
+
+TEST(StepTimeline, LayersComeForwardThenTheLossThenLayersBackward) {
+  const StepTimeline timeline = step_timeline(small_request(), {});
+  std::vector<std::pair<StepPart, int64_t>> order;
+  for (const PartMemory& part : timeline.parts) {
+    if (part.layer >= 0) order.emplace_back(part.part, part.layer);
+  }
+  const std::vector<std::pair<StepPart, int64_t>> expected = {
+      {StepPart::kForward, 0}, {StepPart::kForward, 1}, {StepPart::kLoss, 1},
+      {StepPart::kBackward, 1}, {StepPart::kBackward, 0}};
+  EXPECT_EQ(order, expected);
+  // What a layer keeps is there until its backward.
+  EXPECT_GT(timeline.parts[2].kept_bytes, timeline.state_bytes);
+  EXPECT_EQ(timeline.parts.back().kept_bytes, timeline.state_bytes);
 }
 
 }  // namespace

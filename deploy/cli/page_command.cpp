@@ -1,0 +1,82 @@
+// headroom page: runs in the browser. headroom report: the same as a file.
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "deploy/cli/commands.h"
+#include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/run_page.h"
+#include "deploy/page/report.h"
+#include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
+#include "parallel/base/units.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The runs of all folders, each once, with ids that differ.
+std::vector<page::RunPlace> runs_of_all(
+    const std::vector<std::string>& folders) {
+  std::vector<page::RunPlace> runs;
+  for (const std::string& folder : folders) {
+    for (page::RunPlace& place : page::runs_of(folder)) {
+      bool is_known = false, has_namesake = false;
+      for (const page::RunPlace& other : runs) {
+        is_known |= other.directory == place.directory;
+        has_namesake |= other.id == place.id;
+      }
+      if (is_known) continue;
+      if (has_namesake) place.id = place.directory.string();
+      runs.push_back(std::move(place));
+    }
+  }
+  return runs;
+}
+
+void require_folder(const CommandLine& line, const std::string& usage) {
+  if (!line.run_directories.empty()) return;
+  throw Error(line.command, "no run directory is named", "write " + usage);
+}
+
+}  // namespace
+
+int page_command(const CommandLine& line) {
+  require_folder(line, "headroom page RUN_DIR, for example runs/train/exp");
+  page::PageOptions options =
+      page_options(line, line.value_of("--listen"), "--listen");
+  options.source.places = [folder = line.run_directories.front()] {
+    return page::runs_of(folder);
+  };
+  const interrupts::Watch watch;
+  const page::PageServer server(std::move(options));
+  std::printf("page:  %s\n", server.address().c_str());
+  std::fflush(stdout);
+  while (!interrupts::wait(std::chrono::hours(1))) {
+  }
+  return 0;
+}
+
+int report_command(const CommandLine& line) {
+  require_folder(line, "headroom report RUN_DIR, for example runs/train/exp");
+  page::ReportRequest request;
+  request.runs = runs_of_all(line.run_directories);
+  request.is_held = is_live;
+  fs::path file = line.value_of("--output");
+  if (file.empty()) {
+    file = request.runs.size() == 1
+               ? request.runs.front().directory / run_files::kReport
+               : fs::path(run_files::kReport);
+  }
+  const std::string text = page::report_text(request);
+  page::write_report(file, text, line.has("--exist-ok"));
+  std::printf("report: %s (%s)\n", file.c_str(),
+              format_bytes(static_cast<int64_t>(text.size())).c_str());
+  return 0;
+}
+
+}  // namespace headroom::cli

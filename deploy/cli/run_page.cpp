@@ -1,0 +1,80 @@
+#include "deploy/cli/run_page.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "deploy/cli/process/host.h"
+#include "deploy/cli/process/run_folder.h"
+#include "deploy/page/report.h"
+#include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOff = "off";
+
+page::RunPlace place_of(const std::string& run_directory) {
+  const fs::path folder(run_directory);
+  return {folder.filename().string(), folder};
+}
+
+}  // namespace
+
+page::PageOptions page_options(const CommandLine& line,
+                               const std::string& listen,
+                               const std::string& flag) {
+  page::PageOptions options;
+  options.listen = listen;
+  options.flag = flag;
+  options.insecure_network = line.has("--insecure-network");
+  options.source.is_held = is_live;
+  if (!wire::is_loopback(host_of(listen, flag))) {
+    options.security = wire::read_channel_security(
+        line.value_of("--certs"), line.value_of("--token-file"),
+        wire::ChannelSide::kServer);
+  }
+  return options;
+}
+
+std::unique_ptr<page::PageServer> serve_page(
+    const CommandLine& line, const std::string& run_directory,
+    std::function<std::optional<coordinator::RunStatus>()> status,
+    const Say& say) {
+  const std::string listen = line.value_of("--page");
+  if (listen.empty() || listen == kOff) return nullptr;
+  try {
+    page::PageOptions options = page_options(line, listen, "--page");
+    const page::RunPlace place = place_of(run_directory);
+    options.source.places = [place] { return std::vector{place}; };
+    options.source.live = std::move(status);
+    options.source.live_id = place.id;
+    auto server = std::make_unique<page::PageServer>(std::move(options));
+    say("page:  " + server->address());
+    return server;
+  } catch (const Error& error) {
+    if (line.has("--page")) throw;
+    say("page:  not served, for it " + error.text());
+    return nullptr;
+  }
+}
+
+void leave_report(const std::string& run_directory,
+                  const coordinator::RunStatus& status, const Say& say) {
+  std::error_code ignored;
+  const fs::path folder(run_directory);
+  if (!fs::exists(folder / run_files::kSteps, ignored)) return;
+  page::ReportRequest request;
+  request.runs = {place_of(run_directory)};
+  if (status.over()) request.status = status;
+  try {
+    page::write_report(folder / run_files::kReport,
+                       page::report_text(request), /*may_replace=*/false);
+  } catch (const Error& error) {
+    say(std::string("the report could not be written: ") + error.what());
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,403 @@
+#include "deploy/page/page_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "coordinator/service/listen_address.h"
+#include "deploy/page/event_stream.h"
+#include "deploy/page/page_text.h"
+#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+
+namespace headroom::page {
+namespace {
+
+using coordinator::ListenAddress;
+
+constexpr unsigned int kMostConnections = 256;
+constexpr int64_t kMostPoints = 4000;
+constexpr int64_t kUsualPoints = 1500;
+constexpr int64_t kFurthestStep = int64_t{1} << 53;
+constexpr int kBacklog = 64;
+
+Error cannot_listen(const PageOptions& options, const std::string& why) {
+  return Error("page", "cannot listen on " + options.listen + ": " + why,
+               "choose another address with " + options.flag + " HOST:PORT");
+}
+
+// A socket that listens at the address.
+int listening_socket(const PageOptions& options, const ListenAddress& address) {
+  std::string why;
+  const coordinator::Addresses found = coordinator::resolved(address, &why);
+  if (!found) throw cannot_listen(options, why);
+  const int handle = ::socket(found->ai_family,
+                              SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  if (handle < 0 ||
+      ::setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(handle, found->ai_addr, found->ai_addrlen) != 0 ||
+      ::listen(handle, kBacklog) != 0) {
+    why = std::strerror(errno);
+    if (handle >= 0) ::close(handle);
+    throw cannot_listen(options, why);
+  }
+  return handle;
+}
+
+int port_of(int handle) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  auto* const address = reinterpret_cast<sockaddr*>(&bound);
+  HEADROOM_CHECK(::getsockname(handle, address, &size) == 0, "getsockname");
+  return ntohs(bound.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return text;
+}
+
+// "[::1]:80" -> "::1"; "localhost" -> "localhost".
+std::string host_without_port(const std::string& host) {
+  if (host.starts_with('[')) {
+    const size_t end = host.find(']');
+    return end == std::string::npos ? "" : host.substr(1, end - 1);
+  }
+  return host.substr(0, host.find(':'));
+}
+
+bool is_number(const std::string& host) {
+  in_addr ipv4{};
+  in6_addr ipv6{};
+  return ::inet_pton(AF_INET, host.c_str(), &ipv4) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &ipv6) == 1;
+}
+
+std::string machine_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? lower_case(name) : "";
+}
+
+// Another site reaches this server by a name of its own. Numbers and the names
+// of this machine are nobody else's. Ports may differ: a tunnel has its own.
+bool is_host_of(const std::string& given, const ListenAddress& address) {
+  const std::string host = lower_case(host_without_port(given));
+  if (host.empty()) return false;
+  if (host == lower_case(address.host)) return true;
+  if (wire::is_loopback(address.host)) return wire::is_loopback(host);
+  const bool is_any = address.host == "0.0.0.0" || address.host == "::";
+  return is_any && (is_number(host) || host == "localhost" ||
+                    host == machine_name());
+}
+
+// The page's rules for the browser. `nonce` is that of the page's script.
+std::string content_policy(const std::string& nonce) {
+  return "default-src 'none'; style-src 'unsafe-inline'; script-src " +
+         (nonce.empty() ? std::string("'none'") : "'nonce-" + nonce + "'") +
+         "; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+         "form-action 'none'; frame-ancestors 'none'";
+}
+
+void free_text(void* text) { delete static_cast<Text*>(text); }
+
+// A response that shares the text.
+MHD_Response* response_of(const Text& text) {
+  auto kept = std::make_unique<Text>(text);
+  // The library does not write to it.
+  MHD_Response* const response = MHD_create_response_from_buffer_with_free_callback_cls(
+      text->size(), const_cast<char*>(text->data()), &free_text, kept.get());
+  if (response != nullptr) kept.release();
+  return response;
+}
+
+struct Answer {
+  unsigned int status = MHD_HTTP_OK;
+  std::string type;
+  MHD_Response* response = nullptr;  // null: there is no memory for one
+  std::string nonce = {};
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+Answer text_answer(unsigned int status, const std::string& line) {
+  return {status, "text/plain; charset=utf-8",
+          response_of(std::make_shared<const std::string>(line + "\n"))};
+}
+
+Answer not_found() {
+  return text_answer(MHD_HTTP_NOT_FOUND, "There is nothing here.");
+}
+
+Answer json_answer(const Text& text) {
+  if (text == nullptr) return not_found();
+  return {MHD_HTTP_OK, "application/json; charset=utf-8", response_of(text)};
+}
+
+std::string value_of(MHD_Connection* connection, MHD_ValueKind kind,
+                     const char* name) {
+  const char* const value = MHD_lookup_connection_value(connection, kind, name);
+  return value == nullptr ? "" : value;
+}
+
+void log_nothing(void*, const char*, va_list) {}
+
+}  // namespace
+
+class PageServer::Server {
+ public:
+  explicit Server(PageOptions options)
+      : options_(std::move(options)),
+        address_(coordinator::parse_listen_address(options_.listen)),
+        shelf_(options_.source),
+        token_(wire::draw_token()) {
+    wire::require_protected(options_.listen, options_.security,
+                            options_.insecure_network);
+    const int handle = listening_socket(options_, address_);
+    port_ = port_of(handle);
+    cookie_ = "headroom_page_" + std::to_string(port_);
+    events_ = std::make_unique<EventStream>(
+        shelf_, options_.source.refresh_interval, options_.sign_of_life);
+    start(handle);
+    if (daemon_ == nullptr) {
+      if (::fcntl(handle, F_GETFD) >= 0) ::close(handle);
+      events_->stop();
+      throw cannot_listen(options_, "the system refuses what a server needs");
+    }
+  }
+
+  ~Server() {
+    events_->stop();
+    MHD_stop_daemon(daemon_);
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  int port() const { return port_; }
+  const std::string& token() const { return token_; }
+  std::string address() const {
+    ListenAddress shown = address_;
+    shown.port = port_;
+    if (shown.host == "0.0.0.0" || shown.host == "::") {
+      const std::string name = machine_name();
+      if (!name.empty()) shown.host = name;
+    }
+    return (is_encrypted() ? "https://" : "http://") + shown.to_string() +
+           "/?token=" + token_;
+  }
+
+ private:
+  bool is_encrypted() const { return options_.security.is_encrypted(); }
+
+  void start(int handle) {
+    std::vector<MHD_OptionItem> items = {
+        {MHD_OPTION_EXTERNAL_LOGGER, reinterpret_cast<intptr_t>(&log_nothing),
+         nullptr},
+        {MHD_OPTION_LISTEN_SOCKET, handle, nullptr},
+        {MHD_OPTION_CONNECTION_LIMIT, kMostConnections, nullptr},
+        {MHD_OPTION_CONNECTION_TIMEOUT,
+         static_cast<intptr_t>(options_.idle_time.count()), nullptr}};
+    unsigned int flags = MHD_USE_EPOLL_INTERNAL_THREAD |
+                         MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    if (is_encrypted()) {
+      flags |= MHD_USE_TLS;
+      items.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0,
+                       const_cast<char*>(options_.security.key.c_str())});
+      items.push_back(
+          {MHD_OPTION_HTTPS_MEM_CERT, 0,
+           const_cast<char*>(options_.security.certificate.c_str())});
+    }
+    items.push_back({MHD_OPTION_END, 0, nullptr});
+    daemon_ = MHD_start_daemon(flags, 0, nullptr, nullptr, &Server::handle,
+                               this, MHD_OPTION_ARRAY, items.data(),
+                               MHD_OPTION_END);
+  }
+
+  static MHD_Result handle(void* server, MHD_Connection* connection,
+                           const char* path, const char* method, const char*,
+                           const char*, size_t*, void**) {
+    try {
+      const Answer answer =
+          static_cast<Server*>(server)->answer(connection, path, method);
+      return send(connection, answer);
+    } catch (const std::exception&) {
+      return MHD_NO;  // it is out of memory: the connection is closed
+    }
+  }
+
+  static MHD_Result send(MHD_Connection* connection, const Answer& answer) {
+    if (answer.response == nullptr) return MHD_NO;
+    const auto add = [&](const char* name, const std::string& value) {
+      MHD_add_response_header(answer.response, name, value.c_str());
+    };
+    add("Content-Type", answer.type);
+    add("Content-Security-Policy", content_policy(answer.nonce));
+    add("X-Content-Type-Options", "nosniff");
+    add("Cache-Control", "no-store");
+    add("Referrer-Policy", "no-referrer");
+    for (const auto& [name, value] : answer.headers) add(name.c_str(), value);
+    const MHD_Result result =
+        MHD_queue_response(connection, answer.status, answer.response);
+    MHD_destroy_response(answer.response);
+    return result;
+  }
+
+  Answer answer(MHD_Connection* connection, const std::string& path,
+                const std::string& method) {
+    if (method != "GET" && method != "HEAD") {
+      Answer refusal = text_answer(MHD_HTTP_METHOD_NOT_ALLOWED,
+                                   "This server only answers GET and HEAD.");
+      refusal.headers.emplace_back("Allow", "GET, HEAD");
+      return refusal;
+    }
+    if (const std::string why = stranger(connection); !why.empty()) {
+      return text_answer(MHD_HTTP_FORBIDDEN, why);
+    }
+    const std::string token =
+        value_of(connection, MHD_GET_ARGUMENT_KIND, "token");
+    if (path == "/" && !token.empty() && wire::equal_secrets(token, token_)) {
+      return welcome();
+    }
+    if (!wire::equal_secrets(value_of(connection, MHD_COOKIE_KIND,
+                                      cookie_.c_str()),
+                             token_)) {
+      return text_answer(
+          MHD_HTTP_FORBIDDEN,
+          "This page needs its token: open the address that headroom printed, "
+          "which ends in /?token=...");
+    }
+    return content(connection, path);
+  }
+
+  // Why the request comes from another site's page; "" where it does not.
+  std::string stranger(MHD_Connection* connection) const {
+    const std::string host = value_of(connection, MHD_HEADER_KIND, "Host");
+    if (!is_host_of(host, address_)) {
+      return "This server is not reached by that name: open the address that "
+             "headroom printed.";
+    }
+    const char* const origin =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
+    const std::string own =
+        lower_case((is_encrypted() ? "https://" : "http://") + host);
+    if (origin != nullptr && lower_case(origin) != own) {
+      return "Another site may not read this page.";
+    }
+    return "";
+  }
+
+  Answer welcome() const {
+    Answer answer = text_answer(MHD_HTTP_SEE_OTHER, "The page is at /.");
+    answer.headers.emplace_back("Location", "/");
+    answer.headers.emplace_back(
+        "Set-Cookie", cookie_ + "=" + token_ +
+                          "; HttpOnly; SameSite=Strict; Path=/" +
+                          (is_encrypted() ? "; Secure" : ""));
+    return answer;
+  }
+
+  Answer content(MHD_Connection* connection, const std::string& path) {
+    const auto word = [&](const char* name) {
+      return value_of(connection, MHD_GET_ARGUMENT_KIND, name);
+    };
+    const auto number = [&](const char* name, int64_t usual, int64_t low,
+                            int64_t high) -> std::optional<int64_t> {
+      const std::string text = word(name);
+      return text.empty() ? usual : parse_whole(text, low, high);
+    };
+    if (path == "/") return page();
+    if (path == "/api/runs") return json_answer(shelf_.runs());
+    if (path == "/api/run") return json_answer(shelf_.run(word("id")));
+    if (path == "/api/steps") {
+      const auto points = number("points", kUsualPoints, 1, kMostPoints);
+      const auto from = number("from", 0, 0, kFurthestStep);
+      if (!points || !from) {
+        return text_answer(MHD_HTTP_BAD_REQUEST,
+                           "points is a number from 1 to " +
+                               std::to_string(kMostPoints) +
+                               ", and from is a step.");
+      }
+      return json_answer(shelf_.steps(word("id"),
+                                      static_cast<size_t>(*points), *from));
+    }
+    if (path == "/api/timeline") {
+      const auto rank = number("rank", 0, 0, 1 << 20);
+      if (!rank) {
+        return text_answer(MHD_HTTP_BAD_REQUEST, "rank is a number from 0.");
+      }
+      return json_answer(
+          shelf_.timeline(word("id"), static_cast<int>(*rank)));
+    }
+    if (path == "/events") {
+      MHD_Response* const stream = events_->subscribe(word("id"), connection);
+      if (stream == nullptr) return not_found();
+      return {MHD_HTTP_OK, "text/event-stream; charset=utf-8", stream};
+    }
+    if (path == "/files") return picture(word("id"), word("name"));
+    return not_found();
+  }
+
+  static Answer page() {
+    const std::string nonce = wire::draw_token();
+    std::string text(page_text());
+    const size_t at = text.find(kScriptTag);
+    if (at != std::string::npos) {
+      text.replace(at, kScriptTag.size(), "<script nonce=\"" + nonce + "\">");
+    }
+    return {MHD_HTTP_OK, "text/html; charset=utf-8",
+            response_of(std::make_shared<const std::string>(std::move(text))),
+            nonce};
+  }
+
+  Answer picture(const std::string& id, const std::string& name) {
+    const auto file = shelf_.picture(id, name);
+    if (!file) return not_found();
+    const int handle =
+        ::open(file->c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    struct stat status {};
+    if (handle < 0 || ::fstat(handle, &status) != 0 ||
+        !S_ISREG(status.st_mode)) {
+      if (handle >= 0) ::close(handle);
+      return not_found();
+    }
+    // It reads as the browser takes it, and closes the file.
+    MHD_Response* const response = MHD_create_response_from_fd64(
+        static_cast<uint64_t>(status.st_size), handle);
+    if (response == nullptr) ::close(handle);
+    return {MHD_HTTP_OK, name.ends_with(".png") ? "image/png" : "image/jpeg",
+            response};
+  }
+
+  const PageOptions options_;
+  const ListenAddress address_;
+  RunShelf shelf_;
+  const std::string token_;
+  std::string cookie_;
+  int port_ = 0;
+  std::unique_ptr<EventStream> events_;
+  MHD_Daemon* daemon_ = nullptr;
+};
+
+PageServer::PageServer(PageOptions options)
+    : server_(std::make_unique<Server>(std::move(options))) {}
+PageServer::~PageServer() = default;
+std::string PageServer::address() const { return server_->address(); }
+int PageServer::port() const { return server_->port(); }
+const std::string& PageServer::token() const { return server_->token(); }
+
+}  // namespace headroom::page

@@ -1,0 +1,132 @@
+#include "deploy/page/plan_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "configs/layers/model_record.h"
+#include "parallel/base/check.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/plan_json.h"
+#include "parallel/planner/model_layers.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
+#include "parallel/predict/memory_request.h"
+
+namespace headroom::page {
+namespace {
+
+constexpr int kMostProcesses = 64;
+constexpr size_t kMostKnownTimelines = 64;
+constexpr size_t kMostStages = 32;
+
+}  // namespace
+
+PlanRecord::PlanRecord(std::filesystem::path run_directory,
+                       configs::RunConfig config, plan::Plan plan)
+    : run_directory_(std::move(run_directory)),
+      config_(std::move(config)),
+      plan_(std::move(plan)) {}
+
+std::vector<std::string> PlanRecord::lines() const {
+  std::vector<std::string> lines = {
+      "layout: " + plan::to_string(plan_.layout),
+      "micro-batches of " + counted(plan_.micro_batch_size, "image"),
+      std::string("batch-norm groups of ") +
+          (plan_.even_batch_norm_groups ? "about " : "") +
+          counted(plan_.batch_norm_group_size, "image")};
+  if (plan_.zero_stage > 0) {
+    lines.push_back("ZeRO stage " + std::to_string(plan_.zero_stage));
+  }
+  lines.push_back("activations: " +
+                  (plan_.activation_policies.empty()
+                       ? "keep"
+                       : plan::activations_text(plan_.activation_policies)));
+  const std::vector<int64_t>& begins = plan_.stage_begins;
+  for (size_t i = 0; begins.size() > 1 && i < begins.size(); ++i) {
+    if (i == kMostStages) {
+      lines.push_back("and " + std::to_string(begins.size() - i) +
+                      " more stages");
+      break;
+    }
+    lines.push_back("stage " + std::to_string(i) + ": from layer " +
+                    std::to_string(begins[i]));
+  }
+  lines.push_back("ranks exchange by " + plan::to_string(plan_.backend));
+  if (!plan_.predicted_phase_bytes.empty()) {
+    lines.push_back("the fullest rank needs " +
+                    format_bytes(planner::fullest_rank_bytes(plan_)) + ", " +
+                    planner::fullest_phase(plan_));
+  }
+  return lines;
+}
+
+const std::vector<layers::LayerCost>& PlanRecord::layers() {
+  if (layers_) return *layers_;
+  layers_.emplace();
+  try {
+    const auto recorded = layers::recorded_model(run_directory_);
+    layers::ModelTable table =
+        recorded ? *recorded : planner::table_of_run(config_);
+    if (const auto classes = planner::num_classes_of_run(config_)) {
+      table.num_classes = *classes;
+    }
+    layers_ = layers::layer_costs(table);
+  } catch (const Error& error) {
+    layers_error_ = error.what();
+  }
+  return *layers_;
+}
+
+const std::vector<PlanRecord::Rejection>& PlanRecord::rejected() {
+  if (rejected_) return *rejected_;
+  rejected_.emplace();
+  const int world_size = plan_.layout.world_size();
+  if (world_size > kMostProcesses || layers().empty()) return *rejected_;
+  for (const plan::ParallelLayout& layout : plan::layouts_of(world_size)) {
+    if (layout == plan_.layout) continue;
+    configs::RunConfig other = config_;
+    other.layout = layout;
+    std::string why;
+    try {
+      const planner::PlanDecision decision =
+          planner::choose_plan(other, world_size, layers(),
+                               planner::PlanAnswer::kWhetherAdmissible);
+      why = decision.plan ? "possible, and not preferred" : decision.reason;
+    } catch (const Error& error) {
+      why = error.text();
+    }
+    rejected_->push_back({plan::short_text(layout), why});
+  }
+  return *rejected_;
+}
+
+const PlanRecord::Timeline& PlanRecord::timeline(int rank) {
+  if (timelines_.size() >= kMostKnownTimelines) timelines_.clear();
+  const auto [place, is_new] = timelines_.try_emplace(rank);
+  Timeline& timeline = place->second;
+  if (!is_new) return timeline;
+  if (layers().empty()) {
+    timeline.why_not = layers_error_;
+    return timeline;
+  }
+  try {
+    timeline.step = predict::step_timeline(
+        predict::memory_request(config_, plan_, layers()),
+        plan::coordinates_of(plan_.layout, rank));
+  } catch (const Error& error) {
+    timeline.why_not = error.what();
+  } catch (const CheckFailure&) {
+    // The plan was written for another model than the files describe now.
+    timeline.why_not = "the run's plan and its model do not belong together";
+  }
+  return timeline;
+}
+
+std::string PlanRecord::layer_name(int64_t layer) {
+  if (layer < 0 || layer >= std::ssize(layers())) return "";
+  const layers::LayerCost& cost = layers()[static_cast<size_t>(layer)];
+  return std::to_string(layer) + " " + cost.module + " (" +
+         std::to_string(cost.channels) + ")";
+}
+
+}  // namespace headroom::page

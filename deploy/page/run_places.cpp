@@ -1,0 +1,84 @@
+#include "deploy/page/run_places.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
+
+namespace headroom::page {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostRuns = 200;
+
+bool is_run(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / run_files::kRun, error);
+}
+
+void find_runs(const fs::path& folder, const std::string& below, int levels,
+               std::vector<RunPlace>& places) {
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    if (!fs::is_directory(entry->symlink_status(ignored))) continue;
+    const std::string id = below + entry->path().filename().string();
+    if (is_run(entry->path())) {
+      places.push_back({id, entry->path()});
+    } else if (levels > 1) {
+      find_runs(entry->path(), id + "/", levels - 1, places);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RunPlace> runs_of(const fs::path& folder) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(folder, error);
+  if (is_run(folder)) return {{whole.filename().string(), whole}};
+  std::vector<RunPlace> places;
+  find_runs(whole, "", 2, places);
+  if (places.empty()) {
+    throw Error("page",
+                folder.string() + " has no run.yaml, nor has a folder in it",
+                "name a run directory or a folder of them, for example "
+                "runs/train/exp or runs/train");
+  }
+  std::map<fs::path, fs::file_time_type> times;
+  for (const RunPlace& place : places) {
+    std::error_code ignored;
+    times[place.directory] =
+        fs::last_write_time(place.directory / run_files::kRun, ignored);
+  }
+  std::ranges::sort(places, [&](const RunPlace& a, const RunPlace& b) {
+    return std::pair(times[b.directory], a.id) <
+           std::pair(times[a.directory], b.id);
+  });
+  if (places.size() > kMostRuns) places.resize(kMostRuns);
+  return places;
+}
+
+std::string url_encoded(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.') {
+      result += c;
+      continue;
+    }
+    constexpr const char* kDigits = "0123456789ABCDEF";
+    result += '%';
+    result += kDigits[byte >> 4];
+    result += kDigits[byte & 15];
+  }
+  return result;
+}
+
+}  // namespace headroom::page

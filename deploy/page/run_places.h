@@ -1,0 +1,22 @@
+// The run directories that a page or a report is asked for.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace headroom::page {
+
+struct RunPlace {
+  std::string id;  // the path below the folder asked for, or its own name
+  std::filesystem::path directory;
+  bool operator==(const RunPlace&) const = default;
+};
+// The run directories at or below `folder`, at most two levels deep, the newest
+// 200. Throws Error (exit 2) where there is none.
+std::vector<RunPlace> runs_of(const std::filesystem::path& folder);
+
+// "a b/c" -> "a%20b%2Fc".
+std::string url_encoded(const std::string& text);
+
+}  // namespace headroom::page

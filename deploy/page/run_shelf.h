@@ -1,0 +1,78 @@
+// RunShelf: the runs of a page, read from their folders at most once a second,
+// however many readers ask. Answers are shared texts, so a reader that is slow
+// keeps no copy of its own.
+//
+// Threads: any; one reads at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/run/run_status.h"
+#include "deploy/page/run_places.h"
+#include "deploy/page/run_record.h"
+
+namespace headroom::page {
+
+using Text = std::shared_ptr<const std::string>;
+
+struct RunSource {
+  // The runs that there are now. It is asked again every five seconds; an Error
+  // leaves those that were known.
+  std::function<std::vector<RunPlace>()> places;
+  // Whether a coordinator writes a folder.
+  std::function<bool(const std::filesystem::path&)> is_held;
+  // The status of the run `live_id`; null without one.
+  std::function<std::optional<coordinator::RunStatus>()> live;
+  std::string live_id;
+  std::chrono::milliseconds refresh_interval{1000};
+};
+
+class RunShelf {
+ public:
+  // Throws what source.places() throws.
+  explicit RunShelf(RunSource source);
+
+  // The answers of /api/runs and its like; null where there is no such run, or
+  // rank.
+  Text runs();
+  Text run(const std::string& id);
+  Text steps(const std::string& id, size_t points, int64_t from);
+  Text timeline(const std::string& id, int rank);
+  Text changes(const std::string& id);
+  // What is asked next is read anew.
+  void expire();
+  // The path of a picture of the run; nothing for any other name.
+  std::optional<std::filesystem::path> picture(const std::string& id,
+                                               const std::string& name);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Entry {
+    RunPlace place;
+    std::unique_ptr<RunRecord> record;
+    std::optional<Clock::time_point> read;
+    std::map<std::string, Text> answers;  // of what was read
+  };
+
+  void look_for_runs();
+  Entry* find(const std::string& id);
+  void refresh(Entry& entry);
+  Text answer(const std::string& id, const std::string& name,
+              const std::function<std::optional<std::string>(RunRecord&)>& make);
+
+  const RunSource source_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Entry>> entries_;
+  Clock::time_point looked_;
+};
+
+}  // namespace headroom::page

@@ -1,0 +1,532 @@
+"use strict";
+// What the page shows: one function a section, each from `state` alone.
+
+const FAULTS = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent",
+  "coordinator_restart", "coordinator_pause", "memory_prediction", "label_bound", "disk", "picture"]);
+const FOLLOWS = new Set(["activations", "restart", "resume", "rescale", "loss_scale", "generation", "plan", "run_over"]);
+const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent", "coordinator_restart"]);
+const KIND_WORDS = {
+  plan: "plan", generation: "generation", rescale: "more or fewer processes", drain: "drain", join: "worker joined",
+  agent_joins: "agent joined", agent_silent: "agent silent", restart: "worker restarted",
+  coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
+  coordinator_log: "coordinator's log", loss_of_process: "worker lost", fault: "fault",
+  out_of_memory: "out of memory", activations: "activation policy", memory_prediction: "memory above prediction",
+  label_bound: "more boxes than planned", host_memory: "host memory", device_memory: "device memory",
+  memory_trace: "memory trace", cuda_graphs: "CUDA graphs", non_finite: "not finite", loss_scale: "loss scale",
+  data: "data set", classes: "classes", autoanchor: "anchors", weights: "starting weights",
+  augment_on: "augmentation", epoch: "epoch", validation: "validation", picture: "picture",
+  checkpoint: "checkpoint", checkpoints: "checkpoints", disk: "disk", run_directory: "run's folder",
+  resume: "training goes on", run_over: "end of the run"};
+const kindWords = (kind) => KIND_WORDS[kind] || String(kind).replaceAll("_", " ");
+const STATES = {
+  running: ["running", "good"], finished: ["finished", "good"], stopped: ["stopped, can be continued", "warn"],
+  failed: ["failed", "bad"], unknown: ["not heard of", "warn"]};
+const COLUMNS = {
+  "train/box_loss": ["train box", 1], "train/obj_loss": ["train objectness", 2], "train/cls_loss": ["train class", 3],
+  "val/box_loss": ["validation box", 1, "5 4"], "val/obj_loss": ["validation objectness", 2, "5 4"],
+  "val/cls_loss": ["validation class", 3, "5 4"], "metrics/precision": ["precision", 4, "2 3"],
+  "metrics/recall": ["recall", 3, "7 3"], "metrics/mAP_0.5": ["mAP50", 1], "metrics/mAP_0.5:0.95": ["mAP50-95", 2]};
+const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
+
+// ---- summary ----
+
+sections.summary = () => {
+  const {run, progress} = state;
+  const [words, kind] = STATES[run.state] || [run.state, "warn"];
+  setText(by("run-name"), run.id);
+  setText(by("state"), words);
+  by("state").className = `badge ${kind}`;
+  setText(by("reason"), run.reason || "");
+  const share = progress.steps > 0 && isNumber(progress.step) ? Math.min(1, progress.step / progress.steps) : null;
+  const percent = share === null ? null : Math.floor(share * 100);
+  by("progress-bar").style.width = `${(share || 0) * 100}%`;
+  if (percent === null) by("progress").removeAttribute("aria-valuenow");
+  else by("progress").setAttribute("aria-valuenow", percent);
+  by("progress").setAttribute("aria-valuetext", percent === null ? UNKNOWN : `${percent} % of ${progress.steps} steps`);
+  document.title = clean(`${percent === null ? "" : `${percent} % `}${run.id} – Headroom`);
+
+  const of = (now, all) => `${Format.number(now)} of ${all > 0 ? Format.number(all) : UNKNOWN}`;
+  const best = summaryOf(run).best;
+  const ranks = listOf(run.ranks);
+  const most = ranks.filter((rank) => isNumber(rank.measured_peak)).reduce((a, b) =>
+    (!a || b.measured_peak > a.measured_peak ? b : a), null);
+  const limit = run.memory_limit > 0 ? run.memory_limit : null;
+  const faults = listOf(run.events).filter((event) => MARKED.has(event.event)).length;
+  const isOn = run.state === "running";
+  const tiles = [
+    ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase || ""],
+    ["step", "Step", of(progress.step, progress.steps), percent === null ? "" : `${percent} % done`],
+    ["rate", "Speed", Format.rate(progress.images_per_second), ""],
+    ["eta", "Time to the end", isOn ? Format.duration(progress.eta_seconds) : "none", isOn ? "" : words],
+    ["map50", "Best mAP50", best ? Format.share(best.map50) : UNKNOWN,
+      best ? `mAP50-95 ${Format.share(best.map)}, epoch ${best.epoch + 1}` : "not validated yet"],
+    ["peak", "Peak of memory", Format.bytes(most?.measured_peak), most ? `rank ${most.rank}, predicted ` +
+      `${Format.bytes(most.predicted_peak)}${limit ? `, limit ${Format.bytes(limit)}` : ""}` : ""],
+    ["faults", "Faults", Format.number(faults), faults ? "see the life of the run" : "none so far"],
+  ];
+  reconcile(by("tiles"), tiles, ([key]) => key, ([key, name]) => el("div", {class: "tile", "data-tile": key},
+    el("dt", {text: name}), el("dd", {class: "big"}), el("dd", {class: "soft"})), (tile, [, , value, more]) => {
+    setText(tile.children[1], value);
+    tile.children[1].classList.toggle("unknown", value === UNKNOWN);
+    setText(tile.children[2], more);
+  });
+  by("resume").hidden = !run.resume_command;
+  setText(by("resume-command"), run.resume_command || "");
+  setText(by("about"), `Folder ${run.directory}`);
+  setText(by("version"), `Headroom ${run.version || ""}`);
+  showConnection();
+};
+
+by("copy").addEventListener("click", async () => {
+  const code = by("resume-command");
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    setText(by("copied"), "Copied.");
+  } catch {
+    getSelection().selectAllChildren(code);
+    setText(by("copied"), "Selected: press Ctrl-C to copy.");
+  }
+});
+
+// ---- curves ----
+
+const epochTitle = {xName: "epoch", xFormat: (x) => Format.number(x, Number.isInteger(x) ? 0 : 1)};
+const lossChart = new Chart(by("epoch-charts"), {title: "Losses of each epoch", ...epochTitle,
+  describe: "Mean losses in training and validation"});
+const qualityChart = new Chart(by("epoch-charts"), {title: "Detection quality", ...epochTitle, format: Format.share,
+  fromZero: true, describe: "Precision, recall and mean average precision in validation"});
+const stepChart = new Chart(by("step-chart"), {title: "Each step", xName: "step", height: 280,
+  describe: "Values of each training step"});
+const STEP_VIEWS = {
+  losses: ["losses", [["box", "box", 1], ["obj", "objectness", 2], ["cls", "class", 3]], Format.value],
+  grad_norm: ["gradient norm", [["grad_norm", "gradient norm", 1]], Format.value],
+  lr: ["learning rate", [["lr", "learning rate", 1]], Format.value],
+  images_per_second: ["speed", [["images_per_second", "images per second", 1]], Format.rate]};
+const stepView = el("select", null, ...Object.entries(STEP_VIEWS).map(([value, [text]]) => el("option", {value, text})));
+const smooth = el("input", {type: "checkbox", checked: true});
+const logarithmic = el("input", {type: "checkbox"});
+for (const input of [stepView, smooth, logarithmic]) {
+  input.addEventListener("change", () => {
+    stepChart.isLog = logarithmic.checked;
+    drawNow("steps");
+  });
+}
+stepChart.controls.prepend(el("label", {class: "choose"}, "Show ", stepView),
+  el("label", {class: "choose"}, smooth, " smooth"), el("label", {class: "choose"}, logarithmic, " logarithmic"));
+
+// Faults and checkpoints as a chart marks them; `place` says where a step is.
+function markers(place) {
+  const found = [];
+  for (const event of listOf(state.run.events)) {
+    if (!isNumber(event.step)) continue;
+    if (MARKED.has(event.event)) {
+      found.push({x: place(event.step), kind: "fault", text: `${kindWords(event.event)}: ${event.reason}`});
+    } else if (event.event === "checkpoint" && !event.warning) {
+      found.push({x: place(event.step), kind: "checkpoint", text: `checkpoint after ${Format.count(event.step, "step")}`});
+    }
+  }
+  for (const {step} of listOf(state.run.checkpoints)) {
+    found.push({x: place(step), kind: "checkpoint", text: `checkpoint after ${Format.count(step, "step")}`});
+  }
+  return found;
+}
+
+function epochSeries(run, names) {
+  const {columns, rows} = run.epochs;
+  return names.filter((name) => columns.includes(name)).map((name) => {
+    const [text, colour, dash] = COLUMNS[name] || [name, 1];
+    const at = columns.indexOf(name);
+    return {name: text, colour, dash, bridges: true, xs: rows.map((row) => row[0] + 1), ys: rows.map((row) => row[at])};
+  }).filter((series) => series.ys.some(isNumber));
+}
+
+sections.epochs = () => {
+  const {run, progress} = state;
+  // Epoch 1 ends at 1; a step inside an epoch lies between.
+  const perEpoch = progress.steps > 0 && progress.epochs > 0 ? progress.steps / progress.epochs : null;
+  const marks = perEpoch ? markers((step) => step / perEpoch) : [];
+  const names = Object.keys(COLUMNS);
+  const lastEpoch = run.epochs.rows.length ? run.epochs.rows[run.epochs.rows.length - 1][0] + 1 : 1;
+  const range = [0, lastEpoch];
+  lossChart.update({series: epochSeries(run, names.slice(0, 6)), markers: marks, range});
+  qualityChart.update({series: epochSeries(run, names.slice(6)), markers: marks, range});
+};
+
+// A mean that forgets: what stays of a loss behind its noise.
+function smoothed(ys, keep) {
+  let mean = null;
+  let weight = 0;
+  return ys.map((y) => {
+    if (!isNumber(y)) return null;
+    mean = (mean ?? 0) * keep + y * (1 - keep);
+    weight = weight * keep + (1 - keep);
+    return mean / weight;
+  });
+}
+
+sections.steps = () => {
+  if (!state.steps) return;
+  const {columns, rows, total} = state.steps;
+  const [, lines, format] = STEP_VIEWS[stepView.value];
+  stepChart.format = format;
+  const at = columns.indexOf("step");
+  const xs = rows.map((row) => row[at]);
+  const keep = rows.length > 60 ? 1 - 20 / rows.length : 0.6;
+  const series = lines.filter(([column]) => columns.includes(column)).flatMap(([column, name, colour]) => {
+    const ys = rows.map((row) => row[columns.indexOf(column)]);
+    if (!smooth.checked || rows.length < 8) return [{name, colour, xs, ys}];
+    const show = (index) => format(ys[index]);
+    return [{name, group: name, colour, xs, ys, soft: true}, {name, colour, xs, ys: smoothed(ys, keep), show}];
+  });
+  stepChart.describe = total > rows.length ? `${Format.number(rows.length)} of ${Format.count(total, "step")} are ` +
+    "drawn; the least and greatest stay" : `All ${Format.count(rows.length, "step")}`;
+  stepChart.update({series, markers: markers((step) => step), range: xs.length ? [xs[0], xs[xs.length - 1]] : undefined});
+};
+
+// ---- memory ----
+
+const memoryChart = new Chart(by("memory-charts"), {title: "Peak memory of each step", xName: "step", format: Format.bytes,
+  fromZero: true, height: 250, describe: "Largest tensor memory of the rank: predicted, measured and the limit"});
+const timelineChart = new Chart(by("memory-charts"), {title: "One step, layer by layer", xName: "layers in the order of the step",
+  format: Format.bytes, fromZero: true, unitStep: 1, height: 290,
+  describe: "Predicted memory of one step: what is kept, and on top of it what a layer needs for a moment"});
+by("memory-zero").addEventListener("change", (event) => {
+  memoryChart.fromZero = event.target.checked;
+  drawNow("memory");
+});
+by("rank-select").addEventListener("change", (event) => chooseRank(Number(event.target.value)));
+
+function chooseRank(rank) {
+  state.rank = rank;
+  memoryChart.view = timelineChart.view = null;
+  fetchTimeline();
+  drawNow("memory", "layout");
+}
+
+sections.memory = () => {
+  const {run, steps, rank} = state;
+  if (!run) return;
+  const select = by("rank-select");
+  reconcile(select, listOf(run.ranks), (one) => one.rank, (one) => el("option", {value: one.rank, text: `${one.rank}`}),
+    (option, one) => setText(option, `${one.rank} on ${one.host || UNKNOWN}`));
+  select.value = rank;
+  const mine = listOf(run.ranks).find((one) => one.rank === rank);
+  const limit = run.memory_limit > 0 ? run.memory_limit : null;
+  const free = limit && isNumber(mine?.measured_peak) ? `, ${Format.bytes(limit - mine.measured_peak)} of ` +
+    `${Format.bytes(limit)} are free at the peak` : ", without a limit";
+  setText(by("memory-words"), mine ? `Rank ${rank}: measured ${Format.bytes(mine.measured_peak)}, predicted ` +
+    `${Format.bytes(mine.predicted_peak)}${free}.` : "No rank is known yet.");
+  const one = steps && listOf(steps.memory).find((entry) => entry.rank === rank);
+  memoryChart.update({series: one ? [{name: "predicted", colour: 2, dash: "6 4", xs: one.step, ys: one.predicted},
+    {name: "measured", colour: 1, xs: one.step, ys: one.measured}] : [],
+  levels: limit ? [{y: limit, name: `limit ${Format.bytes(limit)}`}] : [], markers: markers((step) => step)});
+  const timeline = state.timelines.get(`${state.id}/${rank}`);
+  const points = listOf(timeline?.points);
+  const xs = points.map((_, i) => i);
+  const bands = [];
+  points.forEach(({phase}, i) => {
+    if (bands.length && bands[bands.length - 1].name === phase) bands[bands.length - 1].to = i + 1;
+    else bands.push({name: phase, from: i, to: i + 1});
+  });
+  const kept = points.map((point) => point.kept);
+  timelineChart.update({bands, label: (i) => `${points[i].phase} ${points[i].layer}`,
+    series: points.length ? [
+      {name: "needed for a moment", colour: 2, xs, ys: points.map((point) => point.kept + point.scratch), base: kept,
+        show: (i) => Format.bytes(points[i]?.scratch)},
+      {name: "kept", colour: 1, xs, ys: kept, base: kept.map(() => 0)}] : [],
+    levels: [...(limit ? [{y: limit, name: `limit ${Format.bytes(limit)}`}] : []),
+      ...(timeline && isNumber(timeline.peak) ? [{y: timeline.peak, name: `peak ${Format.bytes(timeline.peak)}`}] : [])]});
+};
+
+// ---- layout ----
+
+// Three cuts of a rank's work: of the batch (data), of the layers (stage, from
+// left to right), of the image (strip, from top to bottom).
+function workPicture({data, stage, strip}, layout) {
+  const [images, stages, strips] = [layout.data || 1, layout.pipeline || 1, layout.spatial || 1];
+  const part = (index, all, from, size) => [from + ((index || 0) / all) * size, Math.max(1.5, size / all)];
+  const [y, height] = part(data, images, 1, 34);
+  const [x, width] = part(stage, stages, 8, 51);
+  const [stripY, stripHeight] = part(strip, strips, y, height);
+  return svg("svg", {class: "work", viewBox: "0 0 60 36", width: 60, height: 36, "aria-hidden": "true"},
+    svg("rect", {class: "work-all", x: 8, y: 1, width: 51, height: 34}),
+    svg("rect", {class: "work-batch", x: 1, y, width: 4, height}),
+    svg("rect", {class: "work-mine", x, y: stripY, width, height: stripHeight}));
+}
+
+function workWords(rank, layout) {
+  const part = (index, all) => `${(index || 0) + 1} of ${all}`;
+  return [layout.data > 1 ? `part ${part(rank.data, layout.data)} of the batch` : "the whole batch",
+    layout.pipeline > 1 ? `stage ${part(rank.stage, layout.pipeline)} of the layers` : "all layers",
+    layout.spatial > 1 ? `strip ${part(rank.strip, layout.spatial)} of each image` : "whole images",
+    layout.zero > 0 ? `ZeRO part ${part(rank.data, layout.data)}` : null].filter(Boolean).join(", ");
+}
+
+const ZERO_WORDS = ["every rank holds the whole state", "the optimizer's state is divided", "the optimizer's state and gradients are divided",
+  "the optimizer's state, gradients and weights are divided"];
+
+sections.layout = () => {
+  const {run} = state;
+  const layout = run.layout || {};
+  const ranks = listOf(run.ranks);
+  setText(by("layout-words"), `${Format.number(layout.data)} data × ${Format.number(layout.pipeline)} pipeline × ` +
+    `${Format.number(layout.spatial)} spatial = ${Format.count(ranks.length, "process", "processes")}. ` +
+    `ZeRO ${layout.zero ?? UNKNOWN}: ${ZERO_WORDS[layout.zero] || UNKNOWN}. ` +
+    `Micro-batches of ${Format.count(layout.micro_batch, "image")}.`);
+  const measure = by("rank-measure").value;
+  const fastest = Math.max(1e-9, ...ranks.map((rank) => rank.images_per_second || 0));
+  const largest = run.memory_limit || Math.max(1, ...ranks.map((rank) => Math.max(rank.predicted_peak || 0, rank.measured_peak || 0)));
+  const hosts = new Map();
+  for (const rank of ranks) {
+    const host = rank.host || UNKNOWN;
+    if (!hosts.has(host)) hosts.set(host, []);
+    hosts.get(host).push(rank);
+  }
+  const isSmall = ranks.length > 32;
+  by("machines").classList.toggle("small", isSmall);
+  const chosen = ranks.find((rank) => rank.rank === state.rank);
+  setText(by("rank-words"), isSmall && chosen ? `Rank ${chosen.rank}: ${workWords(chosen, layout)}.` : "");
+  reconcile(by("machines"), [...hosts], ([host]) => host, ([host]) => el("section", {class: "machine card"},
+    el("h3", {text: host}), el("p", {class: "soft"}), el("ul", {class: "ranks"})), (machine, [, mine]) => {
+    const gone = mine.filter((rank) => rank.state && rank.state !== "running" && run.state === "running").length;
+    setText(machine.children[1], Format.count(mine.length, "process", "processes") + (gone ? `, ${gone} not running` : ""));
+    reconcile(machine.children[2], mine, (rank) => `${rank.rank}/${isSmall}`, (rank) => el("li", null,
+      el("button", {type: "button", class: "rank", on: {click: () => chooseRank(rank.rank)}},
+        el("span", {class: "rank-head"}, el("strong", {text: rank.rank}), el("span", {class: "rank-state"})),
+        el("span", {class: "work-place"}), el("span", {class: "rank-words"}),
+        el("span", {class: "meter"}, el("span", {class: "meter-fill"})), el("span", {class: "rank-numbers"}))),
+    (item, rank) => {
+      const button = item.firstChild;
+      const [head, place, words, meter, numbers] = button.children;
+      const value = measure === "memory" ? rank.measured_peak : rank.images_per_second;
+      const share = isNumber(value) ? Math.min(1, value / (measure === "memory" ? largest : fastest)) : 0;
+      const kind = rank.state === "running" || rank.state === "finished" ? "good" : "warn";
+      const work = JSON.stringify([rank.data, rank.stage, rank.strip, layout]);
+      if (place.drawn !== work) {
+        place.drawn = work;
+        if (!isSmall) place.replaceChildren(workPicture(rank, layout));
+        setText(words, workWords(rank, layout));
+      }
+      meter.firstChild.style.width = `${share * 100}%`;
+      meter.classList.toggle("hot", measure === "memory" && run.memory_limit > 0 && share > 0.95);
+      setText(head.children[1], rank.state || UNKNOWN);
+      head.children[1].className = `rank-state ${kind}`;
+      const age = isNumber(rank.heartbeat_age) ? `, heard ${Format.duration(rank.heartbeat_age)} ago` : "";
+      setText(numbers, `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)}), ` +
+        `${isNumber(rank.images_per_second) ? Format.rate(rank.images_per_second) : "speed not known"}${age}`);
+      button.setAttribute("aria-pressed", String(rank.rank === state.rank));
+      button.setAttribute("aria-label", clean(`Rank ${rank.rank}, ${rank.worker || ""}: ${rank.state || UNKNOWN}, ` +
+        `${words.textContent}, ${numbers.textContent}`));
+      button.title = isSmall ? button.getAttribute("aria-label") : "";
+    });
+  });
+};
+by("rank-measure").addEventListener("change", () => drawNow("layout"));
+
+// ---- life of the run ----
+
+const EVENT_BASICS = new Set(["event", "step", "rank", "reason", "time", "warning", "generation", "epoch", "attempt"]);
+
+function fieldText(name, value) {
+  if (isNumber(value)) {
+    if (/bytes$/.test(name)) return Format.bytes(value);
+    if (/seconds$/.test(name)) return Format.duration(value);
+    return Number.isInteger(value) ? Format.number(value) : Format.value(value);
+  }
+  return value === null ? UNKNOWN : typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function eventLine(event) {
+  const place = [isNumber(event.step) ? `step ${Format.number(event.step)}` : null,
+    isNumber(event.rank) && event.rank >= 0 ? `rank ${event.rank}` : null].filter(Boolean).join(", ");
+  const kind = FAULTS.has(event.event) || event.warning ? "bad" : FOLLOWS.has(event.event) ? "warn" : "";
+  const isTimed = isNumber(event.time) && Math.abs(event.time) < 8e12;
+  const fields = Object.entries(event).filter(([name, value]) => !EVENT_BASICS.has(name) && value !== "");
+  return el("li", {class: `event ${kind}`, "data-kind": event.event},
+    el("strong", {text: kindWords(event.event)}),
+    el("p", {class: "event-reason", text: event.reason || "no reason is given"}),
+    el("span", {class: "soft", text: place}),
+    el("time", {class: "soft", datetime: isTimed ? new Date(event.time * 1000).toISOString() : null, text: Format.time(event.time)}),
+    fields.length ? el("details", null, el("summary", {text: "More"}), el("dl", {class: "fields"},
+      ...fields.flatMap(([name, value]) => [el("dt", {text: name.replaceAll("_", " ")}), el("dd", {text: fieldText(name, value)})]))) : null);
+}
+
+sections.life = () => {
+  // Oldest first, so that a count tells equal events apart for good.
+  const all = [...listOf(state.run.events)];
+  if (all.length && all[0].time > all[all.length - 1].time) all.reverse();
+  const seen = new Map();
+  const keys = new Map();
+  const kinds = new Map();
+  for (const event of all) {
+    const key = JSON.stringify(event);
+    seen.set(key, (seen.get(key) || 0) + 1);
+    keys.set(event, `${seen.get(key)} ${key}`);
+    kinds.set(event.event, (kinds.get(event.event) || 0) + 1);
+  }
+  const names = [...kinds].sort((a, b) => kindWords(a[0]).localeCompare(kindWords(b[0])));
+  reconcile(by("kind-select"), [["", all.length], ...names], ([kind]) => kind, ([kind]) => el("option", {value: kind}),
+    (option, [kind, count]) => setText(option, `${kind === "" ? "any" : kindWords(kind)} (${count})`));
+  by("kind-select").value = state.kind;
+  const wanted = all.reverse().filter((event) => (state.show === "all" || FAULTS.has(event.event) || FOLLOWS.has(event.event)) &&
+    (state.kind === "" || state.kind === event.event));
+  const shown = wanted.slice(0, state.eventsShown);
+  reconcile(by("events"), shown, (event) => keys.get(event), eventLine);
+  by("older").hidden = shown.length === wanted.length;
+  setText(by("life-words"), all.length === 0 ? "Nothing has happened yet." :
+    `${Format.number(shown.length)} of ${Format.count(all.length, "event")}, newest first.`);
+};
+
+for (const chip of document.querySelectorAll("[data-show]")) {
+  chip.addEventListener("click", () => {
+    state.show = chip.dataset.show;
+    for (const one of document.querySelectorAll("[data-show]")) one.setAttribute("aria-pressed", String(one === chip));
+    drawNow("life");
+  });
+}
+by("kind-select").addEventListener("change", (event) => {
+  state.kind = event.target.value;
+  drawNow("life");
+});
+by("older").addEventListener("click", () => {
+  state.eventsShown += 100;
+  drawNow("life");
+});
+
+// ---- pictures ----
+
+const PICTURE_KINDS = {validation: "Validation", training: "Training batches", curve: "Curves and figures"};
+let viewed = 0;
+const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
+  listOf(state.run.pictures).filter((picture) => picture.kind === kind));
+
+// A report's pictures are in the page; a server's may be drawn again each epoch.
+const pictureAddress = ({url}) => (url.startsWith("data:") ? url : `${url}&epoch=${state.run.epochs.rows.length}`);
+
+sections.pictures = () => {
+  const all = pictureList();
+  setText(by("pictures-words"), state.run.pictures_note || (all.length ? "Click one, or press Enter on it, to enlarge it; arrow keys go on from there."
+    : "No pictures yet; a run with --noplots has none."));
+  const groups = Object.entries(PICTURE_KINDS).filter(([kind]) => all.some((picture) => picture.kind === kind));
+  reconcile(by("picture-groups"), groups, ([kind]) => kind, ([, name]) => el("div", null,
+    el("h3", {text: name}), el("ul", {class: "thumbs"})), (group, [kind]) => {
+    reconcile(group.lastChild, all.filter((picture) => picture.kind === kind), (picture) => `${state.id}/${picture.name}`,
+      (picture) => el("li", null, el("button", {type: "button", class: "thumb",
+        on: {click: () => showPicture(pictureList().findIndex((one) => one.name === picture.name))}},
+      el("img", {alt: "", loading: "lazy"}), el("span", {text: picture.name}))), (item, picture) => {
+        const image = item.querySelector("img");
+        const address = pictureAddress(picture);
+        if (image.getAttribute("src") !== address) image.setAttribute("src", address);
+      });
+  });
+};
+
+function showPicture(index) {
+  const all = pictureList();
+  viewed = (index + all.length) % all.length;
+  const picture = all[viewed];
+  setText(by("viewer-name"), `${picture.name} (${viewed + 1} of ${all.length})`);
+  by("viewer-picture").src = pictureAddress(picture);
+  by("viewer-picture").alt = clean(`${PICTURE_KINDS[picture.kind]}: ${picture.name}`);
+  if (!by("viewer").open) by("viewer").showModal();
+}
+by("viewer-before").addEventListener("click", () => showPicture(viewed - 1));
+by("viewer-next").addEventListener("click", () => showPicture(viewed + 1));
+by("viewer-close").addEventListener("click", () => by("viewer").close());
+by("viewer-picture").addEventListener("click", () => by("viewer").close());
+by("viewer").addEventListener("keydown", (event) => {
+  if (event.key === "ArrowLeft") showPicture(viewed - 1);
+  if (event.key === "ArrowRight") showPicture(viewed + 1);
+});
+
+// ---- plan, settings, classes ----
+
+sections.plan = () => {
+  const plan = state.run.plan || {};
+  setText(by("plan-reason"), plan.reason || "The plan gives no reason.");
+  setText(by("plan-lines"), [state.run.layout?.text, "", ...listOf(plan.lines)].filter((line) => line !== undefined).join("\n").trim());
+  const rejected = listOf(plan.rejected);
+  by("rejected").hidden = rejected.length === 0;
+  reconcile(by("rejected"), rejected, ({what, why}) => `${what}|${why}`, ({what, why}) =>
+    el("div", null, el("dt", {text: what}), el("dd", {text: why})));
+  by("rejected-none").hidden = rejected.length > 0;
+};
+
+const settingsTable = new DataTable(by("settings-table"), {caption: "Settings", sort: null, columns: [
+  {name: "setting", value: ([name]) => name, show: ([name]) => name, head: true, left: true},
+  {name: "value", value: ([, value]) => String(value), show: ([, value]) => (value === null ? UNKNOWN : value === "" ? "–" : value), left: true}]});
+sections.settings = () => {
+  const sought = by("settings-find").value.trim().toLowerCase();
+  settingsTable.update(listOf(state.run.settings).filter(([name, value]) =>
+    `${name} ${value}`.toLowerCase().includes(sought)), ([name]) => `${state.id}/${name}`);
+};
+by("settings-find").addEventListener("input", () => drawNow("settings"));
+
+const figure = (name, key, show = Format.share) => ({name, value: (one) => one[key] ?? null, show: (one) => show(one[key])});
+const classTable = new DataTable(by("classes"), {caption: "Classes", sort: 4, columns: [
+  {name: "class", value: ({name}) => name, show: ({name}) => name, head: true, left: true},
+  figure("precision", "precision"), figure("recall", "recall"), figure("mAP50", "map50"), figure("mAP50-95", "map")]});
+sections.classes = () => {
+  const classes = listOf(state.run.per_class);
+  by("classes").hidden = classes.length === 0;
+  setText(by("classes-words"), classes.length ? `${Format.count(classes.length, "class", "classes")}, the weakest first.`
+    : "Known after the run's last validation.");
+  classTable.update(classes);
+};
+
+// ---- several runs ----
+
+const compareChart = new Chart(by("compare-chart"), {title: "Runs compared", ...epochTitle, height: 280});
+for (const [column, [text]] of Object.entries(COLUMNS)) by("compare-column").append(el("option", {value: column, text}));
+by("compare-column").value = "metrics/mAP_0.5:0.95";
+by("compare-column").addEventListener("change", () => drawNow("compare"));
+by("compare-log").addEventListener("change", (event) => {
+  compareChart.isLog = event.target.checked;
+  drawNow("compare");
+});
+
+const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, columns: [
+  {name: "", show: (run) => el("input", {type: "checkbox", "aria-label": `Compare ${run.id}`, checked: state.ticked.has(run.id),
+    on: {change: (event) => tick(run.id, event.target.checked)}})},
+  {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
+    on: {click: () => openRun(run.id)}}), left: true},
+  {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [run.state])[0], left: true},
+  {name: "model", value: (run) => run.model, show: (run) => run.model ?? UNKNOWN, left: true},
+  figure("image", "img", Format.number), figure("batch", "batch", Format.number), figure("processes", "processes", Format.number),
+  figure("epoch", "epoch", Format.number), figure("step", "step", Format.number),
+  {name: "best mAP50", value: (run) => run.best?.map50 ?? null, show: (run) => Format.share(run.best?.map50)},
+  {name: "best mAP50-95", value: (run) => run.best?.map ?? null, show: (run) => Format.share(run.best?.map)},
+  figure("speed", "images_per_second", Format.rate)]});
+
+function tick(id, isOn) {
+  if (isOn) {
+    state.ticked.add(id);
+    compareRun(id);
+  } else {
+    state.ticked.delete(id);
+    drawNow("compare");
+  }
+}
+
+sections.runs = () => {
+  const isMany = state.runs.length > 1;
+  by("compare").hidden = by("compare-link").hidden = by("run-choice").hidden = !isMany;
+  if (!isMany) return;
+  if (state.ticked.size === 0 && !state.hasTicked) {
+    state.hasTicked = true;
+    for (const run of state.runs.slice(0, 4)) tick(run.id, true);
+  }
+  runsTable.update(state.runs, (run) => run.id);
+  reconcile(by("run-select"), state.runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
+  by("run-select").value = state.id;
+};
+
+sections.compare = () => {
+  const column = by("compare-column").value;
+  compareChart.format = column.startsWith("metrics/") ? Format.share : Format.value;
+  const series = [...state.ticked].filter((id) => state.compared.has(id)).flatMap((id, index) =>
+    epochSeries(state.compared.get(id), [column]).map((one) =>
+      ({...one, name: id, colour: (index % 6) + 1, dash: DASHES[Math.floor(index / 6) % DASHES.length]})));
+  compareChart.title = `Runs compared: ${COLUMNS[column][0]}`;
+  compareChart.update({series});
+};

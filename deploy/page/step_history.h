@@ -1,0 +1,70 @@
+// StepHistory: what steps.jsonl says of a run's steps, for pictures: bounded
+// memory whatever the run's length.
+//
+// The file is followed as it grows (line_follower.h). Steps that a restarted
+// run takes again replace the earlier ones.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "deploy/page/decimated_series.h"
+#include "deploy/page/line_follower.h"
+
+namespace headroom::page {
+
+// The values of a step, in the order of the columns; "step" comes before.
+enum class StepColumn {
+  kEpoch,
+  kBox,
+  kObj,
+  kCls,
+  kGradNorm,
+  kLr,
+  kImagesPerSecond,
+  kSkipped
+};
+inline constexpr std::array kStepColumns = {
+    "epoch", "box", "obj", "cls", "grad_norm", "lr", "images_per_second",
+    "skipped"};
+
+class StepHistory {
+ public:
+  explicit StepHistory(const std::filesystem::path& run_directory);
+
+  // Reads what was written since the last call.
+  void refresh();
+
+  // The columns of memory: predicted and measured bytes.
+  enum MemoryColumn { kPredicted, kMeasured };
+
+  const DecimatedSeries& steps() const { return steps_; }
+  const std::map<int, DecimatedSeries>& memory() const { return memory_; }
+  int64_t num_steps() const { return num_steps_; }  // committed so far
+  int64_t epoch_samples() const { return epoch_samples_; }  // 0: not known
+  // The newest values; NaN where nothing is known.
+  double newest(StepColumn column) const;
+  // The lines that are no record of a step.
+  int64_t corrupt_lines() const {
+    return corrupt_lines_ + follower_.overlong_lines();
+  }
+
+ private:
+  void forget();
+  void take(std::string_view line);
+
+  LineFollower follower_;
+  DecimatedSeries steps_;
+  std::map<int, DecimatedSeries> memory_;  // by rank
+  int64_t num_steps_ = 0;
+  int64_t epoch_samples_ = 0;
+  int64_t corrupt_lines_ = 0;
+};
+
+}  // namespace headroom::page

@@ -1,0 +1,152 @@
+// headroom page and headroom report as people start them.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "deploy/cli/args/command_line.h"
+#include "deploy/cli/run_page.h"
+#include "deploy/page/report.h"
+#include "parallel/base/check.h"
+#include "tests/deploy/page/run_directory_fixture.h"
+
+namespace headroom::page {
+namespace {
+
+const std::string kProgram = HEADROOM_BUILD_DIR "/bin/headroom";
+
+struct Ended {
+  int exit_code = -1;
+  std::string text;  // of both streams
+};
+
+Ended run(const std::string& arguments) {
+  Ended ended;
+  FILE* const pipe = popen((kProgram + " " + arguments + " 2>&1").c_str(), "r");
+  std::array<char, 4096> buffer{};
+  while (size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    ended.text.append(buffer.data(), count);
+  }
+  const int status = pclose(pipe);
+  ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ended;
+}
+
+TEST(ReportCommand, ItWritesTheReportIntoTheRunDirectory) {
+  const RunDirectory folder;
+  const Ended ended = run("report " + folder.path().string());
+  EXPECT_EQ(ended.exit_code, 0) << ended.text;
+  EXPECT_NE(ended.text.find("report: "), std::string::npos);
+  EXPECT_TRUE(is_report(folder.path() / "report.html"));
+  EXPECT_EQ(run("report " + folder.path().string()).exit_code, 0);
+}
+
+TEST(ReportCommand, WhatIsNoReportIsNotReplaced) {
+  const RunDirectory folder;
+  folder.write("mine.html", "mine");
+  const std::string command = "report " + folder.path().string() +
+                              " --output " +
+                              (folder.path() / "mine.html").string();
+  const Ended refused = run(command);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.text.find("--exist-ok"), std::string::npos) << refused.text;
+  EXPECT_EQ(run(command + " --exist-ok").exit_code, 0);
+}
+
+TEST(ReportCommand, WithoutARunItSaysWhatToName) {
+  const headroom::testing::TemporaryFolder folder;
+  EXPECT_EQ(run("report").exit_code, 2);
+  const Ended ended = run("report " + folder.path().string());
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_NE(ended.text.find("no run.yaml"), std::string::npos) << ended.text;
+  EXPECT_EQ(run("page").exit_code, 2);
+  EXPECT_EQ(run("page a b").exit_code, 2);
+}
+
+TEST(PageCommand, ItPrintsItsAddressAndEndsWellWithAnInterrupt) {
+  const RunDirectory folder;
+  int out[2];
+  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    execl(kProgram.c_str(), "headroom", "page", folder.parent().c_str(),
+          nullptr);
+    _exit(127);
+  }
+  ::close(out[1]);
+  std::string line;
+  char c = 0;
+  while (read(out[0], &c, 1) == 1 && c != '\n') line += c;
+  ::close(out[0]);
+  EXPECT_TRUE(line.starts_with("page:  http://127.0.0.1:")) << line;
+  EXPECT_NE(line.find("/?token="), std::string::npos) << line;
+  kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(PageCommand, AHostBeyondLoopbackIsRefusedWithoutCertificates) {
+  const RunDirectory folder;
+  const Ended ended =
+      run("page " + folder.path().string() + " --listen 0.0.0.0:0");
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_NE(ended.text.find("--certs"), std::string::npos) << ended.text;
+}
+
+class PageOfTraining : public ::testing::Test {
+ protected:
+  std::unique_ptr<PageServer> serve(const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"train", "--synthetic-input"};
+    all.insert(all.end(), words.begin(), words.end());
+    return cli::serve_page(
+        cli::parse_command_line(all), folder_.path().string(),
+        [this] { return status_.get(); },
+        [this](const std::string& line) { said_ += line + "\n"; });
+  }
+
+  const RunDirectory folder_;
+  cli::StatusBox status_;
+  std::string said_;
+};
+
+TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndSaysWhere) {
+  const auto server = serve({});
+  ASSERT_NE(server, nullptr);
+  EXPECT_EQ(said_, "page:  " + server->address() + "\n");
+}
+
+TEST_F(PageOfTraining, OffIsOff) {
+  EXPECT_EQ(serve({"--page", "off"}), nullptr);
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(PageOfTraining, AnAddressThatWasGivenAndIsTakenIsRefused) {
+  const auto server = serve({});
+  EXPECT_THROW(serve({"--page", "127.0.0.1:" + std::to_string(server->port())}),
+               Error);
+  EXPECT_THROW(serve({"--page", "0.0.0.0:0"}), Error);
+  EXPECT_THROW(serve({"--page", "nowhere"}), Error);
+}
+
+TEST_F(PageOfTraining, TheReportIsLeftOnceStepsAreThere) {
+  coordinator::RunStatus status;
+  const auto say = [this](const std::string& line) { said_ += line; };
+  cli::leave_report(folder_.parent().string(), status, say);
+  EXPECT_FALSE(std::filesystem::exists(folder_.parent() / "report.html"));
+  cli::leave_report(folder_.path().string(), status, say);
+  EXPECT_TRUE(is_report(folder_.path() / "report.html"));
+  EXPECT_EQ(said_, "");
+  folder_.write("report.html", "mine");
+  cli::leave_report(folder_.path().string(), status, say);
+  EXPECT_NE(said_.find("no report"), std::string::npos) << said_;
+}
+
+}  // namespace
+}  // namespace headroom::page

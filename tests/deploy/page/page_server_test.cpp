@@ -1,0 +1,317 @@
+#include "deploy/page/page_server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+
+#include "parallel/base/check.h"
+#include "tests/deploy/page/run_directory_fixture.h"
+
+namespace headroom::page {
+namespace {
+
+class Connection {
+ public:
+  explicit Connection(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    is_open_ = ::connect(socket_, reinterpret_cast<sockaddr*>(&address),
+                         sizeof address) == 0;
+  }
+  ~Connection() { ::close(socket_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  bool is_open() const { return is_open_; }
+  void send(const std::string& text) const {
+    ASSERT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(text.size()));
+  }
+  // Until `end` was read, the other side closes, or so much time passes.
+  std::string read(const std::string& end = "", int milliseconds = 5000) const {
+    std::string text;
+    const auto last = std::chrono::steady_clock::now() +
+                      std::chrono::milliseconds(milliseconds);
+    while (std::chrono::steady_clock::now() < last) {
+      pollfd waiting{socket_, POLLIN, 0};
+      if (::poll(&waiting, 1, 50) <= 0) continue;
+      char buffer[65536];
+      const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
+      if (count <= 0) break;
+      text.append(buffer, static_cast<size_t>(count));
+      if (!end.empty() && text.find(end) != std::string::npos) break;
+    }
+    return text;
+  }
+
+ private:
+  int socket_;
+  bool is_open_ = false;
+};
+
+class PageServerTest : public ::testing::Test {
+ protected:
+  PageServerTest() { start(); }
+
+  static PageOptions options_of(const std::filesystem::path& folder) {
+    PageOptions options;
+    options.source.places = [folder] { return runs_of(folder); };
+    options.source.refresh_interval = std::chrono::milliseconds(20);
+    options.sign_of_life = std::chrono::milliseconds(200);
+    return options;
+  }
+  void start(std::chrono::seconds idle_time = std::chrono::seconds(30)) {
+    PageOptions options = options_of(folder_.path());
+    options.idle_time = idle_time;
+    server_ = std::make_unique<PageServer>(std::move(options));
+  }
+
+  std::string host() const {
+    return "127.0.0.1:" + std::to_string(server_->port());
+  }
+  std::string cookie() const {
+    return "Cookie: headroom_page_" + std::to_string(server_->port()) + "=" +
+           server_->token() + "\r\n";
+  }
+  std::string request(const std::string& path, const std::string& headers,
+                      const std::string& method = "GET") const {
+    return method + " " + path + " HTTP/1.1\r\n" + headers +
+           "Connection: close\r\n\r\n";
+  }
+  // The whole response to a request with these headers.
+  std::string ask_with(const std::string& path, const std::string& headers,
+                       const std::string& method = "GET") const {
+    const Connection connection(server_->port());
+    connection.send(request(path, headers, method));
+    return connection.read();
+  }
+  std::string ask(const std::string& path,
+                  const std::string& method = "GET") const {
+    return ask_with(path, "Host: " + host() + "\r\n" + cookie(), method);
+  }
+  static int status_of(const std::string& response) {
+    return response.size() < 12 ? 0 : std::atoi(response.substr(9, 3).c_str());
+  }
+
+  const RunDirectory folder_;
+  std::unique_ptr<PageServer> server_;
+};
+
+TEST_F(PageServerTest, TheTokenSetsACookieThatOpensThePage) {
+  const std::string welcome =
+      ask_with("/?token=" + server_->token(), "Host: " + host() + "\r\n");
+  EXPECT_EQ(status_of(welcome), 303);
+  EXPECT_NE(welcome.find("Location: /\r\n"), std::string::npos);
+  EXPECT_NE(welcome.find("HttpOnly; SameSite=Strict"), std::string::npos);
+  const std::string page = ask("/");
+  EXPECT_EQ(status_of(page), 200);
+  EXPECT_NE(page.find("<!doctype html>"), std::string::npos);
+  EXPECT_EQ(server_->address(),
+            "http://" + host() + "/?token=" + server_->token());
+}
+
+TEST_F(PageServerTest, WithoutTheTokenNothingIsTold) {
+  const std::string own = "Host: " + host() + "\r\n";
+  for (const char* path :
+       {"/", "/api/runs", "/api/run?id=exp", "/api/steps?id=exp",
+        "/api/timeline?id=exp", "/events?id=exp",
+        "/files?id=exp&name=results.png", "/?token=", "/?token=0000"}) {
+    const std::string refusal = ask_with(path, own);
+    EXPECT_EQ(status_of(refusal), 403) << path;
+    EXPECT_EQ(refusal.find(server_->token()), std::string::npos) << path;
+    EXPECT_EQ(refusal.find("yolov5n"), std::string::npos) << path;
+  }
+  std::string almost = cookie();
+  almost[almost.size() - 3] ^= 1;
+  EXPECT_EQ(status_of(ask_with("/", own + almost)), 403);
+}
+
+TEST_F(PageServerTest, OnlyReadingIsAnswered) {
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
+    EXPECT_EQ(status_of(ask("/api/runs", method)), 405) << method;
+  }
+  const std::string head = ask("/api/runs", "HEAD");
+  EXPECT_EQ(status_of(head), 200);
+  EXPECT_TRUE(head.ends_with("\r\n\r\n"));
+}
+
+TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
+  const std::string port = std::to_string(server_->port());
+  for (const std::string& other :
+       {"evil.example:" + port, std::string("evil.example"),
+        "127.0.0.1.evil.example:" + port, std::string("")}) {
+    EXPECT_EQ(status_of(ask_with("/", "Host: " + other + "\r\n" + cookie())),
+              403)
+        << other;
+  }
+  for (const std::string& own : {"localhost:" + port, "[::1]:" + port,
+                                 std::string("localhost:8080")}) {
+    EXPECT_EQ(status_of(ask_with("/", "Host: " + own + "\r\n" + cookie())),
+              200)
+        << own;
+  }
+  const std::string known = "Host: " + host() + "\r\n" + cookie();
+  for (const std::string& origin :
+       {std::string("http://evil.example"), std::string("null"),
+        "https://" + host(), std::string("http://127.0.0.1:1")}) {
+    EXPECT_EQ(status_of(ask_with("/api/runs",
+                                 known + "Origin: " + origin + "\r\n")),
+              403)
+        << origin;
+  }
+  EXPECT_EQ(status_of(ask_with(
+                "/api/runs", known + "Origin: http://" + host() + "\r\n")),
+            200);
+}
+
+TEST_F(PageServerTest, EveryAnswerHasTheRulesForTheBrowser) {
+  for (const char* path : {"/", "/api/runs", "/nothing"}) {
+    const std::string answer = ask(path);
+    EXPECT_NE(answer.find("Content-Security-Policy: default-src 'none'"),
+              std::string::npos);
+    EXPECT_NE(answer.find("X-Content-Type-Options: nosniff"),
+              std::string::npos);
+    EXPECT_NE(answer.find("Cache-Control: no-store"), std::string::npos);
+    EXPECT_NE(answer.find("Referrer-Policy: no-referrer"), std::string::npos);
+  }
+}
+
+TEST_F(PageServerTest, TheApiAnswersForARun) {
+  EXPECT_NE(ask("/api/runs").find("\"id\":\"exp\""), std::string::npos);
+  EXPECT_NE(ask("/api/run?id=exp").find("\"finished\""), std::string::npos);
+  EXPECT_NE(ask("/api/steps?id=exp&points=5").find("\"total\":6"),
+            std::string::npos);
+  EXPECT_NE(ask("/api/timeline?id=exp&rank=1").find("\"rank\":1"),
+            std::string::npos);
+  for (const char* path :
+       {"/api/run?id=none", "/api/run", "/api/timeline?id=exp&rank=2",
+        "/api/steps?id=none", "/events?id=none", "/api", "/api/runs/"}) {
+    EXPECT_EQ(status_of(ask(path)), 404) << path;
+  }
+  for (const char* path :
+       {"/api/steps?id=exp&points=0", "/api/steps?id=exp&points=1000000",
+        "/api/steps?id=exp&points=many", "/api/steps?id=exp&from=-1",
+        "/api/timeline?id=exp&rank=-1"}) {
+    EXPECT_EQ(status_of(ask(path)), 400) << path;
+  }
+}
+
+TEST_F(PageServerTest, OnlyPicturesOfTheFolderAreServed) {
+  const std::string picture = ask("/files?id=exp&name=val_batch0_pred.jpg");
+  EXPECT_EQ(status_of(picture), 200);
+  EXPECT_NE(picture.find("image/jpeg"), std::string::npos);
+  EXPECT_TRUE(picture.ends_with(std::string(3000, 'j')));
+  std::filesystem::create_symlink("/etc/passwd", folder_.path() / "link.png");
+  std::filesystem::create_directory(folder_.path() / "folder.png");
+  std::filesystem::create_directory(folder_.parent() / "secret");
+  std::ofstream(folder_.parent() / "secret" / "a.png") << "secret";
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const char* name :
+       {"run.yaml", "steps.jsonl", "../secret/a.png", "..%2Fsecret%2Fa.png",
+        "%2e%2e/secret/a.png", "/etc/passwd", "link.png", "folder.png",
+        "./results.png", "results.png%00.jpg", "checkpoints/../results.png",
+        ""}) {
+    EXPECT_EQ(status_of(ask(std::string("/files?id=exp&name=") + name)), 404)
+        << name;
+  }
+  EXPECT_EQ(status_of(ask("/files?id=..&name=a.png")), 404);
+  EXPECT_EQ(status_of(ask("/../run.yaml")), 404);
+}
+
+TEST_F(PageServerTest, ChangesComeAsEventsAndSignsOfLifeBetweenThem) {
+  const Connection connection(server_->port());
+  connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
+                  cookie() + "\r\n");
+  const std::string first = connection.read("\n\n");
+  EXPECT_NE(first.find("text/event-stream"), std::string::npos);
+  EXPECT_NE(first.find("event: changed\ndata: {"), std::string::npos);
+  EXPECT_NE(first.find("\"steps\":6"), std::string::npos);
+  EXPECT_NE(connection.read(": alive\n").find(": alive\n"), std::string::npos);
+  folder_.append("steps.jsonl", step_line(6) + "\n");
+  EXPECT_NE(connection.read("\"steps\":7").find("\"steps\":7"),
+            std::string::npos);
+}
+
+TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
+  std::vector<std::unique_ptr<Connection>> readers;
+  for (int i = 0; i < 200; ++i) {
+    readers.push_back(std::make_unique<Connection>(server_->port()));
+    ASSERT_TRUE(readers.back()->is_open()) << i;
+    readers.back()->send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() +
+                         "\r\n" + cookie() + "\r\n");
+  }
+  for (const auto& reader : readers) {
+    ASSERT_NE(reader->read("\"steps\":6").find("\"steps\":6"),
+              std::string::npos);
+  }
+  folder_.append("steps.jsonl", step_line(6) + "\n");
+  for (const auto& reader : readers) {
+    ASSERT_NE(reader->read("\"steps\":7").find("\"steps\":7"),
+              std::string::npos);
+  }
+  // Others are answered meanwhile.
+  EXPECT_EQ(status_of(ask("/api/runs")), 200);
+}
+
+TEST_F(PageServerTest, AReaderThatDoesNotReadHoldsNobodyUpAndIsClosed) {
+  // So much that no buffer of the system holds it.
+  std::string picture(30 << 20, 'p');
+  std::ofstream(folder_.path() / "large.png") << picture;
+  start(std::chrono::seconds(1));
+  const Connection silent(server_->port()), half(server_->port());
+  silent.send(request("/files?id=exp&name=large.png",
+                      "Host: " + host() + "\r\n" + cookie()));
+  half.send("GET / HTTP/1.1\r\nHost: ");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(status_of(ask("/api/runs")), 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  // What the system had taken comes, and then the end.
+  EXPECT_LT(silent.read("", 10'000).size(), picture.size());
+  const std::string end = half.read("", 5000);
+  EXPECT_TRUE(end.empty() || status_of(end) == 408) << end;
+}
+
+TEST_F(PageServerTest, AServerEndsWithItsReaders) {
+  const Connection connection(server_->port());
+  connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
+                  cookie() + "\r\n");
+  connection.read("\n\n");
+  const auto begin = std::chrono::steady_clock::now();
+  server_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
+TEST_F(PageServerTest, AnAddressThatIsTakenIsRefusedWithTheFlagToChange) {
+  PageOptions options = options_of(folder_.path());
+  options.listen = host();
+  try {
+    const PageServer second(options);
+    FAIL() << "two servers at one address";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("Address already in use"),
+              std::string::npos);
+    EXPECT_NE(error.remedy().find("--page HOST:PORT"), std::string::npos);
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+  }
+}
+
+TEST_F(PageServerTest, BeyondLoopbackItNeedsCertificatesAndAToken) {
+  PageOptions options = options_of(folder_.path());
+  options.listen = "0.0.0.0:0";
+  EXPECT_THROW(PageServer{options}, Error);
+  options.insecure_network = true;
+  const PageServer server(options);
+  EXPECT_GT(server.port(), 0);
+}
+
+}  // namespace
+}  // namespace headroom::page

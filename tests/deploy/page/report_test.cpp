@@ -1,0 +1,121 @@
+#include "deploy/page/report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/base/check.h"
+#include "tests/deploy/page/run_directory_fixture.h"
+
+namespace headroom::page {
+namespace {
+
+using Json = nlohmann::json;
+
+ReportRequest request_of(const std::filesystem::path& folder) {
+  ReportRequest request;
+  request.runs = runs_of(folder);
+  return request;
+}
+
+// The data of a report, as a browser takes them out of it.
+Json data_of(const std::string& report) {
+  const std::string begin =
+      "<script type=\"application/json\" id=\"report-data\">";
+  const size_t at = report.find(begin) + begin.size();
+  return Json::parse(report.substr(at, report.find("</script", at) - at));
+}
+
+TEST(Report, ItHoldsTheRunWithItsStepsTimelinesAndPictures) {
+  const RunDirectory folder;
+  const std::string report = report_text(request_of(folder.path()));
+  EXPECT_TRUE(report.starts_with("<!doctype html>"));
+  const Json data = data_of(report);
+  ASSERT_EQ(data["runs"].size(), 1u);
+  const Json& run = data["runs"][0];
+  EXPECT_EQ(run["run"]["id"], "exp");
+  EXPECT_EQ(run["steps"]["total"], 6);
+  EXPECT_EQ(run["timelines"].size(), 2u);
+  ASSERT_EQ(run["run"]["pictures"].size(), 2u);
+  for (const Json& picture : run["run"]["pictures"]) {
+    const std::string url = picture["url"];
+    EXPECT_TRUE(url.starts_with("data:image/")) << url;
+    if (picture["name"] == "results.png") {
+      EXPECT_EQ(url, "data:image/png;base64,cG5n");
+    }
+  }
+  EXPECT_FALSE(run["run"].contains("pictures_note"));
+}
+
+TEST(Report, NoTextOfARunEndsTheElementThatHoldsIt) {
+  const RunDirectory folder;
+  folder.append("events.jsonl",
+                "{\"event\":\"fault\",\"step\":1,\"reason\":\"</script><!-- "
+                "\\u0000\\u001b[31m \\u2028\"}\n");
+  const std::string report = report_text(request_of(folder.path()));
+  const Json data = data_of(report);
+  const Json& run = data["runs"][0]["run"];
+  EXPECT_EQ(run["per_class"][0]["name"], "</script><b>");
+  EXPECT_EQ(run["events"][0]["reason"],
+            std::string("</script><!-- \0\x1b[31m \xe2\x80\xa8", 25));
+  // Elements of the page itself: the data, and the scripts.
+  size_t ends = 0;
+  for (size_t at = report.find("</script"); at != std::string::npos;
+       at = report.find("</script", at + 1)) {
+    ++ends;
+  }
+  EXPECT_EQ(ends, 2u);
+  for (const char c : report) {
+    EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n') << int{c};
+  }
+}
+
+TEST(Report, PicturesBeyondTheLimitAreLeftOutAndItIsSaid) {
+  const RunDirectory folder;
+  for (int i = 0; i < 5; ++i) {
+    folder.write("val_batch" + std::to_string(i) + "_labels.jpg",
+                 std::string(500'000, 'x'));
+  }
+  const std::string report = report_text(request_of(folder.path()));
+  EXPECT_LE(report.size(), kMostReportBytes);
+  const Json run = data_of(report)["runs"][0]["run"];
+  EXPECT_LT(run["pictures"].size(), 7u);
+  EXPECT_GE(run["pictures"].size(), 3u);
+  EXPECT_TRUE(run["pictures_note"].get<std::string>().find(
+                  "of 7 pictures are left out") != std::string::npos)
+      << run["pictures_note"];
+}
+
+TEST(Report, ALongRunStaysBelowTheLimit) {
+  const RunDirectory folder;
+  std::string steps;
+  for (int64_t step = 0; step < 50'000; ++step) {
+    steps += step_line(step, static_cast<double>(step * 7919 % 1000)) + "\n";
+  }
+  folder.write("steps.jsonl", steps);
+  std::string results = "epoch,train/box_loss\n";
+  for (int epoch = 0; epoch < 3000; ++epoch) {
+    results += std::to_string(epoch) + ",0.123456\n";
+  }
+  folder.write("results.csv", results);
+  const std::string report = report_text(request_of(folder.path()));
+  EXPECT_LE(report.size(), kMostReportBytes);
+  EXPECT_EQ(data_of(report)["runs"][0]["steps"]["total"], 50'000);
+}
+
+TEST(WriteReport, AFileThatHeadroomDidNotWriteStays) {
+  const headroom::testing::TemporaryFolder folder;
+  const RunDirectory run;
+  const std::string report = report_text(request_of(run.path()));
+  const std::filesystem::path file =
+      folder.write("report.html", "<!doctype html>\nmine");
+  EXPECT_THROW(write_report(file, report, false), Error);
+  EXPECT_EQ(folder.read("report.html"), "<!doctype html>\nmine");
+  write_report(file, report, true);
+  EXPECT_TRUE(is_report(file));
+  write_report(file, report, false);  // its own
+  EXPECT_EQ(folder.read("report.html"), report);
+}
+
+}  // namespace
+}  // namespace headroom::page

@@ -1,0 +1,367 @@
+"""The page of a run in a real browser, while two real processes train.
+
+    page_test.py HEADROOM HEADROOM_SHAPES [SCREENSHOT_FOLDER]
+
+A worker is killed and an allocation fails while the page is open. Afterwards
+the page of the folder and the report must show what steps.jsonl and results.csv
+say. Whatever is shown, no request leaves the page's address, the console stays
+silent and axe finds nothing, light and dark, at 1,400 and 400 pixels. A class of
+the data set is named like markup. Exit code 77: no playwright, axe or chromium.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+try:
+    from axe_core_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+except ImportError as error:
+    print(f"skipped: {error.name} is not installed")
+    sys.exit(77)
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+HOSTILE = "<img src=x onerror=alert(1)>"
+FAULTS = "oom@rank=0,step=4,allocation=40;kill@rank=1,step=9,phase=backward"
+ADDRESS = re.compile(r"https?://[^\s/]+/\?token=\S+")
+problems = []
+
+
+def check(holds, words):
+    if not holds:
+        problems.append(words)
+        print(f"  wrong: {words}")
+
+
+def until(condition, seconds, words):
+    """Waits for what a page shows soon; its absence is a problem."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.2)
+    check(False, f"not within {seconds} s: {words}")
+    return False
+
+
+class Program:
+    """One command of headroom; its lines are read as they come."""
+
+    def __init__(self, folder, *words):
+        self.lines = []
+        self.process = subprocess.Popen([str(word) for word in words], cwd=folder, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def address(self):
+        found = []
+
+        def look():
+            found[:] = [match[0] for match in map(ADDRESS.search, list(self.lines)) if match]
+            return found or self.process.poll() is not None
+
+        until(look, 60, "a line with the page's address")
+        if not found:
+            sys.exit("no address was printed:\n" + "\n".join(self.lines))
+        return found[0]
+
+    def end(self, seconds=60):
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = None
+        self.reader.join(5)
+        return code
+
+
+class Tab:
+    """A page of the browser that notes everything it must not do."""
+
+    def __init__(self, browser, address, theme="light", width=1400):
+        self.context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900})
+        self.page = self.context.new_page()
+        self.origin = address.split("?")[0]
+        self.is_served = True  # until the program that serves it ends
+        self.page.on("request", self.see_request)
+        self.page.on("console", self.see_console)
+        self.page.on("pageerror", lambda error: check(False, f"an error in the page: {error}"))
+        self.page.on("dialog", lambda dialog: (check(False, "markup of the data ran"), dialog.dismiss()))
+        answer = self.page.goto(address)
+        if answer and address.startswith("http"):
+            headers = answer.all_headers()
+            check("default-src 'none'" in headers.get("content-security-policy", ""), "no strict CSP")
+            check(headers.get("x-content-type-options") == "nosniff", "no nosniff")
+            check("token=" not in self.page.url, "the token stays in the address")
+
+    def see_request(self, request):
+        check(request.url.startswith((self.origin, "data:")), f"a request left the address: {request.url}")
+
+    def see_console(self, message):
+        if self.is_served and message.type in ("error", "warning"):
+            check(False, f"console: {message.text}")
+
+    def text(self, selector):
+        return self.page.locator(selector).first.inner_text()
+
+    def tile(self, name):
+        return self.text(f"[data-tile={name}] dd.big")
+
+    def ready(self):
+        until(lambda: self.page.locator("#state").inner_text() != "loading", 20, "the page draws")
+        until(lambda: self.page.locator("#step-chart svg path.curve").count() > 0, 20, "curves of steps")
+
+    def table(self, figure):
+        """A chart's table, newest line last, read through its <details>."""
+        details = self.page.locator(f"{figure} details.as-table").first
+        details.locator("summary").click()
+        details.locator("table").wait_for()
+        lines = details.locator("table").evaluate(
+            "shown => [...shown.rows].map(line => [...line.cells].map(cell => cell.textContent))")
+        details.locator("summary").click()
+        return lines
+
+    def axe(self, name):
+        for violation in Axe().run(self.page)["violations"]:
+            nodes = [node["html"][:160] for node in violation["nodes"][:3]]
+            check(False, f"axe, {name}: {violation['id']}: {nodes}")
+
+    def look(self, name):
+        """Both themes and widths: axe, no sideways scrolling, a picture."""
+        for theme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=theme)
+            for width in (1400, 400):
+                self.page.set_viewport_size({"width": width, "height": 900})
+                self.page.wait_for_timeout(300)
+                wide = self.page.evaluate("document.documentElement.scrollWidth")
+                check(wide <= width, f"{name} is {wide} pixels wide at {width}")
+                if screenshots:
+                    self.page.screenshot(path=screenshots / f"{name}_{width}_{theme}.png", full_page=True)
+            self.axe(f"{name}, {theme}")
+        self.page.emulate_media(color_scheme="light")
+        self.page.set_viewport_size({"width": 1400, "height": 900})
+
+    def close(self):
+        self.context.close()
+
+
+def number(text):
+    match = re.search(r"-?[\d,]*\.?\d+(e[+-]?\d+)?", text)
+    return float(match[0].replace(",", "")) if match else None
+
+
+def is_near(shown, value):
+    """A shown number has four digits behind the point, or three that count."""
+    return shown is not None and abs(shown - value) <= max(5.1e-5, abs(value) * 5.1e-3)
+
+
+def mebibytes(text):
+    factors = {"B": 1 / 2**20, "KiB": 1 / 1024, "MiB": 1, "GiB": 1024}
+    found = re.search(r"([\d,.]+) (B|KiB|MiB|GiB)", text)
+    return float(found[1].replace(",", "")) * factors[found[2]] if found else None
+
+
+def compare_with_files(tab, run, name):
+    """What the page says of an ended run is what the run's files say."""
+    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+    epochs = list(csv.DictReader((run / "results.csv").open()))
+    tab.page.reload()
+    tab.ready()
+    until(lambda: number(tab.tile("step")) == len(steps), 10,
+          f"{name}: {len(steps)} steps, shown: {tab.tile('step')}")
+    last = tab.table("#step-chart")[-1]
+    check(number(last[0]) == steps[-1]["step"], f"{name}: last step {last[0]}, not {steps[-1]['step']}")
+    for column, key in ((1, "box"), (2, "obj"), (3, "cls")):
+        check(is_near(number(last[column]), steps[-1][key]), f"{name}: {key} {last[column]}, not {steps[-1][key]}")
+    head, *lines = tab.table("#epoch-charts figure:nth-of-type(1)")
+    check(len(lines) == len(epochs), f"{name}: {len(lines)} epochs, not {len(epochs)}")
+    check(is_near(number(lines[-1][head.index("train box")]), float(epochs[-1]["train/box_loss"])),
+          f"{name}: the last epoch's box loss is {lines[-1]}")
+    head, *lines = tab.table("#epoch-charts figure:nth-of-type(2)")
+    shown = number(lines[-1][head.index("mAP50")])
+    check(shown is not None and abs(shown - float(epochs[-1]["metrics/mAP_0.5"])) < 6e-4,
+          f"{name}: the last mAP50 is {lines[-1]}, not {epochs[-1]['metrics/mAP_0.5']}")
+    best = max(epochs, key=lambda line: 0.1 * float(line["metrics/mAP_0.5"]) + 0.9 * float(line["metrics/mAP_0.5:0.95"]))
+    check(abs(number(tab.tile("map50")) - float(best["metrics/mAP_0.5"])) < 6e-4, f"{name}: best mAP50 {tab.tile('map50')}")
+    peak = max(rank["measured_peak_bytes"] for step in steps for rank in step["memory"]) / 2**20
+    check(abs(mebibytes(tab.tile("peak")) - peak) < 0.06, f"{name}: peak {tab.tile('peak')}, not {peak} MiB")
+    for rank in (0, 1):
+        tab.page.select_option("#rank-select", str(rank))
+        until(lambda: tab.text("#memory-words").startswith(f"Rank {rank}:"), 5, f"memory of rank {rank}")
+        memory = {int(number(line[0])): line for line in tab.table("#memory-charts figure:nth-of-type(1)")[1:]}
+        for step in (steps[0], steps[-1]):
+            bytes_of = step["memory"][rank]["measured_peak_bytes"]
+            shown = mebibytes(memory[step["step"]][2]) if step["step"] in memory else None
+            check(shown is not None and abs(shown - bytes_of / 2**20) < 0.06,
+                  f"{name}: step {step['step']}, rank {rank} shows {shown} MiB, not {bytes_of} bytes")
+        until(lambda: tab.page.locator("#memory-charts polygon.area").count() == 2, 10, f"{name}: timeline of rank {rank}")
+    check(HOSTILE in tab.text("#classes"), f"{name}: the class named like markup is not shown as text")
+    check(tab.page.locator("img[src=x]").count() == 0, f"{name}: a class name became markup")
+
+
+def drive(tab):
+    """Keys, pointers and filters, on a page with data."""
+    page = tab.page
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    check(page.evaluate("document.activeElement.className") == "skip", "the first Tab is not the skip link")
+    surface = page.locator("#step-chart .surface")
+    surface.focus()
+    page.keyboard.press("End")
+    check(page.locator("#step-chart .tip").is_visible(), "a key shows no value")
+    check("step" in page.locator("#step-chart [aria-live]").inner_text(), "a value is not spoken")
+    page.keyboard.press("+")
+    reset = page.locator("#step-chart button", has_text="Show all")
+    check(reset.is_visible(), "plus does not zoom")
+    page.keyboard.press("0")
+    check(reset.is_hidden(), "0 does not show all again")
+    surface.scroll_into_view_if_needed()
+    box = surface.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 80, steps=4)
+    page.mouse.up()
+    check(reset.is_visible(), "a drag does not zoom")
+    page.wait_for_timeout(2500)
+    check(reset.is_visible(), "the chosen view is lost when data arrive")
+    reset.click()
+    page.select_option("#kind-select", "out_of_memory")
+    kinds = page.locator("#events li").evaluate_all("items => items.map(item => item.dataset.kind)")
+    check(kinds and set(kinds) == {"out_of_memory"}, f"the filter shows {kinds}")
+    page.select_option("#kind-select", "")
+    page.select_option("#theme", "dark")
+    check(page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark", "the theme does not switch")
+    page.select_option("#theme", "")
+    page.locator(".rank").nth(1).click()
+    check(page.locator("#rank-select").input_value() == "1", "a click on a rank does not choose it")
+
+
+def look_at_pictures(tab):
+    thumb = tab.page.locator(".thumb").first
+    if not until(lambda: thumb.count() > 0, 10, "pictures"):
+        return
+    thumb.scroll_into_view_if_needed()
+    thumb.focus()
+    tab.page.keyboard.press("Enter")
+    first = tab.text("#viewer-name")
+    until(lambda: tab.page.locator("#viewer-picture").evaluate("image => image.complete && image.naturalWidth > 0"),
+          10, f"the picture {first}")
+    tab.page.keyboard.press("ArrowRight")
+    check(tab.text("#viewer-name") != first, "an arrow key does not go to the next picture")
+    tab.axe("an enlarged picture")
+    tab.page.keyboard.press("Escape")
+    check(not tab.page.locator("#viewer").is_visible(), "Escape does not close the picture")
+
+
+def watch_training(browser, folder, train):
+    """The page beside a run that loses a worker and memory, up to its end."""
+    program = Program(folder, *train, "--epochs", "40", "--name", "exp", "--page", "127.0.0.1:0", "--inject", FAULTS)
+    tab = Tab(browser, program.address())
+    tab.page.locator("#state").wait_for()
+    until(lambda: "running" in tab.text("#state"), 60, "the run is shown as running")
+    until(lambda: (number(tab.tile("step")) or 0) >= 1, 60, "steps are counted")
+    for kind, words in (("out_of_memory", "out of memory"), ("loss_of_process", "worker lost"), ("resume", "training goes on")):
+        until(lambda: tab.page.locator(f"#events li[data-kind={kind}]").count() > 0, 60, f"the event '{words}'")
+    before = number(tab.tile("step"))
+    until(lambda: number(tab.tile("step")) > before, 30, "steps go on after the faults")
+    tab.ready()
+    if program.process.poll() is None:
+        drive(tab)
+        tab.look("training")
+    code = program.end(240)
+    check(code == 0, f"training ended with {code}:\n" + "\n".join(program.lines[-20:]))
+    tab.is_served = False
+    until(lambda: "lost" in tab.text("#connection") or "finished" in tab.text("#state"), 20,
+          "the end, or that the connection is gone")
+    tab.close()
+
+
+def look_at_folder(browser, folder, headroom):
+    """Both runs, served after their end, and compared."""
+    program = Program(folder, headroom, "page", "runs", "--listen", "127.0.0.1:0")
+    tab = Tab(browser, program.address())
+    tab.ready()
+    check(tab.page.locator("#runs-table tbody tr").count() == 2, "not both runs are in the table")
+    until(lambda: tab.page.locator("#compare-chart path.curve").count() == 2, 10, "both runs' curves in one chart")
+    tab.page.locator("#runs-table tbody input").first.uncheck()
+    until(lambda: tab.page.locator("#compare-chart path.curve").count() == 1, 5, "one curve after a tick is taken away")
+    tab.page.locator("#runs-table tbody input").first.check()
+    tab.page.locator("#runs-table button.sort", has_text="step").click()
+    order = tab.page.locator("#runs-table tbody button.link").all_inner_texts()
+    check(order == ["short", "exp"], f"sorted by steps the runs are {order}")
+    tab.page.locator("#runs-table button.link", has_text="short").click()
+    until(lambda: tab.text("#run-name") == "short", 10, "a click on a run's name opens it")
+    check("--resume" in tab.text("#resume-command"), "a stopped run names no command to continue it")
+    tab.page.locator("#copy").click()
+    until(lambda: tab.text("#copied") != "", 5, "the copy button answers")
+    tab.look("comparison")
+    tab.page.select_option("#run-select", "exp")
+    until(lambda: tab.text("#run-name") == "exp", 10, "the choice of a run opens it")
+    compare_with_files(tab, folder / "runs/exp", "page")
+    drive(tab)
+    look_at_pictures(tab)
+    tab.look("page")
+    program.process.terminate()
+    program.end()
+    tab.is_served = False
+    until(lambda: "lost" in tab.text("#connection"), 40, "the mark of a lost connection")
+    tab.close()
+
+
+def look_at_report(browser, run):
+    """The file that a run leaves shows the same without a program."""
+    file = run / "report.html"
+    if not file.exists():
+        check(False, "the run left no report.html")
+        return
+    check(file.stat().st_size <= 2 << 20, f"report.html has {file.stat().st_size} bytes")
+    tab = Tab(browser, file.as_uri())
+    tab.ready()
+    compare_with_files(tab, run, "report")
+    drive(tab)
+    look_at_pictures(tab)
+    tab.look("report")
+    tab.close()
+
+
+def main(headroom, shapes):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        subprocess.run([shapes, "shapes", "--train", "48", "--val", "16", "--size", "96"], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL)
+        data = folder / "shapes/data.yaml"
+        data.write_text(re.sub(r"(?m)^  0: .*$", f"  0: '{HOSTILE}'", data.read_text()))
+        train = [headroom, "train", "--data", data, "--cfg", "yolov5n", "--img", "64", "--batch", "16", "--device", "cpu",
+                 "--processes", "2", "--seed", "0", "--project", "runs"]
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            watch_training(browser, folder, train)
+            short = Program(folder, *train, "--epochs", "4", "--max-steps", "7", "--name", "short", "--page", "off")
+            check(short.end(120) == 0, "the short run failed:\n" + "\n".join(short.lines[-20:]))
+            look_at_folder(browser, folder, headroom)
+            look_at_report(browser, folder / "runs/exp")
+            browser.close()
+
+
+if __name__ == "__main__":
+    if not pathlib.Path(CHROMIUM).exists():
+        print(f"skipped: {CHROMIUM} is not installed")
+        sys.exit(77)
+    programs = [pathlib.Path(word).resolve() for word in sys.argv[1:3]]
+    screenshots = pathlib.Path(sys.argv[3]).resolve() if len(sys.argv) > 3 else None
+    if screenshots:
+        screenshots.mkdir(parents=True, exist_ok=True)
+    main(*programs)
+    sys.exit(f"{len(problems)} problems" if problems else 0)
