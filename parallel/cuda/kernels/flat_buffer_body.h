@@ -74,7 +74,7 @@ HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
 // take the same range.
 template <typename T>
 HEADROOM_HD double squares_of_piece(const FlatBufferArguments& arguments,
-                                    const FlatBufferPiece& piece, int first,
+                                    FlatBufferPiece piece, int first,
                                     int step) {
   const T scale = static_cast<T>(arguments.numbers->gradient_scale);
   double sum = 0;
@@ -133,8 +133,7 @@ HEADROOM_HD kernels::AdamCoefficients<T> rounded(
 // REQUIRES: is_committed().
 template <bool kIsAdam, typename T>
 HEADROOM_HD void commit_piece(const FlatBufferArguments& arguments,
-                              const FlatBufferPiece& piece, int first,
-                              int step) {
+                              FlatBufferPiece piece, int first, int step) {
   const kernels::CommitNumbers& numbers = *arguments.numbers;
   const int group = piece.group < 0 ? 0 : piece.group;
   const double clip = arguments.outcome->clip;
@@ -147,29 +146,36 @@ HEADROOM_HD void commit_piece(const FlatBufferArguments& arguments,
   T* const first_moments = static_cast<T*>(arguments.first_moment);
   T* const second_moments = static_cast<T*>(arguments.second_moment);
   T* const averages = static_cast<T*>(arguments.average);
+  const bool steps = numbers.steps_optimizer;
+  const bool is_stepped = steps && piece.group >= 0;
+  const bool is_averaged = steps && averages != nullptr;
   for (int k = first; k < piece.size; k += step) {
     const int64_t i = piece.offset + k;
+    // All is read before anything is written: on a device no load may pass a
+    // store, and each would wait for the one before.
     const T gradient = whole_gradient(arguments, scale, i);
-    accumulated[i] = numbers.steps_optimizer ? T(0) : gradient;
-    if (!numbers.steps_optimizer) continue;
-    T parameter = parameters[i];
-    if (piece.group >= 0) {
+    T parameter = 0, first_moment = 0, second_moment = 0, average = 0;
+    if (is_stepped || is_averaged) parameter = parameters[i];
+    if (is_stepped) {
+      // What SGD's held before the first step is not read.
+      if (kIsAdam || !sgd.first_step) first_moment = first_moments[i];
+      if constexpr (kIsAdam) second_moment = second_moments[i];
+    }
+    if (is_averaged) average = averages[i];
+
+    accumulated[i] = steps ? T(0) : gradient;
+    if (is_stepped) {
       if constexpr (kIsAdam) {
-        T first_moment = first_moments[i], second_moment = second_moments[i];
         kernels::adam_element(parameter, gradient, first_moment, second_moment,
                               adam);
-        first_moments[i] = first_moment;
         second_moments[i] = second_moment;
       } else {
-        // What it held before the first step is not read.
-        T buffer = sgd.first_step ? T(0) : first_moments[i];
-        kernels::sgd_element(parameter, gradient, buffer, sgd);
-        first_moments[i] = buffer;
+        kernels::sgd_element(parameter, gradient, first_moment, sgd);
       }
+      first_moments[i] = first_moment;
       parameters[i] = parameter;
     }
-    if (averages != nullptr) {
-      T average = averages[i];
+    if (is_averaged) {
       kernels::average_element(average, parameter, weight);
       averages[i] = average;
     }

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "parallel/base/units.h"
@@ -13,10 +14,16 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBytes = 16;  // bytes of a thread: one load
 
-// Divided in float32, whatever is made of it.
+// byte / 255 in float32, whatever is made of it, to the bit: what the product
+// leaves over is exact and corrects it. A division would take four times the
+// instructions, and a branch for each byte.
 template <typename T>
 __device__ T scaled(uint8_t byte) {
-  return static_cast<T>(static_cast<float>(byte) / 255.0f);
+  constexpr float kInverse = 1.0f / 255.0f;
+  const auto value = static_cast<float>(byte);
+  const float product = value * kInverse;
+  const float left = std::fma(-product, 255.0f, value);
+  return static_cast<T>(std::fma(left, kInverse, product));
 }
 
 template <typename T>

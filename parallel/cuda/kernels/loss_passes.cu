@@ -8,6 +8,9 @@ namespace {
 
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
+// Of a multiprocessor. The fit of a match keeps some numbers in memory for it:
+// few threads fit, and the loads of many cells are what takes time.
+constexpr int kBlocksAtATime = 4;
 
 // Returns the sum in every lane; always in the same order.
 __device__ double warp_sum(double value) {
@@ -19,7 +22,7 @@ __device__ double warp_sum(double value) {
 
 // Blocks x levels x parts.
 template <typename T>
-__global__ void __launch_bounds__(kLossThreads)
+__global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
     loss_kernel(const __grid_constant__ LossArguments arguments) {
   const int number = static_cast<int>(blockIdx.y);
   const LossLevel& level = arguments.levels[number];
@@ -83,7 +86,7 @@ __global__ void __launch_bounds__(kLossThreads)
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kLossThreads)
+__global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
     match_gradient_kernel(const __grid_constant__ LossArguments arguments) {
   const int number = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / kLanes;

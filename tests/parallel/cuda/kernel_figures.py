@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""What the compiler made of the kernels of batch norm and activation.
+"""What the compiler made of the CUDA kernels.
 
-  kernel_figures.py [--source batch_norm_passes.cu] [--architecture 90] [--check]
+  kernel_figures.py [--source kernels/] [--architecture 90] [--check]
 
-(--source: that of another checkout, to compare.)
+(--source: a folder of kernels or one of its files; that of another checkout, to
+compare.)
 
-Compiles them with nvcc for one architecture and prints, for each pass over
-whole vectors: registers, shared bytes, blocks of 256 threads that fit a
-multiprocessor, and from the machine code of its loop over pixels the loads of
-16 bytes that are in flight before the first is used, and the instructions of an
-element: loads, norm, activation, store and all.
+Compiles them with nvcc for one architecture and prints for each kernel its
+registers, shared bytes, the blocks that fit a multiprocessor, and from the
+machine code the most loads that are in flight before the first is used, in one
+thread and as KiB of a multiprocessor. Of the passes of batch norm over whole
+vectors it also counts the instructions of an element: loads, norm, activation,
+store and all. One more line counts those of SiLU and of its derivative alone.
 
 The machine code is read with cuobjdump and nvdisasm, which not every toolkit
-has (pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm): without them the
-last two columns stay empty, and a line says so.
+has (pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm): without them those
+columns stay empty, and a line says so.
 
 --check: exit code 1 where a bound of `BOUNDS` does not hold.
 """
@@ -28,16 +30,38 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__)))))
-THREADS = 256
+THREADS = 256  # of a block whose kernel does not say
 # Of a multiprocessor: registers, and by architecture threads and shared KiB.
 REGISTERS = 65536
 LIMITS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 89: (1536, 100),
           90: (2048, 228), 100: (2048, 228), 120: (1536, 100)}
 ELEMENT_BYTES = {'double': 8, 'float': 4, '__nv_bfloat16': 2, '__half': 2}
+ACTIVATIONS = ('silu', 'leaky', 'hardswish', 'mish')
 SILU_INSTRUCTIONS = 14
+# Whose speed is the memory's: what hides half a microsecond of latency where a
+# multiprocessor's share of the bandwidth is 36 GB/s, as on an H200.
+STREAMING = ('squares_kernel', 'commit_kernel', 'scale_kernel')
+FLIGHT_KIB = 18
 BOUNDS = 'at least 4 blocks; for sums of values and SiLU in bf16 and float 4 ' \
-    'loads in flight, and at most %d instructions of a normalised and ' \
-    'activated element' % SILU_INSTRUCTIONS
+    'loads of 16 bytes in flight, and at most %d instructions of a normalised ' \
+    'and activated element; for %s at least %d KiB in flight' % (
+        SILU_INSTRUCTIONS, ', '.join(STREAMING), FLIGHT_KIB)
+
+SILU = """
+#include "worker/kernels/element_math.h"
+using namespace headroom;
+__global__ void nothing(const float* from, float* to) {
+  to[threadIdx.x] = from[threadIdx.x];
+}
+__global__ void silu(const float* from, float* to) {
+  const layers::ActivationFunction kind = {layers::ActivationKind::kSilu};
+  to[threadIdx.x] = kernels::activated(from[threadIdx.x], kind);
+}
+__global__ void derivative(const float* from, float* to) {
+  const layers::ActivationFunction kind = {layers::ActivationKind::kSilu};
+  to[threadIdx.x] = kernels::activation_derivative(from[threadIdx.x], kind);
+}
+"""
 
 
 def tool(name):
@@ -48,33 +72,38 @@ def tool(name):
         [os.environ.get('PATH', ''), '/usr/local/cuda/bin'] + beside))
 
 
-def compiled(source, architecture, to):
-    """The compiler's report on each kernel, by name."""
+def compiled(source, root, architecture, folder):
+    """The object file, and the compiler's report on each kernel by name."""
     nvcc = tool('nvcc')
     if nvcc is None:
         sys.exit('kernel_figures.py: no nvcc')
-    root = os.path.abspath(os.path.join(os.path.dirname(source), *['..'] * 3))
+    stem = os.path.basename(source)[:-len('.cu')]
+    to = os.path.join(folder, stem + '.o')
     result = subprocess.run(
         [nvcc, '-std=c++20', '-O3', '-I', root, '-Xptxas', '-v', '-gencode',
-         f'arch=compute_{architecture},code=sm_{architecture}', '-c', source,
-         '-o', to], capture_output=True, text=True)
+         f'arch=compute_{architecture},code=sm_{architecture}', '--keep',
+         '--keep-dir', folder, '-c', source, '-o', to],
+        capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(result.stderr)
+    with open(os.path.join(folder, stem + '.ptx')) as file:
+        threads = dict(re.findall(r'\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)',
+                                  file.read()))
     reports = {}
     for part in result.stderr.split("Compiling entry function '")[1:]:
         name = part[:part.index("'")]
         shared = re.search(r'(\d+) bytes smem', part)
         reports[name] = {
             'registers': int(re.search(r'Used (\d+) registers', part)[1]),
+            'threads': int(threads.get(name, THREADS)),
             'shared': int(shared[1]) if shared else 0}
-    return reports
+    return to, reports
 
 
 def machine_code(binary):
     """Instructions of each kernel, by name; empty without the tools."""
     cuobjdump, nvdisasm = tool('cuobjdump'), tool('nvdisasm')
     if cuobjdump is None or nvdisasm is None:
-        print('no cuobjdump and nvdisasm here: the machine code is not read')
         return {}
     path = os.pathsep.join([os.path.dirname(nvdisasm), os.environ['PATH']])
     text = subprocess.run([cuobjdump, '-sass', binary], capture_output=True,
@@ -87,86 +116,196 @@ def machine_code(binary):
     return code
 
 
-def pixel_loop(instructions):
-    """The first loop that loads 16 bytes at a time."""
+def loops(instructions):
+    """The bodies of all loops, from their first instruction to the jump."""
     places = {int(at, 16): i for i, (at, _) in enumerate(instructions)}
     for i, (at, text) in enumerate(instructions):
         jump = re.search(r'\bBRA\b.*\b0x([0-9a-f]+)', text)
-        if not jump or int(jump[1], 16) >= int(at, 16):
+        if jump and int(jump[1], 16) < int(at, 16):
+            yield [line for _, line in
+                   instructions[places[int(jump[1], 16)]:i + 1]]
+
+
+def pixel_loop(instructions):
+    """The first loop that loads 16 bytes at a time."""
+    return next((loop for loop in loops(instructions) if any(
+        'LDG' in line and '.128' in line for line in loop)), [])
+
+
+def in_flight(lines, kind=''):
+    """The most loads of a kind before the first is used, and their bytes."""
+    best, pending, count, size = (0, 0), set(), 0, 0
+    for line in lines:
+        used = {int(r) for r in re.findall(r'\bR(\d+)', line)}
+        load = re.search(r'\bLDG(\S*)\s+R(\d+), (.*)', line)
+        if load and kind in load[1]:
+            address = {int(r) for r in re.findall(r'\bR(\d+)', load[3])}
+            wide = {'.128': 16, '.64': 8, '.U8': 1, '.U16': 2}
+            own = next((w for k, w in wide.items() if k in load[1]), 4)
+            if pending & address:
+                pending, count, size = set(), 0, 0
+            pending |= set(range(int(load[2]), int(load[2]) + max(1, own // 4)))
+            count, size = count + 1, size + own
+            best = max(best, (count, size), key=lambda pair: pair[1])
+        elif pending & used:
+            pending, count, size = set(), 0, 0
+    return best
+
+
+def most_in_flight(instructions):
+    """That of a kernel's loops; what is 16 bytes wide counts outside, too."""
+    lines = [line for _, line in instructions]
+    # Loops around other loops say nothing of one round.
+    inner = [loop for loop in loops(instructions)
+             if sum(bool(re.search(r'\bBRA\b', line)) for line in loop) < 12]
+    return max([in_flight(loop) for loop in inner] + [in_flight(lines, '.128')],
+               key=lambda pair: pair[1])
+
+
+def straight(instructions):
+    """How many run where what is rare is jumped over: calls."""
+    places = {int(at, 16): i for i, (at, _) in enumerate(instructions)}
+    count, i = 0, 0
+    while i < len(instructions):
+        text = instructions[i][1]
+        count += 1
+        jump = re.match(r'@!?P\d BRA 0x([0-9a-f]+)', text)
+        ahead = places[int(jump[1], 16)] if jump else i
+        if ahead > i and any('CALL' in line for _, line in
+                             instructions[i:ahead]):
+            i = ahead
             continue
-        loop = [line for _, line in instructions[places[int(jump[1], 16)]:i + 1]]
-        if any('LDG' in line and '.128' in line for line in loop):
-            return loop
-    return []
-
-
-def loads_in_flight(loop):
-    loaded, count = set(), 0
-    for line in loop:
-        load = re.search(r'LDG\S*\.128\S*\s+R(\d+)', line)
-        if load:
-            loaded.update(range(int(load[1]), int(load[1]) + 4))
-            count += 1
-        elif loaded & {int(r) for r in re.findall(r'\bR(\d+)', line)}:
+        if re.match('EXIT', text):
             break
+        i += 1
     return count
 
 
-def kernel_of(symbol):
-    """(pass, element type, activation) of a kernel over vectors, or None."""
-    name = subprocess.run(['c++filt', symbol], capture_output=True,
-                          text=True).stdout
-    found = re.search(r'::(\w+)<(?:\([^,]*Pass\)(\d), )?(\w+), (\d+)\b', name)
-    if not found or found[4] == '1':
+def silu_instructions(root, architecture, folder):
+    """Those of SiLU and of its derivative; None without the tools."""
+    source = os.path.join(folder, 'silu.cu')
+    with open(source, 'w') as file:
+        file.write(SILU)
+    code = machine_code(compiled(source, root, architecture, folder)[0])
+    if not code:
         return None
-    kind = re.search(r'KnownActivation<\(?[^,]*ActivationKind\)(\d)', name)
-    label = found[1] if found[2] is None else f'{found[1]} {found[2]}'
-    return label, found[3], ('silu', 'leaky', 'hardswish', 'mish')[
-        int(kind[1])] if kind else 'any'
+    of = {name: straight(next(text for symbol, text in code.items()
+                              if name in symbol))
+          for name in ('nothing', 'silu', 'derivative')}
+    return of['silu'] - of['nothing'], of['derivative'] - of['nothing']
+
+
+class Kernel:
+    """A kernel by its symbol: name, element type and activation. `is_pass`:
+    over whole vectors of a map; `is_fallback`: the same over single elements."""
+
+    def __init__(self, symbol):
+        text = subprocess.run(['c++filt', symbol], capture_output=True,
+                              text=True).stdout
+        text = text.replace('(anonymous namespace)', 'own')
+        found = re.search(r'own::(\w+)(?:<(.*)>)?\(', text)
+        self.name = found[1] if found else symbol
+        arguments = re.sub(r'BatchNormMap<.*', '', found[2] or '') \
+            if found else ''
+        which = re.search(r'\([^()]*(?:Pass|Rule)\)(\d)|\b(true|false)\b',
+                          arguments)
+        if which:
+            self.name += ' ' + (which[1] or which[2])
+        of_type = re.search(r'\b(double|float|__nv_bfloat16|__half)\b',
+                            arguments)
+        self.element = of_type[1] if of_type else ''
+        vector = re.search(r', (\d+)\b', arguments)
+        self.is_pass = vector is not None and vector[1] != '1'
+        self.is_fallback = vector is not None and vector[1] == '1'
+        kind = re.search(r'KnownActivation<\(?[^,]*ActivationKind\)(\d)', text)
+        self.activation = ACTIVATIONS[int(kind[1])] if kind else \
+            'any' if self.is_pass else ''
+
+    def __str__(self):
+        return ' '.join([self.name, self.element, self.activation]).strip()
+
+
+def figures_of(kernel, report, code, architecture):
+    threads, shared = LIMITS[architecture]
+    held = (report['registers'] + 7) // 8 * 8 * report['threads']
+    figures = {'blocks': min(threads // report['threads'], REGISTERS // held,
+                             shared * 1024 // (report['shared'] + 1024)),
+               'loads': '', 'kib': '', 'instructions': ''}
+    loop = pixel_loop(code) if kernel.is_pass else []
+    loads, size = (in_flight(loop, '.128') if loop else
+                   most_in_flight(code) if not kernel.is_pass else (0, 0))
+    if loads:
+        figures['loads'] = loads
+        figures['kib'] = round(
+            size * figures['blocks'] * report['threads'] / 1024, 1)
+    if loop:
+        two = 'gradient' in kernel.name or 'backward' in kernel.name
+        elements = sum('.128' in line and 'LDG' in line for line in loop) \
+            * 16 / ELEMENT_BYTES[kernel.element] / (2 if two else 1)
+        figures['instructions'] = round(len(loop) / elements, 1)
+    return figures
+
+
+def is_within(kernel, figures):
+    if figures['blocks'] < 4:
+        return False
+    if figures['loads'] == '' or kernel.element not in ('__nv_bfloat16',
+                                                        'float'):
+        return True
+    if kernel.name.split()[0] in STREAMING:
+        return figures['kib'] >= FLIGHT_KIB
+    if kernel.activation != 'silu' and kernel.name != 'sum_values':
+        return True
+    return figures['loads'] >= 4 and (
+        kernel.name != 'normalise' or
+        figures['instructions'] <= SILU_INSTRUCTIONS)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--source', default=os.path.join(
-        ROOT, 'parallel/cuda/kernels/batch_norm_passes.cu'))
+        ROOT, 'parallel/cuda/kernels'))
     parser.add_argument('--architecture', type=int, default=90,
                         choices=sorted(LIMITS))
     parser.add_argument('--check', action='store_true')
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        binary = os.path.join(folder, 'kernels.o')
-        reports = compiled(arguments.source, arguments.architecture, binary)
-        code = machine_code(binary)
-    print(f'{"pass":20}{"type":15}{"activation":12}{"registers":>10}'
-          f'{"shared":>8}{"blocks":>8}{"loads":>7}{"instructions":>14}')
+    sources = [arguments.source]
+    if os.path.isdir(arguments.source):
+        sources = sorted(os.path.join(arguments.source, name)
+                         for name in os.listdir(arguments.source)
+                         if name.endswith('.cu'))
+    if not sources:
+        sys.exit(f'kernel_figures.py: {arguments.source}: no kernel is here')
+    root = os.path.abspath(
+        os.path.join(os.path.dirname(sources[0]), *['..'] * 3))
+    if tool('cuobjdump') is None or tool('nvdisasm') is None:
+        print('no cuobjdump and nvdisasm here: the machine code is not read')
+    print(f'{"kernel":22}{"type":14}{"activation":11}{"registers":>9}'
+          f'{"shared":>8}{"blocks":>7}{"loads":>7}{"KiB":>7}'
+          f'{"instructions":>14}')
     broken, checked = [], 0
-    for symbol, report in sorted(reports.items()):
-        kernel = kernel_of(symbol)
-        if kernel is None:
-            continue
-        name, element, activation = kernel
-        held = (report['registers'] + 7) // 8 * 8 * THREADS
-        threads, shared = LIMITS[arguments.architecture]
-        blocks = min(threads // THREADS, REGISTERS // held,
-                     shared * 1024 // (report['shared'] + 1024))
-        loop = pixel_loop(code.get(symbol, []))
-        loads, instructions = '', ''
-        if loop:
-            loads = loads_in_flight(loop)
-            both = 'gradient' in name or 'backward' in name
-            elements = sum('.128' in line and 'LDG' in line for line in loop) \
-                * 16 / ELEMENT_BYTES[element] / (2 if both else 1)
-            instructions = round(len(loop) / elements, 1)
-        print(f'{name:20}{element:15}{activation:12}'
-              f'{report["registers"]:10}{report["shared"]:8}{blocks:8}'
-              f'{loads:7}{instructions:14}')
-        checked += 1
-        bound = loop and element in ('__nv_bfloat16', 'float') and (
-            activation == 'silu' or name == 'sum_values')
-        if blocks < 4 or (bound and loads < 4) or (
-                bound and name == 'normalise' and
-                instructions > SILU_INSTRUCTIONS):
-            broken.append(' '.join(kernel))
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sources:
+            binary, reports = compiled(source, root, arguments.architecture,
+                                       folder)
+            code = machine_code(binary)
+            for symbol, report in sorted(reports.items()):
+                kernel = Kernel(symbol)
+                if kernel.is_fallback:
+                    continue
+                figures = figures_of(kernel, report, code.get(symbol, []),
+                                     arguments.architecture)
+                print(f'{kernel.name:22}{kernel.element:14}'
+                      f'{kernel.activation:11}{report["registers"]:9}'
+                      f'{report["shared"]:8}{figures["blocks"]:7}'
+                      f'{figures["loads"]:7}{figures["kib"]:7}'
+                      f'{figures["instructions"]:14}')
+                checked += 1
+                if not is_within(kernel, figures):
+                    broken.append(str(kernel))
+        silu = silu_instructions(root, arguments.architecture, folder)
+    if silu:
+        print('SiLU takes %d instructions, its derivative %d' % silu)
     if arguments.check and (broken or checked == 0):
         sys.exit(f'beyond the bounds ({BOUNDS}): {broken or "no kernel"}')
 
