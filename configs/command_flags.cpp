@@ -93,6 +93,14 @@ std::vector<CommandFlag> flags_of_processes() {
            "Plan for GPUs of this memory, for example 8GiB; --processes says "
            "how many there are.",
            {.value_name = "SIZE"}),
+      flag({"--prices"}, {"plan"},
+           "Rank the machines of a price list that the run fits into by the "
+           "price of an epoch. Lines: NAME: PRICE of an hour, or NAME: "
+           "{price: P, images_per_second: N}; CSV: NAME,PRICE,N.",
+           {.value_name = "FILE"}),
+      flag({"--images"}, {"plan"},
+           "With --prices and without --data: images of an epoch.",
+           {.value_name = "N"}),
       flag({"--sweep"}, {"plan"},
            "A table of plans over image sizes and batches: img=416,640,1280 "
            "batch=8..64 (doubling from 8).",
@@ -115,7 +123,7 @@ std::vector<CommandFlag> flags_of_processes() {
            "that every step was taken once and every sample of each epoch used "
            "once; exit 4 and the lines that contradict where it was not so."),
       flag({"--watch"}, {"status"},
-           "Go on showing the status, once a second, until the run ends."),
+           "Follow the run until it ends."),
       flag({"--json"}, {"train", "val", "status", "plan"},
            "Print the result as one JSON document on standard output."),
       flag({"--debug-reflection"}, {"coordinator"},

@@ -97,7 +97,7 @@ class Supervisor {
         terminal_(terminal),
         config_(memory_file(configs::to_yaml(options.request.config))),
         log_(options.request.run_directory, "coordinator"),
-        reporter_(terminal.is_interactive()) {}
+        reporter_(terminal.style()) {}
 
   SupervisedRun run() {
     for (;;) {
@@ -106,6 +106,7 @@ class Supervisor {
       const bool was_kill = (agent_ && was_killed(*agent_)) ||
                             (coordinator_ && was_killed(*coordinator_)) ||
                             status_.ended_by_signal;
+      show(reporter_.finish());
       finish();
       if (was_kill && is_started_again(*end)) continue;
       take_written_outcome(*end);
@@ -258,6 +259,7 @@ class Supervisor {
   }
 
   void show(const ProgressReporter::Output& output) {
+    if (output.header) terminal_.print_header(*output.header);
     for (const std::string& line : output.lines) terminal_.print(line);
     if (output.live) terminal_.set_live(*output.live);
   }
