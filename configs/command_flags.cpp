@@ -118,6 +118,14 @@ std::vector<CommandFlag> flags_of_processes() {
            "The plan is for GPUs with this much memory, for example 8GiB; "
            "--processes says how many there are.",
            {.value_name = "SIZE"}),
+      flag({"--prices"}, {"plan"},
+           "Rank the machines of a price list that the run fits into by the "
+           "price of an epoch. Lines: NAME: PRICE of an hour, or NAME: "
+           "{price: P, images_per_second: N}; CSV: NAME,PRICE,N.",
+           {.value_name = "FILE"}),
+      flag({"--images"}, {"plan"},
+           "With --prices and without --data: images of an epoch.",
+           {.value_name = "N"}),
       flag({"--sweep"}, {"plan"},
            "The answer is a table of plans over image sizes and batches: "
            "img=416,640,1280 batch=8..64 (doubling from 8).",
@@ -143,8 +151,7 @@ std::vector<CommandFlag> flags_of_processes() {
            "of each epoch used once. Where it was not so, it prints the "
            "lines that contradict, and its exit code is 4."),
       flag({"--watch"}, {"status"},
-           "The command shows the status again every second, until the run "
-           "ends."),
+           "The command follows the run, as its page does, until it ends."),
       flag({"--json"}, {"train", "val", "status", "plan"},
            "The command prints its result as one JSON document on standard "
            "output."),

@@ -217,6 +217,8 @@ void fields(auto& archive, Either<RunProgress> auto& progress) {
   archive("image_width", progress.image_width);
   archive("quiet_ms", progress.quiet_ms);
   archive("median_step_ms", progress.median_step_ms);
+  archive("images_validated", progress.images_validated);
+  archive("images_to_validate", progress.images_to_validate);
 }
 
 wire::Progress to_wire(const RunProgress& progress) {

@@ -49,6 +49,8 @@ struct RunProgress {
   WorkerPhase phase = WorkerPhase::kUnknown;
   int64_t quiet_ms = 0;        // coordinator.proto explains it
   int64_t median_step_ms = 0;  // likewise
+  // Images of all ranks in the validation after an epoch; 0 outside of it.
+  int64_t images_validated = 0, images_to_validate = 0;
 };
 
 }  // namespace headroom::wire

@@ -3,7 +3,8 @@
 
 #include <chrono>
 #include <cstdio>
-#include <thread>
+#include <string>
+#include <utility>
 
 #include "coordinator/service/control_client.h"
 #include "deploy/cli/commands.h"
@@ -12,20 +13,52 @@
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/ledger.h"
 #include "deploy/cli/show/run_result.h"
+#include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/terminal_style.h"
+#include "parallel/base/utf8.h"
 #include "proto/connection_fault.h"
 
 namespace headroom::cli {
 namespace {
 
-void show(const coordinator::RunStatus& status, bool json, bool on_top) {
-  if (on_top) std::fputs("\033[H\033[J", stdout);
-  const std::string text =
-      json ? status_json(status) + "\n" : status_table(status);
+constexpr auto kWatchPause = std::chrono::seconds(1);
+
+void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
+
+// Shows what is asked for: --json whole documents, --watch the essentials.
+class Shown {
+ public:
+  explicit Shown(const CommandLine& line)
+      : json_(line.has("--json")),
+        watch_(line.has("--watch")),
+        style_(terminal_style_of(STDOUT_FILENO)),
+        page_(style_) {}
+
+  void status(const coordinator::RunStatus& status) {
+    if (json_) return print(status_json(status) + "\n");
+    if (!watch_) return print(printable(status_table(status)));
+    const auto now = std::chrono::steady_clock::now();
+    if (!style_.rewrites_lines) {
+      for (const std::string& line : page_.news(status, now)) {
+        print(line + "\n");
+      }
+      return;
+    }
+    print(redraw(page_.lines(status, terminal_size_of(STDOUT_FILENO), now),
+                 !std::exchange(is_drawn_, true)));
+  }
+
+ private:
+  const bool json_, watch_;
+  const TerminalStyle style_;
+  StatusPage page_;
+  bool is_drawn_ = false;
+};
 
 coordinator::RunStatus status_of(coordinator::ControlClient& client,
                                  const std::string& address) {
@@ -54,25 +87,25 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
-// Shows the folder's status; --watch repeats it each second until the run ends.
+// Shows the folder's status; --watch follows a run that goes on until it ends.
 int show_folder(const CommandLine& line) {
   const std::string& folder = line.run_directories.front();
   const bool json = line.has("--json");
-  const bool watch = line.has("--watch");
-  const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
+  Shown shown(line);
   const interrupts::Watch watching;
-  while (true) {
-    const bool goes_on = watch && is_live(folder);
-    const std::string text =
-        json ? folder_summary_json(folder) + "\n"
-             : folder_summary(folder);
-    std::fputs(((on_top ? "\033[H\033[J" : "") + text).c_str(), stdout);
-    std::fflush(stdout);
-    if (!goes_on || interrupts::count() > 0 || std::ferror(stdout) != 0) {
-      return 0;
+  while (line.has("--watch") && is_live(folder) &&
+         interrupts::count() == 0 && std::ferror(stdout) == 0) {
+    if (json) {
+      print(folder_summary_json(folder) + "\n");
+    } else {
+      shown.status(folder_status(folder));
     }
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    interrupts::wait(kWatchPause);
   }
+  if (interrupts::count() > 0 || std::ferror(stdout) != 0) return 0;
+  print(json ? folder_summary_json(folder) + "\n"
+             : printable(folder_summary(folder)));
+  return 0;
 }
 
 }  // namespace
@@ -93,21 +126,24 @@ int status_command(const CommandLine& line) {
   take_identity(line, address);
   const std::unique_ptr<coordinator::ControlClient> client =
       coordinator::ControlClient::connect(address);
-  const bool json = line.has("--json");
-  const bool watch = line.has("--watch");
-  const bool on_top = watch && !json && isatty(STDOUT_FILENO) == 1;
+  Shown shown(line);
   coordinator::RunStatus status = status_of(*client, address);
-  show(status, json, on_top);
+  shown.status(status);
   const interrupts::Watch watching;
-  while (watch && !status.over() && interrupts::count() == 0 &&
+  while (line.has("--watch") && !status.over() && interrupts::count() == 0 &&
          std::ferror(stdout) == 0) {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    interrupts::wait(kWatchPause);
     try {
       status = client->status();
     } catch (const CommunicationError&) {
-      break;  // the coordinator has ended with its run
+      // It has ended with its run: what was shown last is old.
+      std::fprintf(stderr,
+                   "the coordinator has left: headroom status %s says how the "
+                   "run ended\n",
+                   shell_word(status.run_directory).c_str());
+      break;
     }
-    show(status, json, on_top);
+    shown.status(status);
   }
   return 0;
 }

@@ -97,13 +97,14 @@ class Supervisor {
         terminal_(terminal),
         config_(memory_file(configs::to_yaml(options.request.config))),
         log_(options.request.run_directory, "coordinator"),
-        reporter_(terminal.is_interactive()) {}
+        reporter_(terminal.style()) {}
 
   SupervisedRun run() {
     for (;;) {
       std::optional<RunExit> end = start();
       if (!end) end = follow();
       const bool was_kill = coordinator_ && was_killed(*coordinator_);
+      show(reporter_.finish());
       finish();
       if (was_kill && is_started_again(*end)) continue;
       take_written_outcome(*end);
@@ -257,6 +258,7 @@ class Supervisor {
   }
 
   void show(const ProgressReporter::Output& output) {
+    if (output.header) terminal_.print_header(*output.header);
     for (const std::string& line : output.lines) terminal_.print(line);
     if (output.live) terminal_.set_live(*output.live);
   }

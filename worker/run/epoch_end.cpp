@@ -67,7 +67,10 @@ validation::ValidationResult EpochEnd::validate_average(EpochRecord& record) {
            .state = in_.state,
            .mesh = in_.mesh,
            .retry = in_.reports.retry("validation"),
-           .host_memory_limit = in_.host_memory_limit});
+           .host_memory_limit = in_.host_memory_limit,
+           .images_done = [this](int64_t images, int64_t all) {
+             in_.reports.show_validation(images, all);
+           }});
   record.validation_memory = in_.reports.note_memory(validated.memory).ranks;
   return validated.result;
 }

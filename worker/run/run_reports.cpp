@@ -38,6 +38,13 @@ RunReports::RunReports(const Inputs& inputs) : in_(inputs) {
 
 void RunReports::show_phase(wire::WorkerPhase phase) {
   progress_.phase = phase;
+  progress_.images_validated = progress_.images_to_validate = 0;
+  in_.client.set_progress(progress_);
+}
+
+void RunReports::show_validation(int64_t images, int64_t all) {
+  progress_.images_validated = images;
+  progress_.images_to_validate = all;
   in_.client.set_progress(progress_);
 }
 

@@ -42,6 +42,8 @@ class RunReports {
   explicit RunReports(const Inputs& inputs);
 
   void show_phase(wire::WorkerPhase phase);
+  // So many images of a validation's are through, of all ranks together.
+  void show_validation(int64_t images, int64_t all);
   // The newest committed step, also to the coordinator's ledger.
   void commit(const StepRecord& newest);
   // Images that could not be read, each the first time it is met.

@@ -31,6 +31,7 @@
 #include "worker/detect/video_detection.h"
 #include "worker/run/run_device.h"
 #include "worker/tools/tool_command.h"
+#include "worker/tools/tool_progress.h"
 #include "worker/video/video_plugin.h"
 #include "worker/weights/open_weights.h"
 
@@ -141,6 +142,13 @@ weights::OpenedWeights open_on(const devices::ComputeDevice& device,
   return opened;
 }
 
+// Every image has a line on standard output.
+ToolProgress::Output beside_lines() {
+  ToolProgress::Output output = ToolProgress::standard_error();
+  output.speaks_elsewhere = false;
+  return output;
+}
+
 // What detect does with its sources, and what it comes to.
 class DetectRun {
  public:
@@ -175,6 +183,7 @@ class DetectRun {
   video::VideoApi* videos_ = nullptr;  // set if there are videos to look at
   int64_t pictures_ = 0, boxes_ = 0;
   double seconds_ = 0;
+  ToolProgress progress_{beside_lines()};
 };
 
 // One that was named is looked at or refused; those among images may be left
@@ -203,11 +212,15 @@ void DetectRun::provide_videos(const DetectRequest& request) {
 
 void DetectRun::say(const std::string& which,
                     const detect::ImageDetections& found, double seconds) {
-  std::printf(
-      "%s: %lld x %lld, %s, %.0f ms\n", short_line(which, kLongestName).c_str(),
-      static_cast<long long>(found.height), static_cast<long long>(found.width),
-      detect::counts_text(found, weights_.class_names).c_str(), seconds * 1e3);
-  std::fflush(stdout);
+  progress_.above([&] {
+    std::printf("%s: %lld x %lld, %s, %.0f ms\n",
+                short_line(which, kLongestName).c_str(),
+                static_cast<long long>(found.height),
+                static_cast<long long>(found.width),
+                detect::counts_text(found, weights_.class_names).c_str(),
+                seconds * 1e3);
+    std::fflush(stdout);
+  });
   ++pictures_;
   boxes_ += static_cast<int64_t>(found.detections.size());
   seconds_ += seconds;
@@ -216,7 +229,10 @@ void DetectRun::say(const std::string& which,
 void DetectRun::look_at_image(size_t index) {
   const auto& file = sources_.images[index];
   codecs::ImageResult image = codecs::decode_image(file, limits_);
-  if (!image.ok()) return leave_out(file.string() + ": " + image.reason);
+  if (!image.ok()) {
+    progress_.above([&] { leave_out(file.string() + ": " + image.reason); });
+    return;
+  }
   const auto start = Clock::now();
   detect::ImageDetections found{file, image.pixels.rows, image.pixels.cols,
                                 detector_.detect(image.pixels)};
@@ -240,9 +256,12 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
         picture.of > 0 ? "/" + std::to_string(picture.of) : "";
     say(which + std::to_string(picture.number) + of + ") " + file.string(),
         picture.found, picture.seconds);
+    progress_.reach("video " + std::to_string(index + 1), picture.number,
+                    picture.of);
   };
   const detect::VideoOutcome outcome =
       detect::detect_in_video(*videos_, file, detector_, folder_, options);
+  progress_.clear();
   if (outcome.pictures == 0 && !stop_signals::requested()) {
     leave_out(file.string() + ": " +
               (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
@@ -257,8 +276,12 @@ int DetectRun::run(const DetectRequest& request) {
   for (const std::string& line : sources_.left_out) leave_out(line);
   stop_signals::install();
   for (size_t i = 0; i < sources_.images.size(); ++i) {
-    if (!stop_signals::requested()) look_at_image(i);
+    if (stop_signals::requested()) break;
+    look_at_image(i);
+    progress_.reach("detect", static_cast<int64_t>(i) + 1,
+                    static_cast<int64_t>(sources_.images.size()));
   }
+  progress_.clear();
   for (size_t i = 0; i < sources_.videos.size(); ++i) {
     if (!stop_signals::requested()) look_at_video(i, request.video_stride);
   }

@@ -6,18 +6,22 @@
 #include <cstdio>
 #include <utility>
 
-#include "parallel/base/units.h"
+#include "parallel/base/progress_bar.h"
 
 namespace headroom::tools {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
-constexpr double kSecondsElsewhere = 10;
+// Elsewhere nothing is said before, and something at least so often after.
+constexpr double kQuietSeconds = 10;
+constexpr double kLongestSilence = 60;
+
+constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace
 
 ToolProgress::Output ToolProgress::standard_error() {
-  return {.is_terminal = ::isatty(STDERR_FILENO) == 1,
+  return {.style = terminal_style_of(STDERR_FILENO),
           .write =
               [](const std::string& text) {
                 std::fputs(text.c_str(), stderr);
@@ -28,35 +32,62 @@ ToolProgress::Output ToolProgress::standard_error() {
                 return std::chrono::duration<double>(
                            std::chrono::steady_clock::now().time_since_epoch())
                     .count();
-              }};
+              },
+          .columns = [] { return terminal_size_of(STDERR_FILENO).columns; }};
 }
 
 ToolProgress::ToolProgress(Output output)
-    : output_(std::move(output)), said_at_(output_.now()) {}
+    : output_(std::move(output)),
+      started_at_(output_.now()),
+      began_at_(started_at_),
+      said_at_(started_at_) {}
 
 void ToolProgress::step(const std::string& what, int64_t total) {
   const std::lock_guard lock(mutex_);
-  if (what != what_) {
-    what_ = what;
-    done_ = 0;
-  }
-  ++done_;
+  show(what, what == what_ ? done_ + 1 : 1, total);
+}
+
+void ToolProgress::reach(const std::string& what, int64_t done, int64_t total) {
+  const std::lock_guard lock(mutex_);
+  show(what, done, total);
+}
+
+void ToolProgress::show(const std::string& what, int64_t done, int64_t total) {
   const double now = output_.now();
-  if (now - said_at_ <
-      (output_.is_terminal ? kSecondsOnTerminal : kSecondsElsewhere)) {
+  if (what != what_) {
+    if (!what_.empty()) began_at_ = now;
+    what_ = what;
+    said_tenths_ = 0;
+  }
+  done_ = done;
+  const BarProgress progress =
+      mean_progress(what, done, total, now - began_at_);
+  if (output_.style.rewrites_lines) {
+    if (now - said_at_ < kSecondsOnTerminal) return;
+    said_at_ = now;
+    shown_ = progress_bar(progress, output_.columns(), output_.style);
+    output_.write(kClearLine + shown_);
     return;
   }
+  if (!output_.speaks_elsewhere || now - started_at_ < kQuietSeconds) return;
+  const int64_t tenths = total > 0 ? 10 * done / total : 0;
+  if (tenths <= said_tenths_ && now - said_at_ < kLongestSilence) return;
   said_at_ = now;
-  const std::string text =
-      what_ + ": " + std::to_string(done_) + " of " + counted(total, "image");
-  output_.write(output_.is_terminal ? "\r" + text + "\x1b[K" : text + "\n");
-  is_shown_ = output_.is_terminal;
+  said_tenths_ = tenths;
+  output_.write(progress_words(progress) + "\n");
 }
 
 void ToolProgress::clear() {
   const std::lock_guard lock(mutex_);
-  if (is_shown_) output_.write("\r\x1b[K");
-  is_shown_ = false;
+  if (!shown_.empty()) output_.write(kClearLine);
+  shown_.clear();
+}
+
+void ToolProgress::above(const std::function<void()>& print) {
+  const std::lock_guard lock(mutex_);
+  if (!shown_.empty()) output_.write(kClearLine);
+  print();
+  if (!shown_.empty()) output_.write(shown_);
 }
 
 }  // namespace headroom::tools

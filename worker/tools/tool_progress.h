@@ -1,21 +1,28 @@
-// How far a tool has come, on standard error: on a terminal one line that is
-// written over, elsewhere a line every ten seconds, so that what is quick says
+// How far a tool has come, on standard error: on a terminal one bar that is
+// written over and goes away at the end, also where an error ends the tool;
+// elsewhere a line for every tenth that is done, so that what is quick says
 // nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
+
+#include "parallel/base/terminal_style.h"
 
 namespace headroom::tools {
 
 class ToolProgress {
  public:
   struct Output {
-    bool is_terminal = false;
+    TerminalStyle style;
+    // False where the tool prints a line for every image anyway.
+    bool speaks_elsewhere = true;
     std::function<void(const std::string&)> write;
-    std::function<double()> now;  // seconds
+    std::function<double()> now;      // seconds
+    std::function<size_t()> columns;  // 0 where the width is not known
   };
 
   explicit ToolProgress(Output output = standard_error());
@@ -23,21 +30,31 @@ class ToolProgress {
   ToolProgress(const ToolProgress&) = delete;
   ToolProgress& operator=(const ToolProgress&) = delete;
 
-  // One more of `total` images has gone through `what`. From any thread.
-  void step(const std::string& what, int64_t total);
-
-  // Takes the line from the terminal, before something else is printed.
-  void clear();
-
- private:
   static Output standard_error();
 
+  // One more of `total` images has gone through `what`. From any thread.
+  void step(const std::string& what, int64_t total);
+  // So many of `total` images have gone through it; a total of 0 is not known.
+  void reach(const std::string& what, int64_t done, int64_t total);
+
+  // Takes the bar from the terminal, before something else is printed.
+  void clear();
+  // Runs `print`, which writes whole lines to the terminal, above the bar.
+  void above(const std::function<void()>& print);
+
+ private:
+  // REQUIRES: mutex_ is held.
+  void show(const std::string& what, int64_t done, int64_t total);
+
   const Output output_;
+  const double started_at_;
   std::mutex mutex_;  // guards what follows
   std::string what_;
   int64_t done_ = 0;
+  double began_at_ = 0;  // the time at which what_ began
   double said_at_ = 0;
-  bool is_shown_ = false;
+  int64_t said_tenths_ = 0;
+  std::string shown_;  // the bar that is on the terminal
 };
 
 }  // namespace headroom::tools

@@ -91,6 +91,12 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   options.before_part = [&](const loader::Batch& part) {
     prediction.add(validation_shape(part));
   };
+  if (of.images_done) {
+    // The data ranks have equal shares.
+    options.images_done = [&, all = of.dataset.size()](int64_t mine) {
+      of.images_done(std::min(all, mine * input.data_parallel_size), all);
+    };
+  }
   ValidatedAverage validated;
   validated.result = validate(*network, loader, of.mesh.world, options);
   validated.memory = watch.compare(prediction.most());

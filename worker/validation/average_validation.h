@@ -3,6 +3,8 @@
 // Errors: as validate().
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,8 @@ struct AverageValidation {
   collectives::Mesh& mesh;
   memory::MemoryRetry retry;
   int64_t host_memory_limit = 0;  // its loader's; 0 for the default
+  // Called with the images that went through all ranks, of so many.
+  std::function<void(int64_t images, int64_t all)> images_done = {};
 };
 
 struct ValidatedAverage {

@@ -11,6 +11,7 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cli/plan/plan_answer.h"
 #include "deploy/cli/plan/plan_machines.h"
+#include "deploy/cli/plan/plan_prices.h"
 #include "deploy/cli/plan/plan_report.h"
 #include "deploy/cli/plan/plan_segments.h"
 #include "deploy/cli/plan/plan_sweep.h"
@@ -89,9 +90,32 @@ std::optional<int> capability_of(const std::optional<PlanMachines>& machines) {
   return machines->instance ? machines->instance->compute_capability : 0;
 }
 
+// Ranks the machines of a price list. Returns the exit code.
+int say_prices(const CommandLine& line) {
+  const PriceAnswer answer = price_plans(line, ask_data);
+  say(line.has("--json") ? prices_json(answer) + "\n" : prices_text(answer));
+  return exit_code_of(answer);
+}
+
+bool names_machines(const CommandLine& line) {
+  return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
+}
+
 }  // namespace
 
 int plan_command(const CommandLine& given) {
+  if (given.has("--images") && !given.has("--prices")) {
+    throw Error("command line", "--images is for the price of an epoch",
+                "leave it out, or add --prices FILE");
+  }
+  if (given.has("--prices") && !names_machines(given)) {
+    return say_prices(given);
+  }
+  if (given.has("--prices") && given.has("--json")) {
+    throw Error("command line",
+                "--prices and a plan for one machine are two documents",
+                "leave the machine out, or ask twice");
+  }
   if (given.has("--show") && given.value_of("--show") != "schedule") {
     throw Error(
         "command line",
@@ -166,7 +190,9 @@ int plan_command(const CommandLine& given) {
   }
   std::fflush(stdout);  // the answer comes before the notes
   say_notes(line, request);
-  return 0;
+  if (!given.has("--prices")) return 0;
+  say("\n");
+  return say_prices(given);
 }
 
 }  // namespace headroom::cli

@@ -7,6 +7,10 @@ namespace {
 
 // The pause between two lines of one epoch.
 constexpr auto kPause = std::chrono::seconds(60);
+// The validation's event follows the epoch's at once, but may be read later
+// than a status.
+constexpr auto kValidationPatience = std::chrono::seconds(2);
+constexpr int64_t kLinesAHeader = 20;
 
 double seconds_between(coordinator::TimePoint from, coordinator::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -45,9 +49,14 @@ ProgressReporter::Output ProgressReporter::update(
   last_ = status;
   const wire::RunProgress& progress = status.progress;
   eta_seconds_ = eta_.update(progress, now);
+  width_ = width;
   Output output;
-  if (on_terminal_) {
-    output.live = progress_line(status, eta_seconds_, width);
+  if (on_terminal()) {
+    if (waiting_ && progress.step > waiting_step_ &&
+        now - waiting_since_ >= kValidationPatience) {
+      put_epoch(output);
+    }
+    output.live = live_line(status, eta_seconds_, width, style_);
     return output;
   }
   if (progress.step == 0) return output;
@@ -59,9 +68,55 @@ ProgressReporter::Output ProgressReporter::update(
     coordinator::RunStatus told = status;
     // What goes on besides is no news a minute later.
     told.progress.phase = wire::WorkerPhase::kTrain;
-    output.lines.push_back(progress_line(told, eta_seconds_, 0));
+    output.lines.push_back(progress_line(told, eta_seconds_));
     last_line_ = now;
   }
+  return output;
+}
+
+// The header where it is due, and the line of the epoch that waits.
+void ProgressReporter::put_epoch(Output& output) {
+  if (!waiting_) return;
+  const std::string header = epoch_header(waiting_->trained.num_epochs, width_);
+  if (header != header_ || lines_since_header_ >= kLinesAHeader) {
+    output.header = header_ = header;
+    lines_since_header_ = 0;
+  }
+  ++lines_since_header_;
+  output.lines.push_back(epoch_table_line(*waiting_, width_));
+  waiting_.reset();
+}
+
+void ProgressReporter::note_on_terminal(const wire::EventRecord& event,
+                                        coordinator::TimePoint now,
+                                        Output& output) {
+  if (event.event == EventKind::kEpoch) {
+    put_epoch(output);  // of an epoch without a validation
+    const std::optional<TrainedEpoch> trained = trained_epoch(event);
+    if (!trained) {
+      output.lines.push_back(event.reason);
+      return;
+    }
+    waiting_ = EpochLine{.trained = *trained,
+                         .memory = fullest_rank(last_),
+                         .memory_limit = last_.memory_limit,
+                         .eta_seconds = eta_seconds_};
+    waiting_step_ = event.step;
+    waiting_since_ = now;
+    return;
+  }
+  const std::optional<ValidatedEpoch> validated = validated_epoch(event);
+  if (validated && waiting_ && waiting_->trained.epoch == validated->epoch) {
+    waiting_->validated = validated;
+    put_epoch(output);
+    return;
+  }
+  output.lines.push_back(validation_line(event, last_.progress.num_epochs));
+}
+
+ProgressReporter::Output ProgressReporter::finish() {
+  Output output;
+  put_epoch(output);
   return output;
 }
 
@@ -78,7 +133,11 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
     output.lines.push_back("data: " + event.reason);
     return output;
   }
-  if (event.event == EventKind::kEpoch) {
+  const bool is_of_an_epoch =
+      event.event == EventKind::kEpoch || event.event == EventKind::kValidation;
+  if (on_terminal() && is_of_an_epoch) {
+    note_on_terminal(event, now, output);
+  } else if (event.event == EventKind::kEpoch) {
     output.lines.push_back(epoch_line(event, last_, eta_seconds_));
     told_steps_ = event.step;
   } else if (event.event == EventKind::kValidation) {

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/show/progress_line.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/text.h"
@@ -180,19 +183,53 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
 
 namespace {
 
-// The last whole line of a file of JSON lines; empty where there is none. Only
-// the file's end is read.
-Json last_record(const std::string& file) {
+// The last whole lines of a file of JSON lines, oldest first, at most so many.
+// Only the file's end is read.
+std::deque<Json> last_records(const std::string& file, size_t most) {
   constexpr std::streamoff kTail = 4 << 20;
+  std::deque<Json> records;
   std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return Json::object();
+  if (!in) return records;
   in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
-  Json last = Json::object();
   for (std::string line; std::getline(in, line) && !in.eof();) {
     Json record = Json::parse(line, nullptr, false);
-    if (record.is_object()) last = std::move(record);
+    if (!record.is_object()) continue;
+    records.push_back(std::move(record));
+    if (records.size() > most) records.pop_front();
   }
-  return last;
+  return records;
+}
+
+// Empty where there is none.
+Json last_record(const std::string& file) {
+  const std::deque<Json> records = last_records(file, 1);
+  return records.empty() ? Json::object() : records.back();
+}
+
+// The member under `key`; `otherwise` where it is missing or something else.
+template <typename Value>
+Value member_of(const Json& record, const char* key, Value otherwise) {
+  const auto found = record.find(key);
+  if (found == record.end()) return otherwise;
+  const bool fits = std::is_same_v<Value, std::string> ? found->is_string()
+                    : std::is_same_v<Value, bool>      ? found->is_boolean()
+                                                       : found->is_number();
+  return fits ? found->template get<Value>() : otherwise;
+}
+
+wire::EventRecord event_of(const Json& record) {
+  wire::EventRecord event;
+  event.sequence = member_of(record, "sequence", int64_t{0});
+  event.event = parse_event_kind(member_of(record, "event", std::string()))
+                    .value_or(EventKind{});
+  event.step = member_of(record, "step", int64_t{0});
+  event.rank = member_of(record, "rank", -1);
+  event.reason = member_of(record, "reason", std::string());
+  event.warning = member_of(record, "warning", false);
+  event.time = member_of(record, "time", std::string());
+  event.detail_json =
+      record.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return event;
 }
 
 struct FolderState {
@@ -252,6 +289,62 @@ std::string folder_summary(const std::string& run_directory) {
   const std::string hint =
       folder.is_live ? "" : resume_hint({exit_code, ""}, run_directory);
   return text + hint + (hint.empty() ? "" : "\n");
+}
+
+coordinator::RunStatus folder_status(const std::string& run_directory) {
+  constexpr size_t kEvents = 1000;
+  constexpr size_t kShownEvents = 20;
+  const FolderState folder = read_folder(run_directory);
+  coordinator::RunStatus status;
+  status.run_directory = run_directory;
+  status.state = folder.step.empty() ? coordinator::RunPhase::kWaiting
+                                     : coordinator::RunPhase::kRunning;
+  status.memory_limit = folder.config.memory_limit;
+  wire::RunProgress& progress = status.progress;
+  progress.step = member_of(folder.step, "step", int64_t{-1}) + 1;
+  progress.epoch = member_of(folder.step, "epoch", int64_t{0});
+  progress.num_epochs = folder.config.epochs;
+  progress.box = member_of(folder.step, "box", 0.0);
+  progress.obj = member_of(folder.step, "obj", 0.0);
+  progress.cls = member_of(folder.step, "cls", 0.0);
+  progress.images_per_second = member_of(folder.step, "images_per_second", 0.0);
+  for (const Json& record :
+       last_records(run_directory + "/events.jsonl", kEvents)) {
+    const wire::EventRecord event = event_of(record);
+    if (event.event == EventKind::kGeneration) {
+      status.generation =
+          static_cast<uint64_t>(member_of(record, "generation", int64_t{0}));
+      status.reason = event.reason;
+    }
+    if (event.event == EventKind::kEpoch) {
+      const auto trained = trained_epoch(event);
+      if (trained) progress.steps_per_epoch = event.step / (trained->epoch + 1);
+    }
+    status.events.push_back(event);
+  }
+  if (status.events.size() > kShownEvents) {
+    status.events.erase(status.events.begin(),
+                        status.events.end() - kShownEvents);
+  }
+  progress.num_steps = progress.steps_per_epoch * progress.num_epochs;
+  progress.step_in_epoch =
+      progress.step - progress.epoch * progress.steps_per_epoch;
+  status.plan.emplace();
+  for (const Json& rank : folder.step.value("memory", Json::array())) {
+    coordinator::MemberStatus member;
+    member.rank = member_of(rank, "rank", -1);
+    member.state = coordinator::MemberActivity::kRunning;
+    member.measured_peak_bytes =
+        member_of(rank, "measured_peak_bytes", int64_t{0});
+    const auto predicted = member_of(rank, "predicted_peak_bytes", int64_t{0});
+    if (member.rank == 0) {
+      progress.measured_peak_bytes = member.measured_peak_bytes;
+      progress.predicted_peak_bytes = predicted;
+    }
+    status.plan->predicted_phase_bytes.push_back({.training = predicted});
+    status.members.push_back(member);
+  }
+  return status;
 }
 
 std::string folder_summary_json(const std::string& run_directory) {

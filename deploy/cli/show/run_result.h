@@ -32,6 +32,11 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory);
 std::string folder_summary(const std::string& run_directory);
 std::string folder_summary_json(const std::string& run_directory);
 
+// The state of a run that goes on, as far as its files tell: its progress, each
+// rank's memory, the newest events. The number of steps of an epoch is known
+// once an epoch has ended. Throws as folder_summary().
+coordinator::RunStatus folder_status(const std::string& run_directory);
+
 // A run's end as it wrote it into its folder itself.
 struct WrittenEnd {
   int exit_code = 0;

@@ -49,6 +49,8 @@ Json progress_json(const wire::RunProgress& progress) {
           {"predicted_peak_bytes", progress.predicted_peak_bytes},
           {"image_height", progress.image_height},
           {"image_width", progress.image_width},
+          {"images_validated", progress.images_validated},
+          {"images_to_validate", progress.images_to_validate},
           {"phase", to_string(progress.phase)}};
 }
 
@@ -89,7 +91,7 @@ std::string status_table(const coordinator::RunStatus& status) {
   }
   text += "progress   step " + std::to_string(status.progress.step) + "/" +
           std::to_string(status.progress.num_steps) + "  " +
-          progress_line(status, std::nullopt, 0) + "\n\n";
+          progress_line(status, std::nullopt) + "\n\n";
   std::vector<std::vector<std::string>> rows = {
       {"rank", "state", "heartbeat", "peak", "host", "worker"}};
   for (const coordinator::MemberStatus& member : status.members) {

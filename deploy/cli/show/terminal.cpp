@@ -1,11 +1,10 @@
 #include "deploy/cli/show/terminal.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "parallel/base/utf8.h"
@@ -15,27 +14,27 @@ namespace {
 
 constexpr const char* kClearLine = "\r\033[K";
 
-bool stderr_is_interactive() {
-  const char* kind = std::getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 && kind != nullptr &&
-         std::string_view(kind) != "dumb";
-}
-
 }  // namespace
 
-Terminal::Terminal() : is_interactive_(stderr_is_interactive()) {}
+Terminal::Terminal() : style_(terminal_style_of(STDERR_FILENO)) {}
 
 size_t Terminal::width() const {
-  winsize size{};
-  if (!is_interactive_ || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) {
-    return 0;
-  }
-  // The last column makes some terminals wrap.
-  return size.ws_col > 1 ? size.ws_col - 1u : 0;
+  return style_.rewrites_lines ? terminal_size_of(STDERR_FILENO).columns : 0;
 }
 
 void Terminal::print(const std::string& given) {
   const std::string line = printable(given);
+  print_painted(line.starts_with("warning: ")
+                    ? painted("warning:", Colour::kYellow, style_) +
+                          line.substr(std::strlen("warning:"))
+                    : line);
+}
+
+void Terminal::print_header(const std::string& line) {
+  print_painted(painted(printable(line), Colour::kBold, style_));
+}
+
+void Terminal::print_painted(const std::string& line) {
   std::lock_guard lock(mutex_);
   if (live_.empty()) {
     write_all(line + "\n");
@@ -46,15 +45,9 @@ void Terminal::print(const std::string& given) {
 
 void Terminal::set_live(const std::string& line) {
   std::lock_guard lock(mutex_);
-  if (!is_interactive_ || line == live_) return;
+  if (!style_.rewrites_lines || line == live_) return;
   live_ = line;
   write_all(kClearLine + live_);
-}
-
-void Terminal::end_live() {
-  std::lock_guard lock(mutex_);
-  if (!live_.empty()) write_all("\n");
-  live_.clear();
 }
 
 void Terminal::clear_live() {

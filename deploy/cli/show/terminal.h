@@ -1,7 +1,8 @@
 // Terminal: this process's stderr, with one live line at its end.
 //
 // Lines that stay are printed above the live line, whoever prints them; only
-// here does the program write to stderr while a run goes on.
+// here does the program write to stderr while a run goes on. The live line goes
+// at the end, also at an error's: it would be stale.
 //
 // Threads: any thread may call any method; lines are never interleaved.
 #pragma once
@@ -11,27 +12,32 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/terminal_style.h"
+
 namespace headroom::cli {
 
 class Terminal {
  public:
   Terminal();
-  ~Terminal() { end_live(); }
+  ~Terminal() { clear_live(); }
 
-  bool is_interactive() const { return is_interactive_; }
+  const TerminalStyle& style() const { return style_; }
   size_t width() const;  // characters; 0 when not interactive
 
+  // A warning is coloured as one.
   void print(const std::string& line);
+  void print_header(const std::string& line);
+  // REQUIRES: a line that fits into the terminal, with no escape sequences but
+  // those of painted().
   void set_live(const std::string& line);
-  // The live line becomes one that stays.
-  void end_live();
   // The live line goes, for what follows says more.
   void clear_live();
 
  private:
+  void print_painted(const std::string& line);
   void write_all(const std::string& text);
 
-  const bool is_interactive_;
+  const TerminalStyle style_;
   std::mutex mutex_;  // guards live_ and the order of writes
   std::string live_;
 };

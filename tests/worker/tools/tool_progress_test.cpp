@@ -2,37 +2,100 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 namespace headroom::tools {
 namespace {
 
-std::string told(bool is_terminal, double seconds_a_step) {
+// A tool whose clock and terminal are the test's.
+struct Told {
   std::string text;
   double now = 100;
+  size_t columns = 60;
+  ToolProgress::Output output(bool is_terminal) {
+    return {.style = {.rewrites_lines = is_terminal, .is_unicode = true},
+            .write = [this](const std::string& s) { text += s; },
+            .now = [this] { return now; },
+            .columns = [this] { return columns; }};
+  }
+};
+
+std::string told(bool is_terminal, double seconds_a_step, int64_t steps = 3) {
+  Told told;
   {
-    ToolProgress progress({.is_terminal = is_terminal,
-                           .write = [&](const std::string& s) { text += s; },
-                           .now = [&] { return now; }});
+    ToolProgress progress(told.output(is_terminal));
     for (const char* what : {"train", "val"}) {
-      for (int i = 0; i < 3; ++i) {
-        now += seconds_a_step;
-        progress.step(what, 3);
+      for (int64_t i = 0; i < steps; ++i) {
+        told.now += seconds_a_step;
+        progress.step(what, steps);
       }
     }
   }
-  return text;
+  return told.text;
 }
 
-TEST(ToolProgress, OnATerminalIsOneLineThatGoesAway) {
+TEST(ToolProgress, OnATerminalIsOneBarThatGoesAway) {
   EXPECT_EQ(told(true, 0.06),
-            "\rtrain: 2 of 3 images\x1b[K\rval: 1 of 3 images\x1b[K"
-            "\rval: 3 of 3 images\x1b[K\r\x1b[K");
+            "\r\x1b[Ktrain  66% |███████████████▎       | 2/3 images  16.7/s"
+            "\r\x1b[Kval  33% |█████████▎                  | 1/3 images"
+            "\r\x1b[Kval 100% |█████████████████| 3/3 images  25.0/s"
+            "\r\x1b[K");
 }
 
-TEST(ToolProgress, ElsewhereIsALineNowAndThen) {
+TEST(ToolProgress, ANarrowTerminalGetsAShortLine) {
+  Told told;
+  told.columns = 19;
+  ToolProgress progress(told.output(true));
+  told.now += 1;
+  progress.reach("calibration", 9, 20);
+  EXPECT_EQ(told.text, "\r\x1b[Kcalibration  45%…");
+}
+
+TEST(ToolProgress, ElsewhereIsALineForEachTenth) {
   EXPECT_EQ(told(false, 6),
-            "train: 2 of 3 images\nval: 1 of 3 images\n"
-            "val: 3 of 3 images\n");
+            "train: 66 %, 2 of 3 images, 0.2/s, ETA 6s\n"
+            "train: 100 %, 3 of 3 images, 0.2/s\n"
+            "val: 33 %, 1 of 3 images\n"
+            "val: 66 %, 2 of 3 images, 0.3/s, ETA 3s\n"
+            "val: 100 %, 3 of 3 images, 0.2/s\n");
   EXPECT_EQ(told(false, 0.5), "");
+  const std::string many = told(false, 1, 1000);
+  EXPECT_EQ(std::count(many.begin(), many.end(), '\n'), 34)
+      << "a minute without a tenth has a line too";
+}
+
+TEST(ToolProgress, ElsewhereAToolWithALinePerImageSaysNothing) {
+  Told told;
+  ToolProgress::Output output = told.output(false);
+  output.speaks_elsewhere = false;
+  ToolProgress progress(output);
+  told.now += 100;
+  progress.step("images", 2);
+  EXPECT_EQ(told.text, "");
+}
+
+TEST(ToolProgress, LinesStandAboveTheBar) {
+  Told told;
+  told.columns = 0;
+  ToolProgress progress(told.output(true));
+  told.now += 1;
+  progress.reach("frames", 5, 0);
+  progress.above([&] { told.text += "a line\n"; });
+  EXPECT_EQ(told.text,
+            "\r\x1b[Kframes 5 images  5.0/s"
+            "\r\x1b[Ka line\nframes 5 images  5.0/s");
+}
+
+TEST(ToolProgress, AnErrorTakesTheBarAway) {
+  Told told;
+  try {
+    ToolProgress progress(told.output(true));
+    told.now += 1;
+    progress.step("train", 2);
+    throw std::runtime_error("no such image");
+  } catch (const std::runtime_error&) {
+    EXPECT_TRUE(told.text.ends_with("\r\x1b[K")) << told.text;
+  }
 }
 
 }  // namespace

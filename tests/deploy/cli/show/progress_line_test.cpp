@@ -24,7 +24,7 @@ coordinator::RunStatus middle_of_a_run() {
 }
 
 TEST(ProgressLine, AllOfIt) {
-  EXPECT_EQ(progress_line(middle_of_a_run(), 250.4, 0),
+  EXPECT_EQ(progress_line(middle_of_a_run(), 250.4),
             "epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021  58.3 img/s  "
             "1.2 GiB (predicted -)  ETA 4m10s");
 }
@@ -32,7 +32,7 @@ TEST(ProgressLine, AllOfIt) {
 TEST(ProgressLine, PredictedMemoryWhereItIsKnown) {
   coordinator::RunStatus status = middle_of_a_run();
   status.progress.predicted_peak_bytes = 1'395'864'371;  // 1.3 GiB
-  EXPECT_EQ(progress_line(status, std::nullopt, 0),
+  EXPECT_EQ(progress_line(status, std::nullopt),
             "epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021  58.3 img/s  "
             "1.2 GiB (predicted 1.3 GiB)");
 }
@@ -55,7 +55,7 @@ TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
           rank < 2 ? coordinator::MemberActivity::kRunning : state_of_third;
       status.members[rank].measured_peak_bytes = bytes[rank];
     }
-    const std::string line = progress_line(status, std::nullopt, 0);
+    const std::string line = progress_line(status, std::nullopt);
     return line.substr(line.find("img/s") + 7);
   };
   EXPECT_EQ(
@@ -68,33 +68,27 @@ TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
 TEST(ProgressLine, OtherPhasesAreNamed) {
   coordinator::RunStatus status = middle_of_a_run();
   status.progress.phase = wire::WorkerPhase::kValidate;
-  EXPECT_EQ(progress_line(status, std::nullopt, 0).substr(0, 38),
+  EXPECT_EQ(progress_line(status, std::nullopt).substr(0, 38),
             "epoch 3/60  12/13  validating  box 0.0");
   status.progress.phase = wire::WorkerPhase::kCheckpoint;
-  EXPECT_EQ(progress_line(status, std::nullopt, 0).substr(0, 34),
+  EXPECT_EQ(progress_line(status, std::nullopt).substr(0, 34),
             "epoch 3/60  12/13  saving  box 0.0");
 }
 
 TEST(ProgressLine, BeforeTheFirstStep) {
-  EXPECT_EQ(progress_line(coordinator::RunStatus(), std::nullopt, 80),
+  EXPECT_EQ(progress_line(coordinator::RunStatus(), std::nullopt),
             "starting");
 }
 
 TEST(ProgressLine, EtaInWholeSecondsMinutesOrHours) {
   const auto eta = [](double seconds) {
-    const std::string line = progress_line(middle_of_a_run(), seconds, 0);
+    const std::string line = progress_line(middle_of_a_run(), seconds);
     return line.substr(line.rfind("ETA"));
   };
   EXPECT_EQ(eta(7.6), "ETA 8s");
   EXPECT_EQ(eta(59.6), "ETA 1m0s");
   EXPECT_EQ(eta(3599), "ETA 59m59s");
   EXPECT_EQ(eta(7384), "ETA 2h3m");
-}
-
-TEST(ProgressLine, CutAtAWordToTheWidth) {
-  const std::string line = progress_line(middle_of_a_run(), 250, 40);
-  EXPECT_EQ(line, "epoch 3/60  12/13  box 0.081 obj 0.033…");
-  EXPECT_EQ(progress_line(middle_of_a_run(), 250, 4), "epo…");
 }
 
 wire::EventRecord validation_event() {

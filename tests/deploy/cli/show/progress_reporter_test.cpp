@@ -8,9 +8,16 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// A log, and a terminal without colours.
+const TerminalStyle kLog;
+const TerminalStyle kTerminal = {.rewrites_lines = true, .is_unicode = true};
 
 coordinator::TimePoint at(int64_t second) {
   return coordinator::TimePoint() + seconds(second);
@@ -59,11 +66,13 @@ TEST(EtaEstimate, FromTheStepsSeenSoFar) {
 }
 
 TEST(ProgressReporter, OnATerminalOneLineLives) {
-  ProgressReporter reporter(true);
+  ProgressReporter reporter(kTerminal);
   const auto output = reporter.update(after(3), 200, at(0));
   EXPECT_THAT(output.lines, IsEmpty());
   ASSERT_TRUE(output.live);
-  EXPECT_THAT(*output.live, HasSubstr("epoch 1/10  3/4"));
+  EXPECT_THAT(*output.live, HasSubstr("  1/10  "));
+  EXPECT_THAT(*output.live, HasSubstr("  75% |"));
+  EXPECT_THAT(*output.live, HasSubstr("| 3/4"));
 }
 
 TEST(ProgressReporter, AValidationCountsItsImages) {
@@ -71,23 +80,24 @@ TEST(ProgressReporter, AValidationCountsItsImages) {
   status.progress.phase = wire::WorkerPhase::kValidate;
   status.progress.num_steps = 128;
   status.progress.steps_per_epoch = 128;
-  ProgressReporter reporter(true);
+  ProgressReporter reporter(kTerminal);
   EXPECT_EQ(*reporter.update(status, 200, at(0)).live,
-            "validating  0/128 images  0.0 img/s");
+            "validating   0% |" + std::string(30, ' ') + "| 0/128 images");
   status.progress.step = 32;
   status.progress.images_per_second = 16;
   reporter.update(status, 200, at(2));
   status.progress.step = 64;
-  EXPECT_EQ(*reporter.update(status, 200, at(4)).live,
-            "validating  64/128 images  16.0 img/s  ETA 4s");
-  ProgressReporter log(false);
+  EXPECT_THAT(*reporter.update(status, 200, at(4)).live,
+              AllOf(StartsWith("validating  50% |███████████████  "),
+                    EndsWith("| 64/128 images  16.0 img/s  ETA 4s")));
+  ProgressReporter log(kLog);
   EXPECT_THAT(log.update(status, 0, at(2)).lines,
               ElementsAre(HasSubstr("validating  64/128 images")));
   EXPECT_THAT(log.update(status, 0, at(3)).lines, IsEmpty());
 }
 
 TEST(ProgressReporter, WhereNothingIsLeftThereIsNoTimeLeft) {
-  ProgressReporter reporter(true);
+  ProgressReporter reporter(kTerminal);
   reporter.update(after(20), 200, at(0));
   EXPECT_THAT(*reporter.update(after(30), 200, at(5)).live,
               HasSubstr("  ETA 5s"));
@@ -95,20 +105,76 @@ TEST(ProgressReporter, WhereNothingIsLeftThereIsNoTimeLeft) {
             std::string::npos);
 }
 
-TEST(ProgressReporter, OnATerminalTheLinesOfAnEpochStay) {
-  ProgressReporter reporter(true);
+wire::EventRecord validated(int64_t epoch) {
+  wire::EventRecord event = validation(epoch);
+  event.detail_json = R"({"epoch": )" + std::to_string(epoch) +
+                      R"(, "precision": 0.8, "recall": 0.7,)"
+                      R"( "map50": 0.75, "map": 0.45})";
+  return event;
+}
+
+TEST(ProgressReporter, OnATerminalAnEpochIsALineOfATable) {
+  ProgressReporter reporter(kTerminal);
+  reporter.update(after(4), 79, at(0));
+  EXPECT_THAT(reporter.event(trained(0), at(0)).lines, IsEmpty())
+      << "its validation follows";
+  const auto first = reporter.event(validated(0), at(0));
+  EXPECT_EQ(*first.header,
+            "  Epoch    Memory    box    obj    cls  Images      P      R  "
+            "mAP50    mAP");
+  EXPECT_THAT(first.lines,
+              ElementsAre("   1/10         -  0.100  0.020  0.030      64  "
+                          "0.800  0.700  0.750  0.450"));
+}
+
+TEST(ProgressReporter, TheHeaderComesAgainAfterTwentyEpochs) {
+  ProgressReporter reporter(kTerminal);
+  reporter.update(after(4), 79, at(0));
+  std::vector<int64_t> headed;
+  for (int64_t epoch = 0; epoch < 45; ++epoch) {
+    reporter.event(trained(epoch), at(epoch));
+    if (reporter.event(validated(epoch), at(epoch)).header) {
+      headed.push_back(epoch);
+    }
+  }
+  EXPECT_THAT(headed, ElementsAre(0, 20, 40));
+}
+
+TEST(ProgressReporter, AnotherWidthHasAnotherHeader) {
+  ProgressReporter reporter(kTerminal);
+  reporter.update(after(4), 79, at(0));
+  reporter.event(trained(0), at(0));
+  EXPECT_TRUE(reporter.event(validated(0), at(0)).header);
+  reporter.update(after(5), 160, at(1));
+  reporter.event(trained(1), at(1));
+  EXPECT_THAT(*reporter.event(validated(1), at(1)).header,
+              HasSubstr("  Predicted     Limit"));
+}
+
+TEST(ProgressReporter, AnEpochWithoutAValidationHasItsLineToo) {
+  ProgressReporter reporter(kTerminal);
+  reporter.update(after(4), 79, at(0));
+  reporter.event(trained(0), at(0));
+  EXPECT_THAT(reporter.update(after(5), 79, at(1)).lines, IsEmpty());
+  EXPECT_THAT(reporter.update(after(5), 79, at(2)).lines,
+              ElementsAre(StartsWith("   1/10")));
+  reporter.event(trained(1), at(3));
+  EXPECT_THAT(reporter.event(trained(2), at(3)).lines,
+              ElementsAre(StartsWith("   2/10")));
+  EXPECT_THAT(reporter.finish().lines, ElementsAre(StartsWith("   3/10")));
+  EXPECT_THAT(reporter.finish().lines, IsEmpty());
+}
+
+TEST(ProgressReporter, WhatCannotBeReadHasItsReason) {
+  ProgressReporter reporter(kTerminal);
   EXPECT_THAT(reporter.event(validation(0), at(0)).lines,
               ElementsAre("validated epoch 0"));
-  EXPECT_THAT(reporter.event(trained(1), at(1)).lines,
-              ElementsAre(HasSubstr("epoch 2/10  box ")));
-  EXPECT_THAT(reporter.event(validation(1), at(1)).lines,
-              ElementsAre("validated epoch 1"));
 }
 
 // Six epochs within a second: the status, asked for now and then, shows two of
 // them, the events all.
 TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   std::vector<std::string> lines;
   const auto add = [&](const ProgressReporter::Output& output) {
     lines.insert(lines.end(), output.lines.begin(), output.lines.end());
@@ -129,14 +195,14 @@ TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
 }
 
 TEST(ProgressReporter, InALogAResumedRunSpeaksAfterAMinuteOrAnEpoch) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   EXPECT_THAT(reporter.update(after(17), 0, at(0)).lines, IsEmpty());
   EXPECT_THAT(reporter.update(after(18), 0, at(60)).lines,
               ElementsAre(HasSubstr("epoch 5/10  2/4")));
 }
 
 TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   EXPECT_THAT(reporter.update(after(1), 0, at(0)).lines,
               ElementsAre(HasSubstr("epoch 1/10  1/4")));
   EXPECT_THAT(reporter.update(after(2), 0, at(59)).lines, IsEmpty());
@@ -145,7 +211,7 @@ TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
 }
 
 TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   coordinator::RunStatus status = after(4);
   status.progress.phase = wire::WorkerPhase::kValidate;
   EXPECT_THAT(reporter.update(status, 0, at(0)).lines,
@@ -153,7 +219,7 @@ TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
 }
 
 TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   EXPECT_THAT(reporter.update(coordinator::RunStatus(), 0, at(0)).lines,
               IsEmpty());
 }
@@ -162,10 +228,10 @@ TEST(ProgressReporter, WhatWasTransferredIsSaid) {
   wire::EventRecord event;
   event.event = EventKind::kWeights;
   event.reason = "Transferred 342/349 items from yolov5s.pt";
-  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+  EXPECT_THAT(ProgressReporter(kLog).event(event, at(0)).lines,
               ElementsAre(event.reason));
   event.warning = true;
-  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+  EXPECT_THAT(ProgressReporter(kLog).event(event, at(0)).lines,
               ElementsAre("warning: " + event.reason));
 }
 
@@ -173,12 +239,12 @@ TEST(ProgressReporter, HowMuchDataThereIsIsSaid) {
   wire::EventRecord event;
   event.event = EventKind::kData;
   event.reason = "train: 160 images (0 without boxes), 382 boxes";
-  EXPECT_THAT(ProgressReporter(false).event(event, at(0)).lines,
+  EXPECT_THAT(ProgressReporter(kLog).event(event, at(0)).lines,
               ElementsAre("data: " + event.reason));
 }
 
 TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   reporter.update(after(4), 0, at(0));
   wire::EventRecord event;
   event.event = EventKind::kCheckpoint;
@@ -190,7 +256,7 @@ TEST(ProgressReporter, WarningsAlwaysOtherEventsNever) {
 }
 
 TEST(ProgressReporter, AFaultThatEndsTheRunIsLeftToItsLastLine) {
-  ProgressReporter reporter(false);
+  ProgressReporter reporter(kLog);
   wire::EventRecord fault = {
       .event = EventKind::kFault, .reason = "[data] bad", .warning = true};
   EXPECT_THAT(reporter.event(fault, at(0)).lines,

@@ -210,5 +210,44 @@ TEST(FolderSummary, SaysHowFarARunCameAndHowItEnded) {
   EXPECT_EQ(json.at("result").at("map50"), 0.5);
 }
 
+TEST(FolderStatus, IsReadOffTheFilesOfARunThatGoesOn) {
+  const TemporaryFolder root;
+  const std::string folder = root.path();
+  configs::RunConfig config;
+  config.epochs = 3;
+  config.memory_limit = 1000;
+  root.write("run.yaml", configs::to_yaml(config));
+  EXPECT_EQ(folder_status(folder).state, coordinator::RunPhase::kWaiting);
+  root.write("steps.jsonl",
+             R"({"step": 7, "epoch": 1, "box": 0.5, "images_per_second": 8.5,)"
+             R"( "memory": [{"rank": 0, "predicted_peak_bytes": 90,)"
+             R"( "measured_peak_bytes": 80}, {"rank": 1,)"
+             R"( "predicted_peak_bytes": null, "measured_peak_bytes": 70}]})"
+             "\n{\"step\": 8, \"ep");
+  root.write("events.jsonl",
+             R"({"sequence": 1, "event": "generation", "reason": "joined",)"
+             R"( "generation": 1})"
+             "\n"
+             R"({"sequence": 2, "event": "epoch", "step": 5, "rank": 0,)"
+             R"( "epoch": 0, "num_epochs": 3, "box": 1, "obj": 1, "cls": 1,)"
+             R"( "steps": 5, "images": 40, "seconds": 2, "reason": "r"})"
+             "\n[1]\n");
+  const coordinator::RunStatus status = folder_status(folder);
+  EXPECT_EQ(status.state, coordinator::RunPhase::kRunning);
+  EXPECT_EQ(status.generation, 1u);
+  EXPECT_EQ(status.reason, "joined");
+  EXPECT_EQ(status.memory_limit, 1000);
+  EXPECT_EQ(status.progress.step, 8);
+  EXPECT_EQ(status.progress.num_steps, 15);
+  EXPECT_EQ(status.progress.step_in_epoch, 3);
+  EXPECT_EQ(status.progress.steps_per_epoch, 5);
+  EXPECT_DOUBLE_EQ(status.progress.box, 0.5);
+  ASSERT_EQ(status.members.size(), 2u);
+  EXPECT_EQ(status.members[1].measured_peak_bytes, 70);
+  EXPECT_EQ(status.progress.predicted_peak_bytes, 90);
+  EXPECT_EQ(status.plan->predicted_phase_bytes[1].training, 0);
+  EXPECT_EQ(status.events.size(), 2u);
+}
+
 }  // namespace
 }  // namespace headroom::cli
