@@ -9,6 +9,7 @@
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
+#include "deploy/cli/notifications.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
@@ -130,6 +131,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
+  const notify::Addressees addressees = addressees_of(line);
   SupervisorOptions options;
   options.listen = listen_address(line, place);
   options.security = take_identity(line, options.listen);
@@ -175,7 +177,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     terminal.print("anchors: " + request.config.anchors_reason);
   }
   options.request = request;
+  notify::Notifier notifier(addressees,
+                            run_to_notify(request, addressees, terminal));
   const SupervisedRun run = supervise(options, terminal);
+  notifier.finish({run.end.exit_code, run.end.reason});
   if (folder) withdraw_address(*folder, place->job_id);
   return report(request, run, line.has("--json"), terminal);
 }

@@ -15,6 +15,7 @@ inline constexpr const char* kEvents = "events.jsonl";
 inline constexpr const char* kResults = "results.csv";
 inline constexpr const char* kSummary = "summary.json";
 inline constexpr const char* kJudgement = "results.json";
+inline constexpr const char* kMlflow = "mlflow.json";
 inline constexpr const char* kDataReport = "data_report.txt";
 // Folders.
 inline constexpr const char* kWeights = "weights";
@@ -41,6 +42,7 @@ inline std::vector<Description> descriptions() {
       {{std::string(kCheckpoints) + "/step-N/"}, "the state after N steps"},
       {{kSummary}, "the metrics of best, and the run's figures"},
       {{kJudgement}, "of val: the metrics"},
+      {{kMlflow}, "with --mlflow: which MLflow run this is, what has arrived"},
       {{kDataReport}, "what was wrong with the data"},
       {{"*.png", "*.jpg"},
        "labels, batches, curves, confusion; not with --noplots"},
