@@ -50,20 +50,18 @@ std::vector<CommandFlag> flags_of_processes() {
            "beyond loopback needs --insecure-network, for it is plain HTTP.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
       flag({"--mlflow"}, {"train"},
-           "The address of an MLflow server, which gets parameters, metrics, "
-           "results.png and the best weights; what it misses while it is away "
-           "follows. Credentials: MLFLOW_TRACKING_TOKEN, or _USERNAME and "
-           "_PASSWORD.",
+           "An MLflow server that gets parameters, metrics and the best "
+           "weights; what it misses follows. Credentials: "
+           "MLFLOW_TRACKING_TOKEN, or _USERNAME and _PASSWORD.",
            {.value_name = "URI", .known_to = KnownTo::kHeadroom}),
-      flag(
-          {"--mlflow-experiment"}, {"train"},
-          "With --mlflow: the experiment, which is made where it is not there.",
-          {.value_name = "NAME",
-           .default_value = "headroom",
-           .known_to = KnownTo::kHeadroom}),
+      flag({"--mlflow-experiment"}, {"train"},
+           "With --mlflow: the experiment there.",
+           {.value_name = "NAME",
+            .default_value = "headroom",
+            .known_to = KnownTo::kHeadroom}),
       flag({"--webhook"}, {"train"},
-           "An address that gets a JSON object by POST for the run's end, for "
-           "lost processes and for out-of-memory retries that change the plan.",
+           "Gets a JSON object by POST for the run's end, lost processes and "
+           "out-of-memory retries that change the plan.",
            {.value_name = "URL", .known_to = KnownTo::kHeadroom}),
       flag({"--processes"}, {"agent"}, "Workers to start on this machine.",
            {.value_name = "N", .default_value = "1"}),

@@ -42,7 +42,7 @@ inline std::vector<Description> descriptions() {
       {{std::string(kCheckpoints) + "/step-N/"}, "the state after N steps"},
       {{kSummary}, "the metrics of best, and the run's figures"},
       {{kJudgement}, "of val: the metrics"},
-      {{kMlflow}, "with --mlflow: which MLflow run this is, what has arrived"},
+      {{kMlflow}, "which MLflow run this is"},
       {{kDataReport}, "what was wrong with the data"},
       {{"*.png", "*.jpg"},
        "labels, batches, curves, confusion; not with --noplots"},
