@@ -33,6 +33,8 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kApi = "/api/2.0/mlflow/";
 constexpr const char* kArtifactApi = "/api/2.0/mlflow-artifacts/artifacts/";
 constexpr const char* kArtifactScheme = "mlflow-artifacts:/";
+constexpr const char* kOther =
+    "an answer that is not MLflow's; see the address";
 constexpr const char* kMarkTag = "headroom_mark";
 // A request has at most 1,000 metrics and 100 parameters.
 constexpr size_t kEpochsAtOnce = 50;
@@ -149,8 +151,11 @@ MlflowRun::MlflowRun(Subject subject)
   picture_.file = folder / "results.png";
   weights_.file = folder / run_files::kWeights / "best.safetensors";
   if (!subject_.goes_on) older_run_ = written(folder / run_files::kRun);
-  record_.first_event = bytes_of(folder / run_files::kEvents);
-  if (subject_.goes_on) read_record();
+  if (subject_.goes_on) {
+    read_record();
+  } else {
+    record_.first_event = bytes_of(folder / run_files::kEvents);
+  }
 }
 
 // A new run leaves an older one's files alone until it has committed a step.
@@ -299,7 +304,7 @@ std::string MlflowRun::call(const std::string& method, const std::string& path,
   }
   require_good(answer);
   if (!Json::parse(answer.body, nullptr, false).is_object()) {
-    throw Undelivered("an answer that is not MLflow's; see the address");
+    throw Undelivered(kOther);
   }
   return answer.body;
 }
@@ -377,7 +382,7 @@ std::string MlflowRun::find_experiment() {
       json.is_object() ? json.value("experiment", Json()) : Json();
   const std::string id = text_in(experiment, "experiment_id");
   if (!is_plain(id)) {
-    throw Undelivered("an answer that is not MLflow's; see the address");
+    throw Undelivered(kOther);
   }
   if (text_in(experiment, "lifecycle_stage") == "deleted") {
     throw Undelivered("experiment " + short_line(subject_.experiment, 100) +
@@ -419,7 +424,7 @@ void MlflowRun::take_run(const std::string& answer) {
   const Json info = run.is_object() ? run.value("info", Json()) : Json();
   const std::string id = text_in(info, "run_id");
   if (!is_plain(id)) {
-    throw Undelivered("an answer that is not MLflow's; see the address");
+    throw Undelivered(kOther);
   }
   record_.run_id = id;
   record_.artifacts = text_in(info, "artifact_uri");
@@ -427,10 +432,12 @@ void MlflowRun::take_run(const std::string& answer) {
 
 // --- What it is sent
 
-std::string MlflowRun::log_batch(const std::string& body) {
+void MlflowRun::log_batch(const std::string& body) {
   Json json = Json::parse(body);
   json["run_id"] = record_.run_id;
-  return call("POST", "runs/log-batch", dumped(json));
+  const std::string answer = call("POST", "runs/log-batch", dumped(json));
+  // Others than MLflow say more, and have taken nothing.
+  if (!Json::parse(answer).empty()) throw Undelivered(kOther);
 }
 
 void MlflowRun::send_parameters() {

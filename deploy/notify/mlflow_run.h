@@ -77,7 +77,7 @@ class MlflowRun : public Delivery {
   void send_artifact(Artifact& artifact, bool is_end);
   // Whether there is one that has not been sent.
   bool is_due(const Artifact& artifact) const;
-  std::string log_batch(const std::string& body);
+  void log_batch(const std::string& body);
   // The answer's body, a JSON object. Throws Undelivered.
   std::string call(const std::string& method, const std::string& path,
                    const std::string& body);

@@ -23,9 +23,9 @@ inline constexpr auto kTimeAtEnd = std::chrono::seconds(10);
 
 // What the flags ask for.
 struct NotifierRequest {
-  std::string mlflow;  // an address; "" for none
-  std::string experiment;
-  std::string webhook;
+  std::string mlflow = {};  // an address; "" for none
+  std::string experiment = {};
+  std::string webhook = {};
 };
 
 // The addresses of a request that can be met.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "configs/run_config.h"
@@ -34,6 +35,10 @@ class MlflowRunTest : public ::testing::Test {
     config.data = "shapes.yaml";
     config.epochs = 9;
     folder_.write(run_files::kRun, configs::to_yaml(config));
+    // Clocks of files are coarse.
+    std::filesystem::last_write_time(
+        folder_.path() / run_files::kRun,
+        std::filesystem::file_time_type::clock::now() + seconds(++num_begun_));
     write_epochs({"0,0.5,0.25,", "1,0.25,0.5,1"});
   }
   void write_epochs(const std::vector<std::string>& lines) {
@@ -49,14 +54,19 @@ class MlflowRunTest : public ::testing::Test {
     folder_.write(run_files::kResults, text);
     folder_.write(run_files::kEvents, events);
   }
-  MlflowRun run(bool goes_on = false) {
-    return MlflowRun(
-        {.address = parse_web_address("--mlflow", server_.address()),
-         .authorization = "Bearer secret",
-         .experiment = "shapes & more",
-         .run_directory = folder_.path(),
-         .run_name = "exp3",
-         .goes_on = goes_on});
+  // A run whose files come after whoever reads them.
+  std::unique_ptr<MlflowRun> begun_run() {
+    auto mlflow = std::make_unique<MlflowRun>(subject());
+    begin_run();
+    return mlflow;
+  }
+  MlflowRun::Subject subject(bool goes_on = false) {
+    return {.address = parse_web_address("--mlflow", server_.address()),
+            .authorization = "Bearer secret",
+            .experiment = "shapes & more",
+            .run_directory = folder_.path(),
+            .run_name = "exp3",
+            .goes_on = goes_on};
   }
   FakeMlflow::Run only_run() {
     const auto runs = server_.runs();
@@ -74,10 +84,11 @@ class MlflowRunTest : public ::testing::Test {
 
   testing::TemporaryFolder folder_;
   FakeMlflow server_;
+  int num_begun_ = 0;
 };
 
 TEST_F(MlflowRunTest, AllOfARunArrives) {
-  MlflowRun mlflow = run();
+  MlflowRun mlflow(subject());
   EXPECT_TRUE(mlflow.advance(nullptr, kLimit).empty()) << "nothing is there";
   EXPECT_TRUE(server_.runs().empty());
   begin_run();
@@ -104,13 +115,12 @@ TEST_F(MlflowRunTest, AllOfARunArrives) {
 }
 
 TEST_F(MlflowRunTest, ExitCodesAreStates) {
-  begin_run();
   for (const auto& [code, state] :
        {std::pair{0, "FINISHED"}, std::pair{5, "FAILED"},
         std::pair{130, "KILLED"}}) {
     server_.forget_runs();
     const RunEnd end{.exit_code = code, .reason = ""};
-    run().advance(&end, kLimit);
+    begun_run()->advance(&end, kLimit);
     EXPECT_EQ(only_run().status, state);
   }
 }
@@ -127,8 +137,7 @@ class MlflowFaultTest : public MlflowRunTest,
 
 // At the first request, and at each later one of the first advance.
 TEST_P(MlflowFaultTest, LosesNothing) {
-  begin_run();
-  MlflowRun mlflow = run();
+  const auto mlflow = begun_run();
   for (int spared = 0; spared < 6; ++spared) {
     std::atomic<int> requests = 0;
     server_.set_fault([&](const httplib::Request&, httplib::Response& answer) {
@@ -140,7 +149,7 @@ TEST_P(MlflowFaultTest, LosesNothing) {
       return true;
     });
     try {
-      mlflow.advance(nullptr, kLimit);
+      mlflow->advance(nullptr, kLimit);
     } catch (const Undelivered& failure) {
       EXPECT_THAT(failure.what(), HasSubstr(GetParam().says));
       if (GetParam().status == 429) {
@@ -149,8 +158,8 @@ TEST_P(MlflowFaultTest, LosesNothing) {
     }
     server_.set_fault(nullptr);
   }
-  mlflow.advance(nullptr, kLimit);
-  EXPECT_EQ(mlflow.left(nullptr), "");
+  mlflow->advance(nullptr, kLimit);
+  EXPECT_EQ(mlflow->left(nullptr), "");
   expect_all_of_two_epochs();
 }
 
@@ -170,25 +179,23 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {
-  begin_run();
-  MlflowRun mlflow = run();
+  const auto mlflow = begun_run();
   server_.lose_answers(true);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THROW(mlflow.advance(nullptr, kLimit), Undelivered);
+    EXPECT_THROW(mlflow->advance(nullptr, kLimit), Undelivered);
   }
   server_.lose_answers(false);
-  mlflow.advance(nullptr, kLimit);
+  mlflow->advance(nullptr, kLimit);
   write_epochs({"0,0.5,0.25,", "1,0.25,0.5,1", "2,0.125,,"});
   server_.lose_answers(true);
-  EXPECT_THROW(mlflow.advance(nullptr, kLimit), Undelivered);
+  EXPECT_THROW(mlflow->advance(nullptr, kLimit), Undelivered);
   server_.lose_answers(false);
-  mlflow.advance(nullptr, kLimit);
+  mlflow->advance(nullptr, kLimit);
   EXPECT_THAT(only_run().values("train/box_loss"),
               ElementsAre(Pair(0, 0.5), Pair(1, 0.25), Pair(2, 0.125)));
 }
 
 TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
-  begin_run();
   std::atomic<bool> is_over = false;
   server_.set_fault([&](const httplib::Request&, httplib::Response&) {
     for (int i = 0; i < 3000 && !is_over; ++i) {  // 30 s
@@ -196,14 +203,14 @@ TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
     }
     return false;
   });
-  MlflowRun mlflow = run();
+  const auto mlflow = begun_run();
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THROW(mlflow.advance(nullptr, milliseconds(200)), Undelivered);
+  EXPECT_THROW(mlflow->advance(nullptr, milliseconds(200)), Undelivered);
   std::thread stopper([&] {
     std::this_thread::sleep_for(milliseconds(100));
-    mlflow.stop();
+    mlflow->stop();
   });
-  EXPECT_THROW(mlflow.advance(nullptr, seconds(20)), Undelivered);
+  EXPECT_THROW(mlflow->advance(nullptr, seconds(20)), Undelivered);
   stopper.join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
   is_over = true;
@@ -211,7 +218,6 @@ TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
 
 // Each byte arrives within every timeout of a read.
 TEST_F(MlflowRunTest, AnAnswerThatDripsIsCutToo) {
-  begin_run();
   server_.set_fault([](const httplib::Request&, httplib::Response& answer) {
     answer.set_content_provider(1000, "application/json",
                                 [](size_t, size_t, httplib::DataSink& sink) {
@@ -221,13 +227,12 @@ TEST_F(MlflowRunTest, AnAnswerThatDripsIsCutToo) {
     return true;
   });
   const auto begin = std::chrono::steady_clock::now();
-  MlflowRun mlflow = run();
-  EXPECT_THROW(mlflow.advance(nullptr, milliseconds(300)), Undelivered);
+  const auto mlflow = begun_run();
+  EXPECT_THROW(mlflow->advance(nullptr, milliseconds(300)), Undelivered);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
 }
 
 TEST_F(MlflowRunTest, AnEndlessAnswerIsCut) {
-  begin_run();
   server_.set_fault([](const httplib::Request&, httplib::Response& answer) {
     answer.set_chunked_content_provider(
         "application/json", [](size_t, httplib::DataSink& sink) {
@@ -236,8 +241,8 @@ TEST_F(MlflowRunTest, AnEndlessAnswerIsCut) {
     return true;
   });
   try {
-    MlflowRun mlflow = run();
-    mlflow.advance(nullptr, kLimit);
+    const auto mlflow = begun_run();
+    mlflow->advance(nullptr, kLimit);
     FAIL();
   } catch (const Undelivered& failure) {
     EXPECT_THAT(failure.what(), HasSubstr("longer than 1 MiB"));
@@ -245,12 +250,11 @@ TEST_F(MlflowRunTest, AnEndlessAnswerIsCut) {
 }
 
 TEST_F(MlflowRunTest, AResumedRunGoesOnAsTheSame) {
-  begin_run();
   {
     const RunEnd end{.exit_code = 130, .reason = "interrupted"};
-    run().advance(&end, kLimit);
+    begun_run()->advance(&end, kLimit);
   }
-  MlflowRun mlflow = run(/*goes_on=*/true);
+  MlflowRun mlflow(subject(/*goes_on=*/true));
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(only_run().status, "RUNNING");
   expect_all_of_two_epochs();
@@ -262,26 +266,22 @@ TEST_F(MlflowRunTest, AResumedRunGoesOnAsTheSame) {
 }
 
 TEST_F(MlflowRunTest, AnotherRunInTheFolderIsAnotherRunThere) {
-  begin_run();
-  run().advance(nullptr, kLimit);
-  MlflowRun mlflow = run();  // --exist-ok: the older run's files are there yet
+  begun_run()->advance(nullptr, kLimit);
+  MlflowRun mlflow(subject());  // --exist-ok: the older run's files are there
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(server_.runs().size(), 1u);
-  std::filesystem::last_write_time(
-      folder_.path() / run_files::kRun,
-      std::filesystem::file_time_type::clock::now() + seconds(2));
+  begin_run();
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(server_.runs().size(), 2u);
 }
 
 TEST_F(MlflowRunTest, ARunThatIsGoneThereIsMadeAnew) {
-  begin_run();
-  MlflowRun mlflow = run();
-  mlflow.advance(nullptr, kLimit);
+  const auto mlflow = begun_run();
+  mlflow->advance(nullptr, kLimit);
   server_.forget_runs();
   write_epochs({"0,0.5,0.25,", "1,0.25,0.5,1", "2,0.125,,"});
-  EXPECT_THROW(mlflow.advance(nullptr, kLimit), Undelivered);
-  EXPECT_THAT(mlflow.advance(nullptr, kLimit),
+  EXPECT_THROW(mlflow->advance(nullptr, kLimit), Undelivered);
+  EXPECT_THAT(mlflow->advance(nullptr, kLimit),
               ElementsAre("MLflow: run run1 is gone there; a new one gets all "
                           "of it",
                           HasSubstr("/runs/run2")));
@@ -289,26 +289,24 @@ TEST_F(MlflowRunTest, ARunThatIsGoneThereIsMadeAnew) {
 }
 
 TEST_F(MlflowRunTest, AServerWithoutArtifactsIsNamed) {
-  begin_run();
   server_.set_artifact_root("s3://bucket/");
   folder_.write("results.png", "png");
-  MlflowRun mlflow = run();
+  const auto mlflow = begun_run();
   const RunEnd end{.exit_code = 0, .reason = ""};
   EXPECT_THAT(
-      mlflow.advance(&end, kLimit),
+      mlflow->advance(&end, kLimit),
       ElementsAre(HasSubstr("/runs/run1"), HasSubstr("s3://bucket/run1")));
-  EXPECT_EQ(mlflow.left(&end), "");
+  EXPECT_EQ(mlflow->left(&end), "");
   EXPECT_TRUE(server_.artifacts().empty());
 }
 
 // What a hostile or broken server names is no place outside of its artifacts.
 TEST_F(MlflowRunTest, AnArtifactPathWithOddPartsIsNone) {
-  begin_run();
   server_.set_artifact_root("mlflow-artifacts:/../../x?y=");
   folder_.write("results.png", "png");
-  MlflowRun mlflow = run();
+  const auto mlflow = begun_run();
   const RunEnd end{.exit_code = 0, .reason = ""};
-  mlflow.advance(&end, kLimit);
+  mlflow->advance(&end, kLimit);
   EXPECT_TRUE(server_.artifacts().empty());
 }
 
@@ -318,7 +316,7 @@ TEST_F(MlflowRunTest, ARecordThatIsDamagedMeansANewRun) {
                 "{\"server\":\"" + server_.address() +
                     "\",\"experiment\":\"shapes & more\",\"run_id\":\"../x\","
                     "\"mark\":\"a\",\"parameters\":\"x\",\"epochs\":-3}");
-  run(/*goes_on=*/true).advance(nullptr, kLimit);
+  MlflowRun(subject(/*goes_on=*/true)).advance(nullptr, kLimit);
   expect_all_of_two_epochs();
 }
 

@@ -113,9 +113,7 @@ TEST_F(WebhookTest, ANotifierTellsOfTheEndAndShowsNoSecret) {
   std::atomic<int> interrupts = 0;
   std::mutex mutex;
   Notifier notifier(
-      addressees_of({.mlflow = "",
-                     .experiment = "",
-                     .webhook = receiver_.address() + "/services/secret"}),
+      addressees_of({.webhook = receiver_.address() + "/services/secret"}),
       {.directory = folder_.path(),
        .goes_on = false,
        .say =
@@ -150,11 +148,11 @@ TEST(Addressees, AnAddressThatIsNoneIsRefusedWithoutItsText) {
        {"ml.example", "ftp://ml.example", "https://", "https://:80",
         "https://name:hunter2@ml.example", "https://ml.example:99999",
         "https://ml.example/a b", "https://ml.example:x"}) {
-    const std::string text = refusal({.mlflow = address, .webhook = ""});
+    const std::string text = refusal({.mlflow = address});
     EXPECT_THAT(text, HasSubstr("--mlflow: ")) << address;
     EXPECT_THAT(text, Not(HasSubstr("hunter2")));
   }
-  EXPECT_EQ(refusal({.mlflow = "https://[::1]:5000/ml/", .webhook = ""}), "");
+  EXPECT_EQ(refusal({.mlflow = "https://[::1]:5000/ml/"}), "");
 }
 
 TEST(Addressees, TheirPartsAreRead) {
@@ -179,21 +177,19 @@ class Credentials : public ::testing::Test {
 };
 
 TEST_F(Credentials, NeverTravelInTheClearBeyondLoopback) {
-  const NotifierRequest far = {.mlflow = "http://10.0.0.7:5000", .webhook = ""};
+  const NotifierRequest far = {.mlflow = "http://10.0.0.7:5000"};
   EXPECT_EQ(refusal(far), "");
   setenv("MLFLOW_TRACKING_TOKEN", "hunter2", 1);
   EXPECT_THAT(refusal(far),
               AllOf(HasSubstr("MLFLOW_TRACKING_TOKEN is set, but "
                               "http://10.0.0.7:5000 is plain HTTP"),
                     Not(HasSubstr("hunter2"))));
-  EXPECT_EQ(addressees_of({.mlflow = "http://127.0.0.1:5000", .webhook = ""})
-                .authorization,
+  EXPECT_EQ(addressees_of({.mlflow = "http://127.0.0.1:5000"}).authorization,
             "Bearer hunter2");
-  EXPECT_EQ(addressees_of({.mlflow = "https://ml.example", .webhook = ""})
-                .authorization,
+  EXPECT_EQ(addressees_of({.mlflow = "https://ml.example"}).authorization,
             "Bearer hunter2");
   setenv("MLFLOW_TRACKING_TOKEN", "hunter2\r\nX: y", 1);
-  EXPECT_THAT(refusal({.mlflow = "https://ml.example", .webhook = ""}),
+  EXPECT_THAT(refusal({.mlflow = "https://ml.example"}),
               AllOf(HasSubstr("has a character that no token may have"),
                     Not(HasSubstr("hunter2"))));
 }
@@ -201,10 +197,9 @@ TEST_F(Credentials, NeverTravelInTheClearBeyondLoopback) {
 TEST_F(Credentials, ANameAndItsPasswordWillDo) {
   setenv("MLFLOW_TRACKING_USERNAME", "me", 1);
   setenv("MLFLOW_TRACKING_PASSWORD", "hunter2", 1);
-  EXPECT_THAT(refusal({.mlflow = "http://ml.example", .webhook = ""}),
+  EXPECT_THAT(refusal({.mlflow = "http://ml.example"}),
               HasSubstr("MLFLOW_TRACKING_USERNAME is set"));
-  EXPECT_EQ(addressees_of({.mlflow = "https://ml.example", .webhook = ""})
-                .authorization,
+  EXPECT_EQ(addressees_of({.mlflow = "https://ml.example"}).authorization,
             "Basic bWU6aHVudGVyMg==");
 }
 
