@@ -69,6 +69,20 @@ std::vector<CommandFlag> flags_of_processes() {
       flag({"--exist-ok"}, {"report"},
            "The file is replaced although it is no report.",
            {.known_to = KnownTo::kHeadroom}),
+      flag({"--mlflow"}, {"train"},
+           "The MLflow server at this address gets parameters, metrics and the "
+           "best weights; what it misses follows. Credentials are taken from "
+           "MLFLOW_TRACKING_TOKEN, or from _USERNAME and _PASSWORD.",
+           {.value_name = "URI", .known_to = KnownTo::kHeadroom}),
+      flag({"--mlflow-experiment"}, {"train"},
+           "With --mlflow, the run belongs to this experiment.",
+           {.value_name = "NAME",
+            .default_value = "headroom",
+            .known_to = KnownTo::kHeadroom}),
+      flag({"--webhook"}, {"train"},
+           "This address gets a JSON object by POST for the run's end, lost "
+           "processes and out-of-memory retries that change the plan.",
+           {.value_name = "URL", .known_to = KnownTo::kHeadroom}),
       flag({"--processes"}, {"agent"},
            "The agent starts this many workers on this machine.",
            {.value_name = "N", .default_value = "1"}),

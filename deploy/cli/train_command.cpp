@@ -10,6 +10,7 @@
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
+#include "deploy/cli/notifications.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
@@ -132,6 +133,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
+  const notify::Addressees addressees = addressees_of(line);
   SupervisorOptions options;
   options.listen = listen_address(line, place);
   options.security = take_identity(line, options.listen);
@@ -190,7 +192,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     };
   }
   options.request = request;
+  notify::Notifier notifier(addressees,
+                            run_to_notify(request, addressees, terminal));
   const SupervisedRun run = supervise(options, terminal);
+  notifier.finish({run.end.exit_code, run.end.reason});
   newest.set(run.status);
   if (trains && !request.config.noplots) {
     leave_report(request.run_directory, run.status, say);

@@ -16,6 +16,7 @@ inline constexpr const char* kResults = "results.csv";
 inline constexpr const char* kSummary = "summary.json";
 inline constexpr const char* kReport = "report.html";
 inline constexpr const char* kJudgement = "results.json";
+inline constexpr const char* kMlflow = "mlflow.json";
 inline constexpr const char* kDataReport = "data_report.txt";
 // Folders.
 inline constexpr const char* kWeights = "weights";
@@ -48,6 +49,7 @@ inline std::vector<Description> descriptions() {
        "phase, checkpoints written"},
       {{kReport}, "the run's page as one file; none with --noplots"},
       {{kJudgement}, "the metrics of headroom val"},
+      {{kMlflow}, "the MLflow run that follows this one"},
       {{kDataReport}, "faults of the data set, by file and line"},
       {{"*.png", "*.jpg"},
        "YOLOv5's pictures: labels, batches, curves, confusion matrix; none "

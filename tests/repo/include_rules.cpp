@@ -251,9 +251,11 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
-               "deploy/cli/process", "deploy/cli/show", "deploy/page",
-               "parallel/nvml", "parallel/planner", "proto"}}),
+               "deploy/cli/process", "deploy/cli/show", "deploy/notify",
+               "deploy/page", "parallel/nvml", "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
+      // Who else is told of a run.
+      {"deploy/notify", rooms({kConfigs, {"proto"}}), {"json", "system"}},
       {"deploy/local",
        {"parallel/base", "worker/data/codecs"},
        {"images", "system", "cli"}},
@@ -272,6 +274,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
+      {"deploy/notify/web_client.cpp", "http"},
       {"proto/channel_security.cpp", "system"},  // who may read a key
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
@@ -397,6 +400,7 @@ std::string library_of(const std::string& header) {
       {"prometheus/", "prometheus"},
       {"microhttpd.h", "http"}};
   if (header.ends_with(".pb.h")) return "grpc";
+  if (header == "httplib.h") return "http";
   for (const auto& [prefix, library] : prefixes) {
     if (header.starts_with(prefix)) return library;
   }

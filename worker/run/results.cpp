@@ -1,5 +1,6 @@
 #include "worker/run/results.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -7,11 +8,13 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::run {
 namespace {
@@ -110,9 +113,99 @@ std::string to_event_json(const EpochRecord& record) {
       .dump();
 }
 
+namespace {
+
+constexpr size_t kThresholds = 101;
+// A curve has 2.5 kB, each epoch.
+constexpr size_t kMostClassCurves = 20;
+
+// The figures of several classes together, from their counts at IoU 0.5.
+PrecisionRecall curve_of(const std::string& tag,
+                         const metrics::AveragePrecision& figures, size_t first,
+                         size_t last) {
+  PrecisionRecall result;
+  result.tag = tag;
+  for (size_t k = 0; k < kThresholds; ++k) {
+    const size_t point = k * (metrics::kNumCurvePoints - 1) / (kThresholds - 1);
+    double labels = 0, hits = 0, misses = 0;
+    for (size_t i = first; i < last; ++i) {
+      const double recall = figures.curves[i].recall[point];
+      const double precision = figures.curves[i].precision[point];
+      const auto own = static_cast<double>(figures.classes[i].labels);
+      labels += own;
+      hits += recall * own;
+      if (precision > 0) misses += recall * own * (1 / precision - 1);
+    }
+    result.true_positives.push_back(hits);
+    result.false_positives.push_back(misses);
+    result.false_negatives.push_back(labels - hits);
+    result.precision.push_back(hits + misses > 0 ? hits / (hits + misses) : 1);
+    result.recall.push_back(labels > 0 ? hits / labels : 0);
+  }
+  return result;
+}
+
+std::vector<PrecisionRecall> curves_of(
+    const validation::ValidationResult& result) {
+  const metrics::AveragePrecision& figures = result.curves;
+  const size_t num_classes = figures.curves.size();
+  std::vector<PrecisionRecall> curves;
+  if (num_classes == 0) return curves;
+  curves.push_back(curve_of("PR/all classes", figures, 0, num_classes));
+  if (num_classes > kMostClassCurves) return curves;
+  for (size_t i = 0; i < num_classes; ++i) {
+    const int64_t index = figures.classes[i].class_index;
+    const auto named = std::ranges::find(result.classes, index,
+                                         &validation::ClassResult::class_index);
+    if (named == result.classes.end()) continue;
+    curves.push_back(
+        curve_of("PR/" + valid_utf8(named->name), figures, i, i + 1));
+  }
+  return curves;
+}
+
+// Pictures that TensorBoard shows beside its own curves.
+std::vector<fs::path> pictures_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (name.ends_with(".jpg") &&
+        (name == "labels.jpg" || name.starts_with("train_batch") ||
+         name.starts_with("val_batch"))) {
+      files.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
 Results::Results(const fs::path& folder, int64_t first_epoch)
-    : csv_(folder / run_files::kResults), tensorboard_(folder, now()) {
+    : folder_(folder),
+      csv_(folder / run_files::kResults),
+      tensorboard_(folder, now()) {
   cut_rows(csv_, first_epoch);
+  for (const fs::path& file : pictures_in(folder_)) {
+    std::error_code error;
+    known_pictures_[file.filename()] = fs::last_write_time(file, error);
+  }
+}
+
+void Results::show_pictures() {
+  for (const fs::path& file : pictures_in(folder_)) {
+    std::error_code error;
+    const fs::file_time_type time = fs::last_write_time(file, error);
+    const auto known = known_pictures_.find(file.filename());
+    if (error || (known != known_pictures_.end() && known->second == time)) {
+      continue;
+    }
+    std::ifstream stream(file, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+    tensorboard_.add_picture(epoch_, now(), file.stem(), bytes);
+    known_pictures_[file.filename()] = time;
+  }
 }
 
 void Results::write(const EpochRecord& record) {
@@ -139,7 +232,14 @@ void Results::write(const EpochRecord& record) {
   }
   row << record.lr[0] << ',' << record.lr[1] << ',' << record.lr[2] << '\n';
   append(csv_, row.str());
+  epoch_ = record.epoch;
   tensorboard_.add(record.epoch, now(), scalars);
+  if (record.validation) {
+    for (const PrecisionRecall& curve : curves_of(*record.validation)) {
+      tensorboard_.add_curve(record.epoch, now(), curve);
+    }
+  }
+  show_pictures();
 }
 
 Json metrics_json(const validation::ValidationResult& result) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -50,10 +51,16 @@ class Results {
   Results(const std::filesystem::path& folder, int64_t first_epoch);
 
   void write(const EpochRecord& record);
+  // Shows TensorBoard the pictures of batches that were drawn since the last
+  // call.
+  void show_pictures();
 
  private:
-  std::filesystem::path csv_;
+  std::filesystem::path folder_, csv_;
   TensorboardWriter tensorboard_;
+  int64_t epoch_ = 0;  // the newest
+  // The pictures that were there already, or have been shown.
+  std::map<std::string, std::filesystem::file_time_type> known_pictures_;
 };
 
 // Counts of a session; `skipped` were due while one was still being written.

@@ -190,6 +190,7 @@ RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
   if (in_.pictures != nullptr) {
     in_.reports.show_phase(wire::WorkerPhase::kPictures);
     in_.pictures->finish();
+    in_.recorder.record_pictures();
   }
   return outcome;
 }

@@ -353,6 +353,12 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   write_or_say(run_files::kSummary, is_end, [&] { write_summary(""); });
 }
 
+void RunRecorder::record_pictures() {
+  if (!results_) return;
+  write_or_say("events.out.tfevents", /*is_end=*/false,
+               [&] { results_->show_pictures(); });
+}
+
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   checkpoint::save_average_weights(
       directory_.weights() / (name + ".safetensors"), subject_.state, mesh_,

@@ -102,6 +102,8 @@ class RunRecorder {
   // The outcome of one that was written beside training.
   void record_checkpoint(const checkpoint::CheckpointOutcome& outcome);
   void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
+  // Shows TensorBoard what was drawn meanwhile.
+  void record_pictures();
   // Records what a phase beside the steps needed.
   void record_memory(const memory::PhaseMemory& memory);
   // The newest one replaces those before.

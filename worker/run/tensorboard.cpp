@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <optional>
+#include <string_view>
 
 #include "parallel/base/check.h"
 #include "proto/tensorboard_event.pb.h"
@@ -37,6 +39,49 @@ std::string little_endian(Integer value) {
   return bytes;
 }
 
+struct PictureSize {
+  int32_t width = 0, height = 0;
+};
+
+int32_t big_endian(std::string_view bytes) {
+  uint32_t value = 0;
+  for (const unsigned char byte : bytes) value = value << 8 | byte;
+  return static_cast<int32_t>(value);
+}
+
+// JPEG's segments are a marker, a length that counts itself, and their content;
+// a frame's begins with its precision, height and width.
+std::optional<PictureSize> size_of_jpeg(std::string_view bytes) {
+  size_t at = 2;
+  while (at + 9 <= bytes.size() && bytes[at] == '\xff') {
+    const auto marker = static_cast<unsigned char>(bytes[at + 1]);
+    const bool is_frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 &&
+                          marker != 0xc8 && marker != 0xcc;
+    if (is_frame) {
+      return PictureSize{.width = big_endian(bytes.substr(at + 7, 2)),
+                         .height = big_endian(bytes.substr(at + 5, 2))};
+    }
+    at += 2 + static_cast<size_t>(big_endian(bytes.substr(at + 2, 2)));
+  }
+  return std::nullopt;
+}
+
+std::optional<PictureSize> size_of(std::string_view bytes) {
+  if (bytes.starts_with("\xff\xd8")) return size_of_jpeg(bytes);
+  if (bytes.starts_with("\x89PNG") && bytes.size() >= 24) {
+    return PictureSize{.width = big_endian(bytes.substr(16, 4)),
+                       .height = big_endian(bytes.substr(20, 4))};
+  }
+  return std::nullopt;
+}
+
+tensorboard::Event event_at(int64_t step, double wall_time) {
+  tensorboard::Event event;
+  event.set_wall_time(wall_time);
+  event.set_step(step);
+  return event;
+}
+
 }  // namespace
 
 uint32_t crc32c(const std::string& bytes) {
@@ -63,13 +108,56 @@ TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder,
 void TensorboardWriter::add(
     int64_t step, double wall_time,
     const std::vector<std::pair<std::string, double>>& scalars) {
-  tensorboard::Event event;
-  event.set_wall_time(wall_time);
-  event.set_step(step);
+  tensorboard::Event event = event_at(step, wall_time);
   for (const auto& [tag, value] : scalars) {
     auto* entry = event.mutable_summary()->add_value();
     entry->set_tag(tag);
     entry->set_simple_value(static_cast<float>(value));
+  }
+  write_record(event.SerializeAsString());
+}
+
+void TensorboardWriter::add_picture(int64_t step, double wall_time,
+                                    const std::string& tag,
+                                    const std::string& bytes) {
+  const std::optional<PictureSize> size = size_of(bytes);
+  if (!size) return;
+  tensorboard::Event event = event_at(step, wall_time);
+  auto* value = event.mutable_summary()->add_value();
+  value->set_tag(tag);
+  auto* image = value->mutable_image();
+  image->set_width(size->width);
+  image->set_height(size->height);
+  image->set_colorspace(3);
+  image->set_encoded_image_string(bytes);
+  write_record(event.SerializeAsString());
+}
+
+void TensorboardWriter::add_curve(int64_t step, double wall_time,
+                                  const PrecisionRecall& curve) {
+  const size_t num_thresholds = curve.precision.size();
+  tensorboard::PrCurvePluginData plugin;
+  plugin.set_num_thresholds(static_cast<uint32_t>(num_thresholds));
+  tensorboard::Event event = event_at(step, wall_time);
+  auto* value = event.mutable_summary()->add_value();
+  value->set_tag(curve.tag);
+  value->mutable_metadata()->set_display_name(curve.tag);
+  auto* data = value->mutable_metadata()->mutable_plugin_data();
+  data->set_plugin_name("pr_curves");
+  data->set_content(plugin.SerializeAsString());
+  auto* tensor = value->mutable_tensor();
+  tensor->set_dtype(1);
+  tensor->mutable_tensor_shape()->add_dim()->set_size(6);
+  tensor->mutable_tensor_shape()->add_dim()->set_size(
+      static_cast<int64_t>(num_thresholds));
+  const std::vector<double> no_negatives(num_thresholds, 0.0);
+  for (const std::vector<double>* figures :
+       {&curve.true_positives, &curve.false_positives, &no_negatives,
+        &curve.false_negatives, &curve.precision, &curve.recall}) {
+    HEADROOM_CHECK(figures->size() == num_thresholds, curve.tag);
+    for (const double figure : *figures) {
+      tensor->add_float_val(static_cast<float>(figure));
+    }
   }
   write_record(event.SerializeAsString());
 }

@@ -1,4 +1,5 @@
-// TensorboardWriter: scalar curves as a TensorBoard event file.
+// TensorboardWriter: scalars, pictures and precision-recall curves as a
+// TensorBoard event file.
 //
 // The file is a sequence of TFRecords, each an Event message:
 //   length u64, masked CRC-32C of it, payload, masked CRC-32C of the payload
@@ -14,6 +15,14 @@
 
 namespace headroom::run {
 
+// What the plugin pr_curves shows: figures at the confidences i / (n - 1), all
+// lists of one length n. Detectors have no true negatives.
+struct PrecisionRecall {
+  std::string tag;
+  std::vector<double> true_positives, false_positives, false_negatives;
+  std::vector<double> precision, recall;
+};
+
 class TensorboardWriter {
  public:
   // Starts a new file events.out.tfevents.* in `folder`; `wall_time` seconds
@@ -22,6 +31,10 @@ class TensorboardWriter {
 
   void add(int64_t step, double wall_time,
            const std::vector<std::pair<std::string, double>>& scalars);
+  // `bytes` of a JPEG or PNG file; others are left out.
+  void add_picture(int64_t step, double wall_time, const std::string& tag,
+                   const std::string& bytes);
+  void add_curve(int64_t step, double wall_time, const PrecisionRecall& curve);
 
  private:
   void write_record(const std::string& payload);

@@ -1,0 +1,44 @@
+#include "deploy/cli/notifications.h"
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "deploy/cli/process/interrupts.h"
+#include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
+
+namespace headroom::cli {
+
+notify::Addressees addressees_of(const CommandLine& line) {
+  if (line.command != "train") return {};
+  if (line.has("--mlflow-experiment") && !line.has("--mlflow")) {
+    throw Error("command line",
+                "--mlflow-experiment counts with --mlflow alone",
+                "give --mlflow URI too");
+  }
+  const notify::NotifierRequest request = {
+      .mlflow = line.value_of("--mlflow"),
+      .experiment = line.value_of("--mlflow-experiment"),
+      .webhook = line.value_of("--webhook")};
+  return notify::addressees_of(request);
+}
+
+notify::Notifier::Run run_to_notify(const RunRequest& request,
+                                    const notify::Addressees& addressees,
+                                    Terminal& terminal) {
+  const std::filesystem::path record =
+      std::filesystem::path(request.run_directory) / run_files::kMlflow;
+  std::error_code error;
+  if (!request.config.resume.empty() && !addressees.mlflow &&
+      std::filesystem::exists(record, error)) {
+    terminal.print("MLflow has this run so far (" + record.string() +
+                   "): give --mlflow URI to go on there");
+  }
+  return {.directory = request.run_directory,
+          .goes_on = !request.config.resume.empty(),
+          .say = [&terminal](const std::string& text) { terminal.print(text); },
+          .interrupts = interrupts::count};
+}
+
+}  // namespace headroom::cli

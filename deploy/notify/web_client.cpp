@@ -1,0 +1,257 @@
+#include "deploy/notify/web_client.h"
+
+#include <httplib.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "proto/channel_security.h"
+
+namespace headroom::notify {
+namespace {
+
+constexpr size_t kLongestAnswer = 1 << 20;
+constexpr auto kConnectLimit = std::chrono::seconds(5);
+constexpr int64_t kLongestPause = 60;
+
+Error refused(const std::string& flag, const std::string& what) {
+  return Error("command line", flag + ": " + what,
+               "write https://HOST[:PORT][/PATH], or http:// on this machine");
+}
+
+// A broken connection is an error of the write; TLS would have it as a signal.
+class WithoutBrokenPipes {
+ public:
+  WithoutBrokenPipes() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutBrokenPipes() {
+    const timespec at_once{};
+    while (sigtimedwait(&pipe_, nullptr, &at_once) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutBrokenPipes(const WithoutBrokenPipes&) = delete;
+  WithoutBrokenPipes& operator=(const WithoutBrokenPipes&) = delete;
+
+ private:
+  sigset_t pipe_{}, before_{};
+};
+
+// The list of authorities, where the library's own place has none: a bundle
+// runs on other distributions than it was built on.
+std::string authorities() {
+  if (std::getenv("SSL_CERT_FILE") != nullptr) return "";
+  for (const char* file : {"/etc/ssl/certs/ca-certificates.crt",
+                           "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    std::error_code error;
+    if (std::filesystem::exists(file, error)) return file;
+  }
+  return "";
+}
+
+std::string describe(httplib::Error error) {
+  switch (error) {
+    case httplib::Error::Connection:
+      return "no connection";
+    case httplib::Error::ConnectionTimeout:
+      return "no connection in time";
+    case httplib::Error::Read:
+      return "no answer";
+    case httplib::Error::Write:
+      return "the connection broke";
+    case httplib::Error::SSLConnection:
+      return "no TLS connection";
+    case httplib::Error::SSLLoadingCerts:
+      return "the machine's list of certificate authorities cannot be read";
+    case httplib::Error::SSLServerVerification:
+      return "its certificate is not valid for this name and this machine's "
+             "list of authorities";
+    default:
+      return "an answer that is no HTTP";
+  }
+}
+
+std::string text_of_host(const WebAddress& address) {
+  const bool is_ipv6 = address.host.find(':') != std::string::npos;
+  return is_ipv6 ? "[" + address.host + "]" : address.host;
+}
+
+std::unique_ptr<httplib::ClientImpl> connector(const WebAddress& address) {
+  if (!address.is_encrypted) {
+    return std::make_unique<httplib::ClientImpl>(address.host, address.port);
+  }
+  auto client =
+      std::make_unique<httplib::SSLClient>(address.host, address.port);
+  client->set_ca_cert_path(authorities());
+  return client;
+}
+
+// False where the file cannot be read.
+bool attach_file(const std::filesystem::path& path, httplib::Request& request) {
+  const auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
+  file->seekg(0, std::ios::end);
+  const std::streamoff bytes = file->tellg();
+  if (!*file || bytes < 0) return false;
+  request.content_length_ = static_cast<size_t>(bytes);
+  request.content_provider_ = [file](size_t offset, size_t length,
+                                     httplib::DataSink& sink) {
+    std::array<char, 1 << 16> part;
+    file->seekg(static_cast<std::streamoff>(offset));
+    file->read(part.data(),
+               static_cast<std::streamsize>(std::min(length, part.size())));
+    return file->gcount() > 0 &&
+           sink.write(part.data(), static_cast<size_t>(file->gcount()));
+  };
+  return true;
+}
+
+}  // namespace
+
+std::string WebAddress::shown() const {
+  const int usual = is_encrypted ? 443 : 80;
+  return (is_encrypted ? "https://" : "http://") + text_of_host(*this) +
+         (port == usual ? "" : ":" + std::to_string(port));
+}
+
+bool WebAddress::is_loopback() const { return wire::is_loopback(host); }
+
+WebAddress parse_web_address(const std::string& flag, const std::string& text) {
+  WebAddress address;
+  std::string rest;
+  if (text.starts_with("https://")) {
+    address.is_encrypted = true;
+    rest = text.substr(8);
+  } else if (text.starts_with("http://")) {
+    rest = text.substr(7);
+  } else {
+    throw refused(flag, "the address begins with neither https:// nor http://");
+  }
+  if (std::any_of(text.begin(), text.end(),
+                  [](unsigned char c) { return c <= ' ' || c >= 0x7f; })) {
+    throw refused(flag, "the address has a character that none may have");
+  }
+  const size_t slash = std::min(rest.find_first_of("/?#"), rest.size());
+  address.path = rest.substr(slash);
+  while (address.path.ends_with('/')) address.path.pop_back();
+  std::string host = rest.substr(0, slash);
+  if (host.find('@') != std::string::npos) {
+    throw refused(flag,
+                  "an address with a name or password in it is kept nowhere "
+                  "secret");
+  }
+  address.port = address.is_encrypted ? 443 : 80;
+  const size_t colon = host.rfind(':');
+  if (colon != std::string::npos && !host.ends_with(']')) {
+    const auto port = parse_whole(host.substr(colon + 1), 1, 65535);
+    if (!port) throw refused(flag, "the address's port is no port");
+    address.port = static_cast<int>(*port);
+    host.resize(colon);
+  }
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (host.empty()) throw refused(flag, "the address has no host");
+  address.host = host;
+  return address;
+}
+
+std::string basic_authorization(const std::string& name,
+                                const std::string& password) {
+  return httplib::make_basic_authentication_header(name, password).second;
+}
+
+WebClient::WebClient(WebAddress address, std::string authorization)
+    : address_(std::move(address)), authorization_(std::move(authorization)) {}
+
+void WebClient::stop() {
+  const std::lock_guard lock(mutex_);
+  is_stopped_ = true;
+  changed_.notify_all();
+}
+
+WebAnswer WebClient::send(const WebRequest& asked,
+                          std::chrono::milliseconds limit) {
+  WebAnswer answer;
+  httplib::Request request;
+  request.method = asked.method;
+  request.path = address_.path + asked.path;
+  request.body = asked.body;
+  request.set_header("User-Agent", "headroom");
+  request.set_header("Accept", "application/json");
+  request.set_header("Content-Type", asked.file.empty()
+                                         ? "application/json"
+                                         : "application/octet-stream");
+  if (!authorization_.empty()) {
+    request.set_header("Authorization", authorization_);
+  }
+  if (!asked.file.empty() && !attach_file(asked.file, request)) {
+    answer.fault = asked.file.string() + " cannot be read";
+    return answer;
+  }
+  bool is_too_long = false;
+  request.content_receiver = [&](const char* data, size_t size, uint64_t,
+                                 uint64_t) {
+    is_too_long = answer.body.size() + size > kLongestAnswer;
+    if (!is_too_long) answer.body.append(data, size);
+    return !is_too_long;
+  };
+  const WithoutBrokenPipes no_signals;
+  const std::unique_ptr<httplib::ClientImpl> client = connector(address_);
+  limit = std::max(limit, std::chrono::milliseconds(1));
+  client->set_follow_location(false);
+  client->set_connection_timeout(
+      std::min<std::chrono::milliseconds>(kConnectLimit, limit));
+  client->set_read_timeout(limit);
+  client->set_write_timeout(limit);
+
+  // A server that sends a byte now and then keeps within the timeouts above for
+  // ever.
+  bool is_done = false, is_late = false;
+  std::thread watchdog([&] {
+    std::unique_lock lock(mutex_);
+    is_late =
+        !changed_.wait_for(lock, limit, [&] { return is_done || is_stopped_; });
+    if (is_done) return;
+    lock.unlock();
+    client->stop();
+  });
+  const httplib::Result result = client->send(request);
+  {
+    const std::lock_guard lock(mutex_);
+    is_done = true;
+    changed_.notify_all();
+  }
+  watchdog.join();
+  if (result) {
+    answer.status = result->status;
+    answer.location = result->get_header_value("Location");
+    answer.retry_after = std::chrono::seconds(
+        parse_whole(result->get_header_value("Retry-After"), 0, kLongestPause)
+            .value_or(0));
+    return answer;
+  }
+  answer.body.clear();
+  answer.fault =
+      is_too_long ? "an answer longer than " + format_bytes(kLongestAnswer)
+      : is_late
+          ? "no answer within " +
+                format_seconds(std::chrono::duration<double>(limit).count())
+          : describe(result.error());
+  return answer;
+}
+
+}  // namespace headroom::notify

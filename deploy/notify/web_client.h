@@ -1,0 +1,76 @@
+// WebClient: one HTTP request after another to one server, each within a time
+// limit, whatever that server does.
+//
+// No redirect is followed: credentials would go to whoever is named there. An
+// answer is cut at 1 MiB. Certificates are verified with the machine's list.
+//
+// Threads: send() from one; stop() from any.
+// Errors: Error (exit 2) for an address that is none. What goes wrong with a
+// server is a value.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <string>
+
+namespace headroom::notify {
+
+struct WebAddress {
+  bool is_encrypted = false;
+  std::string host;
+  int port = 0;
+  std::string path;  // "" or "/…" without a slash at the end
+
+  // Scheme, host and port; the path may be a secret.
+  std::string shown() const;
+  bool is_loopback() const;
+};
+
+// `flag` is named in refusals, which do not show the text: it may hold a
+// password.
+WebAddress parse_web_address(const std::string& flag, const std::string& text);
+
+// The value of the header Authorization for a name and a password.
+std::string basic_authorization(const std::string& name,
+                                const std::string& password);
+
+struct WebRequest {
+  std::string method = "POST";
+  std::string path;  // behind the address's own
+  std::string body = {};
+  // A file that is sent instead of the body; "" for none.
+  std::filesystem::path file = {};
+};
+
+struct WebAnswer {
+  int status = 0;  // 0: there was no answer, and `fault` says why
+  std::string body = {};
+  std::string location = {};  // where a redirect points
+  std::chrono::seconds retry_after{0};
+  std::string fault = {};
+
+  bool is_good() const { return status >= 200 && status < 300; }
+};
+
+class WebClient {
+ public:
+  // `authorization` is the value of that header; "" for none.
+  explicit WebClient(WebAddress address, std::string authorization = "");
+
+  WebAnswer send(const WebRequest& request, std::chrono::milliseconds limit);
+  // Ends the request that is under way, and refuses later ones.
+  void stop();
+
+  const WebAddress& address() const { return address_; }
+
+ private:
+  const WebAddress address_;
+  const std::string authorization_;
+  std::mutex mutex_;  // guards is_stopped_
+  std::condition_variable changed_;
+  bool is_stopped_ = false;
+};
+
+}  // namespace headroom::notify

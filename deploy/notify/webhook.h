@@ -1,0 +1,47 @@
+// Webhook: a JSON object for each end, loss and out-of-memory retry of a run,
+// by POST to an address, in their order, at most one a second.
+//
+//   {"event": "loss_of_process", "run": "exp3", "step": 12, "reason": "...",
+//    "time": "2026-11-21T08:23:00.123Z", "text": "exp3: ..."}
+//
+// "text" is what Slack and its like show. The queue is bounded: news beyond it
+// are counted and dropped, the end never.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "deploy/notify/courier.h"
+#include "deploy/notify/run_record.h"
+#include "deploy/notify/web_client.h"
+
+namespace headroom::notify {
+
+class Webhook : public Delivery {
+ public:
+  static constexpr size_t kLongestQueue = 100;
+
+  // `events` tells of this run alone.
+  Webhook(const WebAddress& address, std::string run_name, EventReader events);
+
+  std::vector<std::string> advance(const RunEnd* end,
+                                   std::chrono::milliseconds limit) override;
+  std::string left(const RunEnd* end) const override;
+  void stop() override { client_.stop(); }
+
+ private:
+  void take_events();
+  std::string message(const EventLine& event) const;
+
+  WebClient client_;
+  std::string run_name_;
+  EventReader events_;
+  std::deque<std::string> queue_;  // bodies of requests
+  int64_t dropped_ = 0;
+  int64_t newest_step_ = 0;
+  bool has_end_ = false;  // queued, or sent
+};
+
+}  // namespace headroom::notify
