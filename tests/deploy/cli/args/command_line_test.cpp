@@ -353,10 +353,10 @@ TEST(HelpText, TeachesWithExamplesDefaultsAndUnits) {
   const std::string text = command_help("train");
   EXPECT_THAT(text, HasSubstr("\nExamples\n  headroom train --data "));
   EXPECT_THAT(text, HasSubstr("  --batch, --batch-size N\n"));
-  EXPECT_THAT(text, HasSubstr("The default is 16 images."));
+  EXPECT_THAT(text, HasSubstr("default is 16 images."));
   EXPECT_EQ(text.find("--config-fd"), std::string::npos);
   EXPECT_THAT(text, HasSubstr("  --freeze LAYERS\n"));
-  EXPECT_THAT(text, HasSubstr("The default is 0 layers."));
+  EXPECT_THAT(text, HasSubstr("default is 0 layers."));
   for (const char* wrong :
        {"fraction.", " 1 processes", " 1 steps", " rows."}) {
     EXPECT_EQ(text.find(wrong), std::string::npos) << wrong;
