@@ -355,6 +355,7 @@ sections.life = () => {
   // Oldest first, so that a count tells equal events apart for good.
   const all = [...listOf(state.run.events)];
   if (all.length && all[0].time > all[all.length - 1].time) all.reverse();
+  all.sort((a, b) => (a.time || 0) - (b.time || 0));
   const seen = new Map();
   const keys = new Map();
   const kinds = new Map();
