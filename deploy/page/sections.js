@@ -4,7 +4,7 @@
 const FAULTS = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent",
   "coordinator_restart", "coordinator_pause", "memory_prediction", "label_bound", "disk", "picture"]);
 const FOLLOWS = new Set(["activations", "restart", "resume", "rescale", "loss_scale", "generation", "plan", "run_over"]);
-const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent", "coordinator_restart"]);
+const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "agent_silent", "coordinator_restart"]);
 const KIND_WORDS = {
   plan: "plan", generation: "generation", rescale: "more or fewer processes", drain: "drain", join: "worker joined",
   agent_joins: "agent joined", agent_silent: "agent silent", restart: "worker restarted",
@@ -183,6 +183,11 @@ sections.steps = () => {
   stepChart.update({series, markers: markers((step) => step), range: xs.length ? [xs[0], xs[xs.length - 1]] : undefined});
 };
 
+// A run that is opened is seen whole.
+function showAll() {
+  for (const chart of [lossChart, qualityChart, stepChart, memoryChart, timelineChart]) chart.view = null;
+}
+
 // ---- memory ----
 
 const memoryChart = new Chart(by("memory-charts"), {title: "Peak memory of each step", xName: "step", format: Format.bytes,
@@ -229,6 +234,7 @@ sections.memory = () => {
     else bands.push({name: phase, from: i, to: i + 1});
   });
   const kept = points.map((point) => point.kept);
+  setText(timelineChart.empty, timeline?.why_not || "Nothing to draw yet.");
   timelineChart.update({bands, label: (i) => `${points[i].phase} ${points[i].layer}`,
     series: points.length ? [
       {name: "needed for a moment", colour: 2, xs, ys: points.map((point) => point.kept + point.scratch), base: kept,
@@ -269,7 +275,7 @@ sections.layout = () => {
   const {run} = state;
   const layout = run.layout || {};
   const ranks = listOf(run.ranks);
-  setText(by("layout-words"), `${Format.number(layout.data)} data × ${Format.number(layout.pipeline)} pipeline × ` +
+  setText(by("layout-words"), !run.layout ? "There is no plan yet." : `${Format.number(layout.data)} data × ${Format.number(layout.pipeline)} pipeline × ` +
     `${Format.number(layout.spatial)} spatial = ${Format.count(ranks.length, "process", "processes")}. ` +
     `ZeRO ${layout.zero ?? UNKNOWN}: ${ZERO_WORDS[layout.zero] || UNKNOWN}. ` +
     `Micro-batches of ${Format.count(layout.micro_batch, "image")}.`);
@@ -515,7 +521,7 @@ sections.runs = () => {
   if (!isMany) return;
   if (state.ticked.size === 0 && !state.hasTicked) {
     state.hasTicked = true;
-    for (const run of state.runs.slice(0, 4)) tick(run.id, true);
+    for (const id of new Set([state.id, ...state.runs.slice(0, 4).map((run) => run.id)])) tick(id, true);
   }
   runsTable.update(state.runs, (run) => run.id);
   reconcile(by("run-select"), state.runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
