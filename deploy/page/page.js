@@ -266,6 +266,7 @@ function setLost(words) {
   if (!state.lost) state.lost = {since: state.heard, words};
   if (!state.run) showNotice(words);
   showConnection();
+  redraw("summary");
 }
 
 function showNotice(words) {

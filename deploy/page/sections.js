@@ -5,18 +5,13 @@ const FAULTS = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault
   "coordinator_restart", "coordinator_pause", "memory_prediction", "label_bound", "disk", "picture"]);
 const FOLLOWS = new Set(["activations", "restart", "resume", "rescale", "loss_scale", "generation", "plan", "run_over"]);
 const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "agent_silent", "coordinator_restart"]);
-const KIND_WORDS = {
-  plan: "plan", generation: "generation", rescale: "more or fewer processes", drain: "drain", join: "worker joined",
-  agent_joins: "agent joined", agent_silent: "agent silent", restart: "worker restarted",
-  coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
-  coordinator_log: "coordinator's log", loss_of_process: "worker lost", fault: "fault",
-  out_of_memory: "out of memory", activations: "activation policy", memory_prediction: "memory above prediction",
-  label_bound: "more boxes than planned", host_memory: "host memory", device_memory: "device memory",
-  memory_trace: "memory trace", cuda_graphs: "CUDA graphs", non_finite: "not finite", loss_scale: "loss scale",
-  data: "data set", classes: "classes", autoanchor: "anchors", weights: "starting weights",
-  augment_on: "augmentation", epoch: "epoch", validation: "validation", picture: "picture",
-  checkpoint: "checkpoint", checkpoints: "checkpoints", disk: "disk", run_directory: "run's folder",
-  resume: "training goes on", run_over: "end of the run"};
+// The other kinds are words already.
+const KIND_WORDS = {rescale: "more or fewer processes", join: "worker joined", agent_joins: "agent joined",
+  restart: "worker restarted", coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
+  coordinator_log: "coordinator's log", loss_of_process: "worker lost", activations: "activation policy",
+  memory_prediction: "memory above prediction", label_bound: "more boxes than planned", cuda_graphs: "CUDA graphs",
+  non_finite: "not finite", data: "data set", autoanchor: "anchors", weights: "starting weights",
+  augment_on: "augmentation", run_directory: "run's folder", resume: "training goes on", run_over: "end of the run"};
 const kindWords = (kind) => KIND_WORDS[kind] || String(kind).replaceAll("_", " ");
 const STATES = {
   running: ["running", "good"], finished: ["finished", "good"], stopped: ["stopped, can be continued", "warn"],
@@ -32,7 +27,8 @@ const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
 
 sections.summary = () => {
   const {run, progress} = state;
-  const [words, kind] = STATES[run.state] || [run.state, "warn"];
+  const [words, kind] = state.lost && run.state === "running" ? ["running when last heard", "warn"]
+    : STATES[run.state] || [run.state, "warn"];
   setText(by("run-name"), run.id);
   setText(by("state"), words);
   by("state").className = `badge ${kind}`;
@@ -54,7 +50,7 @@ sections.summary = () => {
   const faults = listOf(run.events).filter((event) => MARKED.has(event.event)).length;
   const isOn = run.state === "running";
   const tiles = [
-    ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase || ""],
+    ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase],
     ["step", "Step", of(progress.step, progress.steps), percent === null ? "" : `${percent} % done`],
     ["rate", "Speed", Format.rate(progress.images_per_second), ""],
     ["eta", "Time to the end", isOn ? Format.duration(progress.eta_seconds) : "none", isOn ? "" : words],
@@ -68,7 +64,7 @@ sections.summary = () => {
     el("dt", {text: name}), el("dd", {class: "big"}), el("dd", {class: "soft"})), (tile, [, , value, more]) => {
     setText(tile.children[1], value);
     tile.children[1].classList.toggle("unknown", value === UNKNOWN);
-    setText(tile.children[2], more);
+    setText(tile.children[2], more || "");
   });
   by("resume").hidden = !run.resume_command;
   setText(by("resume-command"), run.resume_command || "");
