@@ -403,8 +403,8 @@ let viewed = 0;
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
   listOf(state.run.pictures).filter((picture) => picture.kind === kind));
 
-// A report's pictures are in the page; a server's may be drawn again each epoch.
-const pictureAddress = ({url}) => (url.startsWith("data:") ? url : `${url}&epoch=${state.run.epochs.rows.length}`);
+// A report's pictures are in the page; a server's may be drawn again.
+const pictureAddress = ({url, time}) => (url.startsWith("data:") ? url : `${url}&time=${time || state.run.epochs.rows.length}`);
 
 sections.pictures = () => {
   const all = pictureList();
