@@ -294,7 +294,7 @@ class Chart {
     this.reset.hidden = this.view === null;
     this.drawLegend();
     this.picture.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
-    this.picture.setAttribute("height", this.height);
+    this.picture.setAttribute("height", range === null ? 96 : this.height);
     const name = svg("title", {text: this.title});
     const words = svg("desc", {text: this.words()});
     if (range === null) {

@@ -341,7 +341,7 @@ function fieldText(name, value) {
 function eventLine(event) {
   const place = [isNumber(event.step) ? `step ${Format.number(event.step)}` : null,
     isNumber(event.rank) && event.rank >= 0 ? `rank ${event.rank}` : null].filter(Boolean).join(", ");
-  const kind = FAULTS.has(event.event) || event.warning ? "bad" : FOLLOWS.has(event.event) ? "warn" : "";
+  const kind = FAULTS.has(event.event) || event.warning || event.exit_code > 0 ? "bad" : event.exit_code === 0 ? "" : FOLLOWS.has(event.event) ? "warn" : "";
   const isTimed = isNumber(event.time) && Math.abs(event.time) < 8e12;
   const fields = Object.entries(event).filter(([name, value]) => !EVENT_BASICS.has(name) && value !== "");
   return el("li", {class: `event ${kind}`, "data-kind": event.event},

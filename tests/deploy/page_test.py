@@ -274,8 +274,10 @@ def watch_training(browser, folder, train):
     tab.page.locator("#state").wait_for()
     until(lambda: "running" in tab.text("#state"), 60, "the run is shown as running")
     until(lambda: (number(tab.tile("step")) or 0) >= 1, 60, "steps are counted")
+    tab.page.locator("[data-show=faults]").click()  # later epochs would push them down
     for kind, words in (("out_of_memory", "out of memory"), ("loss_of_process", "worker lost"), ("resume", "training goes on")):
         until(lambda: tab.page.locator(f"#events li[data-kind={kind}]").count() > 0, 60, f"the event '{words}'")
+    tab.page.locator("[data-show=all]").click()
     before = number(tab.tile("step"))
     until(lambda: number(tab.tile("step")) > before, 30, "steps go on after the faults")
     tab.ready()
