@@ -133,8 +133,8 @@ class DataTable {
     });
     const left_out = shown.length - this.most;
     if (left_out > 0) {
-      const every = shown.length / this.most;
-      shown = Array.from({length: this.most}, (_, i) => shown[Math.floor(i * every)]);
+      const every = (shown.length - 1) / (this.most - 1);
+      shown = Array.from({length: this.most}, (_, i) => shown[Math.round(i * every)]);
     }
     this.note.hidden = left_out <= 0;
     this.note.textContent = `${Format.number(this.most)} of ${Format.number(items.length)} lines, evenly chosen.`;
@@ -294,7 +294,7 @@ class Chart {
     this.reset.hidden = this.view === null;
     this.drawLegend();
     this.picture.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
-    this.picture.setAttribute("height", this.height);
+    this.picture.setAttribute("height", range === null ? 96 : this.height);
     const name = svg("title", {text: this.title});
     const words = svg("desc", {text: this.words()});
     if (range === null) {

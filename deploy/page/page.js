@@ -41,7 +41,8 @@ class Written {
   async run(id) { return this.entries.get(id).run; }
   async steps(id) { return this.entries.get(id).steps; }
   async timeline(id, rank) {
-    return listOf(this.entries.get(id).timelines).find((timeline) => timeline.rank === rank) || null;
+    return listOf(this.entries.get(id).timelines).find((timeline) => timeline && timeline.rank === rank) ||
+      {rank, peak: null, points: [], why_not: "This report has no picture of this rank's step; its first ranks have one."};
   }
 }
 
@@ -192,8 +193,8 @@ async function fetchTimeline() {
     const timeline = await source.timeline(id, rank);
     if (state.timelines.size > 16) state.timelines.clear();
     state.timelines.set(key, timeline);
-  } catch (error) {
-    setLost(error.message);
+  } catch {
+    // It is asked for again with the run's next change.
   }
   asked.delete(key);
   drawNow("memory");
@@ -201,7 +202,8 @@ async function fetchTimeline() {
 
 function openRun(id) {
   if (state.id === id) return;
-  Object.assign(state, {id, run: null, steps: null, rank: 0, eventsShown: 25});
+  Object.assign(state, {id, run: null, steps: null, rank: 0, eventsShown: 25, eventsSeen: null});
+  showAll();
   state.timelines.clear();
   remember("run", id);
   fetchRun();
@@ -213,8 +215,8 @@ function openRun(id) {
 async function compareRun(id) {
   try {
     state.compared.set(id, await source.run(id));
-  } catch (error) {
-    setLost(error.message);
+  } catch {
+    // It is asked for again with the list of runs.
   }
   for (const old of [...state.compared.keys()]) if (!state.ticked.has(old)) state.compared.delete(old);
   redraw("compare");
@@ -264,6 +266,7 @@ function setLost(words) {
   if (!state.lost) state.lost = {since: state.heard, words};
   if (!state.run) showNotice(words);
   showConnection();
+  redraw("summary");
 }
 
 function showNotice(words) {

@@ -4,19 +4,14 @@
 const FAULTS = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent",
   "coordinator_restart", "coordinator_pause", "memory_prediction", "label_bound", "disk", "picture"]);
 const FOLLOWS = new Set(["activations", "restart", "resume", "rescale", "loss_scale", "generation", "plan", "run_over"]);
-const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent", "coordinator_restart"]);
-const KIND_WORDS = {
-  plan: "plan", generation: "generation", rescale: "more or fewer processes", drain: "drain", join: "worker joined",
-  agent_joins: "agent joined", agent_silent: "agent silent", restart: "worker restarted",
-  coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
-  coordinator_log: "coordinator's log", loss_of_process: "worker lost", fault: "fault",
-  out_of_memory: "out of memory", activations: "activation policy", memory_prediction: "memory above prediction",
-  label_bound: "more boxes than planned", host_memory: "host memory", device_memory: "device memory",
-  memory_trace: "memory trace", cuda_graphs: "CUDA graphs", non_finite: "not finite", loss_scale: "loss scale",
-  data: "data set", classes: "classes", autoanchor: "anchors", weights: "starting weights",
-  augment_on: "augmentation", epoch: "epoch", validation: "validation", picture: "picture",
-  checkpoint: "checkpoint", checkpoints: "checkpoints", disk: "disk", run_directory: "run's folder",
-  resume: "training goes on", run_over: "end of the run"};
+const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "agent_silent", "coordinator_restart"]);
+// The other kinds are words already.
+const KIND_WORDS = {rescale: "more or fewer processes", join: "worker joined", agent_joins: "agent joined",
+  restart: "worker restarted", coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
+  coordinator_log: "coordinator's log", loss_of_process: "worker lost", activations: "activation policy",
+  memory_prediction: "memory above prediction", label_bound: "more boxes than planned", cuda_graphs: "CUDA graphs",
+  non_finite: "not finite", data: "data set", autoanchor: "anchors", weights: "starting weights",
+  augment_on: "augmentation", run_directory: "run's folder", resume: "training goes on", run_over: "end of the run"};
 const kindWords = (kind) => KIND_WORDS[kind] || String(kind).replaceAll("_", " ");
 const STATES = {
   running: ["running", "good"], finished: ["finished", "good"], stopped: ["stopped, can be continued", "warn"],
@@ -32,7 +27,8 @@ const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
 
 sections.summary = () => {
   const {run, progress} = state;
-  const [words, kind] = STATES[run.state] || [run.state, "warn"];
+  const [words, kind] = state.lost && run.state === "running" ? ["running when last heard", "warn"]
+    : STATES[run.state] || [run.state, "warn"];
   setText(by("run-name"), run.id);
   setText(by("state"), words);
   by("state").className = `badge ${kind}`;
@@ -54,7 +50,7 @@ sections.summary = () => {
   const faults = listOf(run.events).filter((event) => MARKED.has(event.event)).length;
   const isOn = run.state === "running";
   const tiles = [
-    ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase || ""],
+    ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase],
     ["step", "Step", of(progress.step, progress.steps), percent === null ? "" : `${percent} % done`],
     ["rate", "Speed", Format.rate(progress.images_per_second), ""],
     ["eta", "Time to the end", isOn ? Format.duration(progress.eta_seconds) : "none", isOn ? "" : words],
@@ -68,7 +64,7 @@ sections.summary = () => {
     el("dt", {text: name}), el("dd", {class: "big"}), el("dd", {class: "soft"})), (tile, [, , value, more]) => {
     setText(tile.children[1], value);
     tile.children[1].classList.toggle("unknown", value === UNKNOWN);
-    setText(tile.children[2], more);
+    setText(tile.children[2], more || "");
   });
   by("resume").hidden = !run.resume_command;
   setText(by("resume-command"), run.resume_command || "");
@@ -183,6 +179,11 @@ sections.steps = () => {
   stepChart.update({series, markers: markers((step) => step), range: xs.length ? [xs[0], xs[xs.length - 1]] : undefined});
 };
 
+// A run that is opened is seen whole.
+function showAll() {
+  for (const chart of [lossChart, qualityChart, stepChart, memoryChart, timelineChart]) chart.view = null;
+}
+
 // ---- memory ----
 
 const memoryChart = new Chart(by("memory-charts"), {title: "Peak memory of each step", xName: "step", format: Format.bytes,
@@ -229,6 +230,7 @@ sections.memory = () => {
     else bands.push({name: phase, from: i, to: i + 1});
   });
   const kept = points.map((point) => point.kept);
+  setText(timelineChart.empty, timeline?.why_not || "Nothing to draw yet.");
   timelineChart.update({bands, label: (i) => `${points[i].phase} ${points[i].layer}`,
     series: points.length ? [
       {name: "needed for a moment", colour: 2, xs, ys: points.map((point) => point.kept + point.scratch), base: kept,
@@ -269,7 +271,7 @@ sections.layout = () => {
   const {run} = state;
   const layout = run.layout || {};
   const ranks = listOf(run.ranks);
-  setText(by("layout-words"), `${Format.number(layout.data)} data × ${Format.number(layout.pipeline)} pipeline × ` +
+  setText(by("layout-words"), !run.layout ? "There is no plan yet." : `${Format.number(layout.data)} data × ${Format.number(layout.pipeline)} pipeline × ` +
     `${Format.number(layout.spatial)} spatial = ${Format.count(ranks.length, "process", "processes")}. ` +
     `ZeRO ${layout.zero ?? UNKNOWN}: ${ZERO_WORDS[layout.zero] || UNKNOWN}. ` +
     `Micro-batches of ${Format.count(layout.micro_batch, "image")}.`);
@@ -339,7 +341,7 @@ function fieldText(name, value) {
 function eventLine(event) {
   const place = [isNumber(event.step) ? `step ${Format.number(event.step)}` : null,
     isNumber(event.rank) && event.rank >= 0 ? `rank ${event.rank}` : null].filter(Boolean).join(", ");
-  const kind = FAULTS.has(event.event) || event.warning ? "bad" : FOLLOWS.has(event.event) ? "warn" : "";
+  const kind = FAULTS.has(event.event) || event.warning || event.exit_code > 0 ? "bad" : event.exit_code === 0 ? "" : FOLLOWS.has(event.event) ? "warn" : "";
   const isTimed = isNumber(event.time) && Math.abs(event.time) < 8e12;
   const fields = Object.entries(event).filter(([name, value]) => !EVENT_BASICS.has(name) && value !== "");
   return el("li", {class: `event ${kind}`, "data-kind": event.event},
@@ -355,6 +357,7 @@ sections.life = () => {
   // Oldest first, so that a count tells equal events apart for good.
   const all = [...listOf(state.run.events)];
   if (all.length && all[0].time > all[all.length - 1].time) all.reverse();
+  all.sort((a, b) => (a.time || 0) - (b.time || 0));
   const seen = new Map();
   const keys = new Map();
   const kinds = new Map();
@@ -400,8 +403,8 @@ let viewed = 0;
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
   listOf(state.run.pictures).filter((picture) => picture.kind === kind));
 
-// A report's pictures are in the page; a server's may be drawn again each epoch.
-const pictureAddress = ({url}) => (url.startsWith("data:") ? url : `${url}&epoch=${state.run.epochs.rows.length}`);
+// A report's pictures are in the page; a server's may be drawn again.
+const pictureAddress = ({url, time}) => (url.startsWith("data:") ? url : `${url}&time=${time || state.run.epochs.rows.length}`);
 
 sections.pictures = () => {
   const all = pictureList();
@@ -514,7 +517,7 @@ sections.runs = () => {
   if (!isMany) return;
   if (state.ticked.size === 0 && !state.hasTicked) {
     state.hasTicked = true;
-    for (const run of state.runs.slice(0, 4)) tick(run.id, true);
+    for (const id of new Set([state.id, ...state.runs.slice(0, 4).map((run) => run.id)])) tick(id, true);
   }
   runsTable.update(state.runs, (run) => run.id);
   reconcile(by("run-select"), state.runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
