@@ -1,4 +1,6 @@
+#include "configs/fault.h"
 #include "configs/knobs.h"
+#include "parallel/base/text.h"
 
 namespace headroom::configs {
 namespace {
@@ -9,6 +11,13 @@ constexpr double kMostSteps = 1e15;
 constexpr double kMostProcesses = 65'536;
 constexpr auto kVal = KnobFlag::Commands::kVal;
 constexpr auto kTrainAndVal = KnobFlag::Commands::kTrainAndVal;
+
+// "oom@rank=1,step=7,allocation=40 (an allocation fails), ..."
+std::string faults_text() {
+  return joined(fault_descriptions(), ", ", [](const FaultDescription& one) {
+    return std::string(one.example) + " (" + one.does + ")";
+  });
+}
 
 std::vector<Knob> what_to_train() {
   return {
@@ -120,7 +129,7 @@ std::vector<Knob> how_to_train() {
       knob("optimizer", &C::optimizer,
            "SGD with Nesterov momentum; Adam; AdamW, whose weight decay "
            "bypasses the gradient. hyp.momentum is Adam's beta1.",
-           {.choices = {"SGD", "Adam", "AdamW"},
+           {.choices = names_in(kOptimizers),
             .defines_steps = true,
             .flag = {.spellings = {"--optimizer"}, .value_name = "NAME"}}),
       knob("cos_lr", &C::cos_lr,
@@ -184,7 +193,7 @@ std::vector<Knob> how_to_train() {
            "bf16, fp16: maps and convolutions of 16 bits beside weights, sums "
            "and losses of 32. fp64 (slow) checks equality between layouts.",
            {.flag = {.spellings = {"--precision"},
-                     .value_name = "auto|fp32|bf16|fp16|fp64",
+                     .value_name = joined(names_in(kPrecisions), "|"),
                      .commands = kTrainAndVal}}),
       knob("patience", &C::patience,
            "Stop after so many epochs without a better fitness; 0 never "
@@ -308,9 +317,9 @@ std::vector<Knob> where_it_runs() {
            "What the processes exchange tensors with. auto is nccl on cards, "
            "gloo on the CPU; gloo on cards goes through the host. It never "
            "chooses mpi, which cannot survive the loss of a process.",
-           {.choices = {"auto", "gloo", "nccl", "mpi"},
+           {.choices = names_in(plan::kBackends),
             .flag = {.spellings = {"--backend"},
-                     .value_name = "auto|gloo|nccl|mpi",
+                     .value_name = joined(names_in(plan::kBackends), "|"),
                      .commands = kTrainAndVal}}),
       knob("threads", &C::threads,
            "Compute threads per process; 0 is cores / processes. Part of the "
@@ -342,9 +351,8 @@ std::vector<Knob> where_it_runs() {
             .of_plan = true,
             .flag = {.spellings = {"--memory-limit"}, .value_name = "SIZE"}}),
       knob("inject", &C::inject,
-           "Lets something go wrong, for tests: "
-           "oom@rank=1,step=7,allocation=40, nan@rank=0,step=4 or "
-           "ballast@rank=0,step=5,bytes=8388608, several separated by ';'.",
+           "Lets something go wrong, for tests: " + faults_text() +
+               ". Several are separated by ';'.",
            {.flag = {.spellings = {"--inject"}, .value_name = "FAULT"}}),
       knob("host_memory_limit", &C::host_memory_limit,
            "Bound per process of the loader's queues, and of the file of "
