@@ -94,9 +94,8 @@ void make_marked(const RendezvousFolder& folder) {
   }
   std::ofstream marker(fs::path(made) / kMarker);
   marker << "Processes of one job meet here.\n" << std::flush;
-  if (!marker ||
-      renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, folder.path.c_str(),
-                RENAME_NOREPLACE) != 0) {
+  if (!marker || renameat2(AT_FDCWD, made.c_str(), AT_FDCWD,
+                           folder.path.c_str(), RENAME_NOREPLACE) != 0) {
     remove_folder(made);  // another process of the job was faster
   }
 }
@@ -189,8 +188,8 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
     make_private(folder, user_id);
     FolderHold hold(opened(folder.path));
     if (!hold.lock(LOCK_SH)) continue;
-    // In this order: a folder has its marker before its name and loses it after
-    // its name, so that one with a name and no marker is none of ours.
+    // The order matters: a folder has its marker before its name and loses it
+    // after its name, so that one with a name and no marker is none of ours.
     const bool is_ours = hold.has_file(kMarker);
     if (!hold.is_at(folder.path)) continue;
     if (!is_ours) refuse_folder(folder, "was not made by headroom");
