@@ -5,38 +5,73 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
+#include "parallel/base/named_values.h"
 #include "parallel/base/text.h"
 
 namespace headroom::configs {
 namespace {
 
-struct PhaseName {
-  Fault::Phase phase;
-  const char* name;
-};
-constexpr std::array kPhases = {
-    PhaseName{Fault::Phase::kStep, "step"},
-    PhaseName{Fault::Phase::kVote, "vote"},
-    PhaseName{Fault::Phase::kCommit, "commit"},
-    PhaseName{Fault::Phase::kLoader, "loader"},
-    PhaseName{Fault::Phase::kValidation, "validation"},
-    PhaseName{Fault::Phase::kCheckpoint, "checkpoint"},
-    PhaseName{Fault::Phase::kForward, "forward"},
-    PhaseName{Fault::Phase::kBackward, "backward"},
-    PhaseName{Fault::Phase::kBetween, "between"},
-    PhaseName{Fault::Phase::kEnd, "end"}};
+using Kind = Fault::Kind;
+using Phase = Fault::Phase;
+
+constexpr auto kKinds = std::to_array<FaultDescription>(
+    {{.value = Kind::kOutOfMemory,
+      .name = "oom",
+      .number = "allocation",
+      .number_member = &Fault::allocation,
+      .example = "oom@rank=1,step=7,allocation=40",
+      .does = "an allocation fails"},
+     {.value = Kind::kNotANumber,
+      .name = "nan",
+      .takes_phase = false,
+      .example = "nan@rank=0,step=4",
+      .does = "a gradient is not finite"},
+     {.value = Kind::kBallast,
+      .name = "ballast",
+      .number = "bytes",
+      .number_member = &Fault::bytes,
+      .needs_number = true,
+      .example = "ballast@rank=0,step=5,bytes=8388608",
+      .does = "memory is held to the end"},
+     {.value = Kind::kKill,
+      .name = "kill",
+      .example = "kill@rank=0,step=5,phase=vote",
+      .does = "the process is killed"},
+     {.value = Kind::kHang,
+      .name = "hang",
+      .example = "hang@rank=1,step=3",
+      .does = "it stops for good"},
+     {.value = Kind::kPause,
+      .name = "pause",
+      .number = "seconds",
+      .number_member = &Fault::seconds,
+      .needs_number = true,
+      .example = "pause@rank=0,step=3,seconds=2",
+      .does = "it stops for so long"}});
+
+constexpr auto kPhases =
+    std::to_array<NamedValue<Phase>>({{Phase::kStep, "step"},
+                                      {Phase::kVote, "vote"},
+                                      {Phase::kCommit, "commit"},
+                                      {Phase::kLoader, "loader"},
+                                      {Phase::kValidation, "validation"},
+                                      {Phase::kCheckpoint, "checkpoint"},
+                                      {Phase::kForward, "forward"},
+                                      {Phase::kBackward, "backward"},
+                                      {Phase::kBetween, "between"},
+                                      {Phase::kEnd, "end"}});
 
 // Whether the phase takes the kind: a process can only be stopped in some, and
 // not at all in others.
 bool fits(const Fault& fault) {
   switch (fault.phase) {
-    case Fault::Phase::kForward:
-    case Fault::Phase::kBackward:
-    case Fault::Phase::kBetween:
-    case Fault::Phase::kEnd:
+    case Phase::kForward:
+    case Phase::kBackward:
+    case Phase::kBetween:
+    case Phase::kEnd:
       return fault.stops_the_worker();
-    case Fault::Phase::kStep:
-    case Fault::Phase::kLoader:
+    case Phase::kStep:
+    case Phase::kLoader:
       return !fault.stops_the_worker();
     default:
       return true;
@@ -45,8 +80,8 @@ bool fits(const Fault& fault) {
 
 [[noreturn]] void refuse(const std::string& part, const std::string& why) {
   throw Error("config", "--inject " + part + ": " + why,
-              "write for example 'oom@rank=1,step=7,allocation=40' or "
-              "'nan@rank=0,step=4', several separated by ';'");
+              std::string("write for example '") + kKinds[0].example +
+                  "' or '" + kKinds[1].example + "', several separated by ';'");
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -81,40 +116,33 @@ int64_t number_of(const std::string& part, const std::string& name,
   return *number;
 }
 
-Fault::Phase phase_of(const std::string& part, const std::string& value) {
-  for (const PhaseName& entry : kPhases) {
-    if (value == entry.name) return entry.phase;
-  }
+Phase phase_of(const std::string& part, const std::string& value) {
+  if (const auto phase = value_in(kPhases, value)) return *phase;
   refuse(part, "there is no phase '" + value + "'");
 }
 
-Fault::Kind kind_of(const std::string& part, const std::string& kind) {
-  if (kind == "oom") return Fault::Kind::kOutOfMemory;
-  if (kind == "nan") return Fault::Kind::kNotANumber;
-  if (kind == "ballast") return Fault::Kind::kBallast;
-  if (kind == "kill") return Fault::Kind::kKill;
-  if (kind == "hang") return Fault::Kind::kHang;
-  if (kind == "pause") return Fault::Kind::kPause;
-  if (kind == "disk_full") {
-    refuse(part, kind + " is not in this version");
+const FaultDescription& kind_of(const std::string& part,
+                                const std::string& kind) {
+  if (const auto known = value_in(kKinds, kind)) {
+    return entry_in(kKinds, *known);
   }
+  if (kind == "disk_full") refuse(part, kind + " is not in this version");
   refuse(part, "there is no fault '" + kind + "'");
 }
 
 Fault read_fault(const std::string& part) {
   const size_t at = part.find('@');
-  const std::string kind = part.substr(0, at);
+  const FaultDescription& kind = kind_of(part, part.substr(0, at));
   Fault fault;
-  fault.kind = kind_of(part, kind);
-  const bool is_oom = fault.kind == Fault::Kind::kOutOfMemory;
-  const bool is_ballast = fault.kind == Fault::Kind::kBallast;
-  const bool is_pause = fault.kind == Fault::Kind::kPause;
-  if (fault.stops_the_worker()) fault.phase = Fault::Phase::kForward;
+  fault.kind = kind.value;
+  if (fault.stops_the_worker()) fault.phase = Phase::kForward;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
-    if (name == "phase" && fault.kind != Fault::Kind::kNotANumber) {
+    if (name == "phase" && kind.takes_phase) {
       fault.phase = phase_of(part, value);
-      if (!fits(fault)) refuse(part, kind + " has no phase '" + value + "'");
+      if (!fits(fault)) {
+        refuse(part, std::string(kind.name) + " has no phase '" + value + "'");
+      }
       continue;
     }
     const int64_t number = number_of(part, name, value);
@@ -122,22 +150,21 @@ Fault read_fault(const std::string& part) {
       fault.rank = static_cast<int>(number);
     } else if (name == "step") {
       fault.step = number;
-    } else if (name == "allocation" && is_oom && number > 0) {
-      fault.allocation = number;
-    } else if (name == "bytes" && is_ballast && number > 0) {
-      fault.bytes = number;
-    } else if (name == "seconds" && is_pause && number > 0) {
-      fault.seconds = number;
+    } else if (kind.number != nullptr && name == kind.number && number > 0) {
+      fault.*kind.number_member = number;
     } else {
-      refuse(part, name + "=" + value + " does not belong to " + kind);
+      refuse(part, name + "=" + value + " does not belong to " + kind.name);
     }
   }
-  if (is_ballast && fault.bytes == 0) refuse(part, "bytes are missing");
-  if (is_pause && fault.seconds == 0) refuse(part, "seconds are missing");
+  if (kind.needs_number && fault.*kind.number_member == 0) {
+    refuse(part, std::string(kind.number) + " are missing");
+  }
   return fault;
 }
 
 }  // namespace
+
+std::span<const FaultDescription> fault_descriptions() { return kKinds; }
 
 std::vector<Fault> parse_faults(const std::string& text) {
   std::vector<Fault> faults;
@@ -148,23 +175,16 @@ std::vector<Fault> parse_faults(const std::string& text) {
 }
 
 std::string to_string(const Fault& fault) {
-  const std::string place = "@rank=" + std::to_string(fault.rank) +
-                            ",step=" + std::to_string(fault.step);
-  if (fault.kind == Fault::Kind::kNotANumber) return "nan" + place;
-  std::string text = "oom" + place;
-  if (fault.kind == Fault::Kind::kOutOfMemory) {
-    text += ",allocation=" + std::to_string(fault.allocation);
-  } else if (fault.kind == Fault::Kind::kBallast) {
-    text = "ballast" + place + ",bytes=" + std::to_string(fault.bytes);
-  } else if (fault.kind == Fault::Kind::kPause) {
-    text = "pause" + place + ",seconds=" + std::to_string(fault.seconds);
-  } else {
-    text = (fault.kind == Fault::Kind::kKill ? "kill" : "hang") + place;
+  const FaultDescription& kind = entry_in(kKinds, fault.kind);
+  std::string text = std::string(kind.name) +
+                     "@rank=" + std::to_string(fault.rank) +
+                     ",step=" + std::to_string(fault.step);
+  if (kind.number != nullptr) {
+    text += std::string(",") + kind.number + "=" +
+            std::to_string(fault.*kind.number_member);
   }
-  for (const PhaseName& entry : kPhases) {
-    if (entry.phase == fault.phase && fault.phase != Fault::Phase::kStep) {
-      text += std::string(",phase=") + entry.name;
-    }
+  if (kind.takes_phase && fault.phase != Phase::kStep) {
+    text += ",phase=" + name_in(kPhases, fault.phase);
   }
   return text;
 }

@@ -43,6 +43,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,23 @@ struct Fault {
   }
   bool operator==(const Fault&) const = default;
 };
+
+// A kind of fault: what it is called, what it is given, and what it does.
+struct FaultDescription {
+  Fault::Kind value;
+  const char* name;  // "oom", before the '@'
+  // The number that it takes beside rank and step: "allocation". nullptr where
+  // it takes none.
+  const char* number = nullptr;
+  int64_t Fault::*number_member = nullptr;
+  bool needs_number = false;  // There is no default.
+  bool takes_phase = true;
+  const char* example;
+  const char* does;  // "an allocation fails": for the help
+};
+
+// Every kind, in the order of the help.
+std::span<const FaultDescription> fault_descriptions();
 
 std::vector<Fault> parse_faults(const std::string& text);
 

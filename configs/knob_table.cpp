@@ -1,4 +1,6 @@
+#include "configs/fault.h"
 #include "configs/knobs.h"
+#include "parallel/base/text.h"
 
 namespace headroom::configs {
 namespace {
@@ -9,6 +11,13 @@ constexpr double kMostSteps = 1e15;
 constexpr double kMostProcesses = 65'536;
 constexpr auto kVal = KnobFlag::Commands::kVal;
 constexpr auto kTrainAndVal = KnobFlag::Commands::kTrainAndVal;
+
+// "oom@rank=1,step=7,allocation=40 (an allocation fails), ..."
+std::string faults_text() {
+  return joined(fault_descriptions(), ", ", [](const FaultDescription& one) {
+    return std::string(one.example) + " (" + one.does + ")";
+  });
+}
 
 std::vector<Knob> what_to_train() {
   return {
@@ -128,7 +137,7 @@ std::vector<Knob> how_to_train() {
       knob("optimizer", &C::optimizer,
            "The optimizer is SGD with Nesterov momentum, Adam, or AdamW, "
            "whose weight decay bypasses the gradient.",
-           {.choices = {"SGD", "Adam", "AdamW"},
+           {.choices = names_in(kOptimizers),
             .defines_steps = true,
             .flag = {.spellings = {"--optimizer"}, .value_name = "NAME"}}),
       knob("cos_lr", &C::cos_lr,
@@ -195,7 +204,7 @@ std::vector<Knob> how_to_train() {
            "takes bf16 on cards that compute in it, else fp32, and a run "
            "keeps it.",
            {.flag = {.spellings = {"--precision"},
-                     .value_name = "auto|fp32|bf16|fp16|fp64",
+                     .value_name = joined(names_in(kPrecisions), "|"),
                      .commands = kTrainAndVal}}),
       knob("patience", &C::patience,
            "Training stops after this many epochs without a better fitness "
@@ -324,9 +333,9 @@ std::vector<Knob> where_it_runs() {
            "nccl on cards and gloo on the CPU; gloo on cards goes through "
            "the host. auto never takes mpi, which cannot survive the loss of "
            "a process.",
-           {.choices = {"auto", "gloo", "nccl", "mpi"},
+           {.choices = names_in(plan::kBackends),
             .flag = {.spellings = {"--backend"},
-                     .value_name = "auto|gloo|nccl|mpi",
+                     .value_name = joined(names_in(plan::kBackends), "|"),
                      .commands = kTrainAndVal}}),
       knob("threads", &C::threads,
            "Each process computes with this many threads; 0 is cores / "
@@ -358,10 +367,8 @@ std::vector<Knob> where_it_runs() {
             .of_plan = true,
             .flag = {.spellings = {"--memory-limit"}, .value_name = "SIZE"}}),
       knob("inject", &C::inject,
-           "Something goes wrong on purpose, for tests: "
-           "oom@rank=1,step=7,allocation=40, nan@rank=0,step=4, "
-           "kill@rank=1,step=5 or ballast@rank=0,step=5,bytes=8388608, "
-           "several separated by ';'.",
+           "Something goes wrong on purpose, for tests: " + faults_text() +
+               ". Several are separated by ';'.",
            {.flag = {.spellings = {"--inject"}, .value_name = "FAULT"}}),
       knob("host_memory_limit", &C::host_memory_limit,
            "The loader's queues of a process may take this many bytes, for "

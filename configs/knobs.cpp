@@ -14,20 +14,17 @@ namespace {
 
 using Layout = std::optional<plan::ParallelLayout>;
 
-std::string precision_text(Precision precision) {
-  switch (precision) {
-    case Precision::kFp64:
-      return "fp64";
-    case Precision::kBf16:
-      return "bf16";
-    case Precision::kFp16:
-      return "fp16";
-    case Precision::kFp32:
-      return "fp32";
-    case Precision::kAuto:
-      break;
+// The names that a knob of an enum is set with.
+template <typename Value>
+constexpr const auto& name_table() {
+  if constexpr (std::is_same_v<Value, Precision>) {
+    return kPrecisions;
+  } else if constexpr (std::is_same_v<Value, OptimizerKind>) {
+    return kOptimizers;
+  } else {
+    static_assert(std::is_same_v<Value, plan::Backend>);
+    return plan::kBackends;
   }
-  return "auto";
 }
 
 // What a member pointer of RunConfig or of its hyper-parameters refers to.
@@ -94,8 +91,8 @@ std::string type_name(const Knob& knob) {
           return knob.is_byte_size ? "a size such as 2GiB" : "a whole number";
         } else if constexpr (std::is_same_v<Value, double>) {
           return "a number";
-        } else if constexpr (std::is_same_v<Value, Precision>) {
-          return "auto, fp32, bf16, fp16 or fp64";
+        } else if constexpr (std::is_enum_v<Value>) {
+          return either_of(names_in(name_table<Value>()));
         } else if constexpr (std::is_same_v<Value, Layout>) {
           return "a layout such as data=2,pipeline=2";
         } else {
@@ -127,8 +124,8 @@ std::string value_text(const RunConfig& config, const Knob& knob) {
           return value ? "true" : "false";
         } else if constexpr (std::is_same_v<Value, double>) {
           return yaml::exact_text(value);
-        } else if constexpr (std::is_same_v<Value, Precision>) {
-          return precision_text(value);
+        } else if constexpr (std::is_enum_v<Value>) {
+          return name_in(name_table<Value>(), value);
         } else if constexpr (std::is_same_v<Value, std::string>) {
           return value;
         } else if constexpr (std::is_same_v<Value, Layout>) {
@@ -164,12 +161,8 @@ bool set_from_text(RunConfig& config, const Knob& knob,
           value = yaml::parse_uint64(text);
         } else if constexpr (std::is_same_v<Value, double>) {
           value = yaml::parse_double(text);
-        } else if constexpr (std::is_same_v<Value, Precision>) {
-          if (text == "auto") value = Precision::kAuto;
-          if (text == "fp32") value = Precision::kFp32;
-          if (text == "fp64") value = Precision::kFp64;
-          if (text == "bf16") value = Precision::kBf16;
-          if (text == "fp16") value = Precision::kFp16;
+        } else if constexpr (std::is_enum_v<Value>) {
+          value = value_in(name_table<Value>(), text);
         } else if constexpr (std::is_same_v<Value, Layout>) {
           value = text.empty() ? Layout() : Layout(plan::parse_layout(text));
         } else {
@@ -187,7 +180,7 @@ double number_of(const RunConfig& config, const Knob& knob) {
         const auto& value = field_of(config, member);
         using Value = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<Value, std::string> ||
-                      std::is_same_v<Value, Layout>) {
+                      std::is_same_v<Value, Layout> || std::is_enum_v<Value>) {
           return 0;
         } else {
           return static_cast<double>(value);
@@ -198,7 +191,9 @@ double number_of(const RunConfig& config, const Knob& knob) {
 
 bool is_text(const Knob& knob) {
   return std::holds_alternative<std::string RunConfig::*>(knob.member) ||
-         std::holds_alternative<Layout RunConfig::*>(knob.member);
+         std::holds_alternative<Layout RunConfig::*>(knob.member) ||
+         std::holds_alternative<OptimizerKind RunConfig::*>(knob.member) ||
+         std::holds_alternative<plan::Backend RunConfig::*>(knob.member);
 }
 
 bool is_switch(const Knob& knob) {

@@ -6,6 +6,7 @@
 // follow from it, so a new knob is a member of RunConfig and an entry here.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "parallel/base/named_values.h"
 
 namespace headroom::configs {
 
@@ -56,12 +58,22 @@ struct KnobRules {
   KnobFlag flag = {};
 };
 
+// The words of --precision, in the order of its help.
+inline constexpr auto kPrecisions =
+    std::to_array<NamedValue<Precision>>({{Precision::kAuto, "auto"},
+                                          {Precision::kFp32, "fp32"},
+                                          {Precision::kBf16, "bf16"},
+                                          {Precision::kFp16, "fp16"},
+                                          {Precision::kFp64, "fp64"}});
+
 struct Knob : KnobRules {
-  using Member = std::variant<bool RunConfig::*, int64_t RunConfig::*,
-                              uint64_t RunConfig::*, double RunConfig::*,
-                              std::string RunConfig::*, Precision RunConfig::*,
-                              std::optional<plan::ParallelLayout> RunConfig::*,
-                              double Hyperparameters::*>;
+  using Member =
+      std::variant<bool RunConfig::*, int64_t RunConfig::*,
+                   uint64_t RunConfig::*, double RunConfig::*,
+                   std::string RunConfig::*, Precision RunConfig::*,
+                   OptimizerKind RunConfig::*, plan::Backend RunConfig::*,
+                   std::optional<plan::ParallelLayout> RunConfig::*,
+                   double Hyperparameters::*>;
   std::string key;  // "global_batch_size"; hyper-parameters: "hyp.lr0"
   Member member;
   std::string description;  // sentences, for the help

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "configs/optimizer_kind.h"
+#include "parallel/plan/backend.h"
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
 
@@ -70,6 +72,10 @@ enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 // --batch: the largest that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
 
+// A checkpoint is written at the latest so long after the one before, beside
+// those after each epoch: what a lost machine costs at most.
+inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
+
 struct RunConfig {
   std::string command = "train";
 
@@ -91,7 +97,7 @@ struct RunConfig {
   int64_t global_batch_size = 16;  // kLargestBatch until that is known
   int64_t epochs = 100;
   int64_t max_steps = 0;
-  std::string optimizer = "SGD";
+  OptimizerKind optimizer = OptimizerKind::kSgd;
   bool cos_lr = false;
   double label_smoothing = 0;
   bool single_cls = false;
@@ -123,7 +129,7 @@ struct RunConfig {
   int64_t micro_batch_size = 0;  // 0: chosen
   std::string activations = "auto";
   std::string augment_on = "auto";
-  std::string backend = "auto";
+  plan::Backend backend = plan::Backend::kAuto;
   int64_t threads = 0;  // 0: cores / processes
   int64_t loader_threads = 8;
   int64_t memory_limit = 0;  // bytes; 0: no limit

@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/run_files.h"
 #include "proto/connection_fault.h"
 #include "proto/handshake_watch.h"
 
@@ -144,12 +145,13 @@ void throw_failure(const grpc::Status& status, const std::string& doing,
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
       status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
-  throw Error("coordinator", doing + ": " + status.error_message(),
-              status.error_code() == grpc::StatusCode::UNAUTHENTICATED
-                  ? "give the run's with --token-file FILE: RUN_DIR/join.token "
-                    "where headroom train drew it"
-                  : "",
-              refused ? ExitCode::kRequest : ExitCode::kResource);
+  throw Error(
+      "coordinator", doing + ": " + status.error_message(),
+      status.error_code() == grpc::StatusCode::UNAUTHENTICATED
+          ? std::string("give the run's with --token-file FILE: RUN_DIR/") +
+                run_files::kJoinToken + " where headroom train drew it"
+          : "",
+      refused ? ExitCode::kRequest : ExitCode::kResource);
 }
 
 }  // namespace headroom::wire

@@ -5,6 +5,7 @@
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::layers {
@@ -39,7 +40,7 @@ std::string first_of(const std::vector<std::string>& changes) {
 
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory) {
-  const std::filesystem::path file = run_directory / kModelRecord;
+  const std::filesystem::path file = run_directory / run_files::kModel;
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::nullopt;
   return parse_model_table(yaml::read_config_file(file, "resume"),
@@ -68,7 +69,7 @@ std::string model_difference(const ModelTable& before, const ModelTable& now) {
 
 std::string how_to_start_anew(const std::filesystem::path& run_directory) {
   const std::filesystem::path weights =
-      run_directory / "weights/last.safetensors";
+      run_directory / run_files::kWeights / run_files::kLastWeights;
   std::error_code error;
   return std::filesystem::is_regular_file(weights, error)
              ? "start a new run with --weights " + shell_word(weights.string())
@@ -84,7 +85,7 @@ void require_same_model(const ModelTable& recorded, const ModelTable& now,
               source + " is not the model that " + run_directory.string() +
                   " was begun with: " + difference,
               "go on with --cfg " +
-                  shell_word((run_directory / kModelRecord).string()) +
+                  shell_word((run_directory / run_files::kModel).string()) +
                   ", or " + how_to_start_anew(run_directory));
 }
 

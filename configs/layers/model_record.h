@@ -14,9 +14,7 @@
 
 namespace headroom::layers {
 
-inline constexpr const char* kModelRecord = "model.yaml";
-
-// None: the run was begun by a build that kept none.
+// Reads run_files::kModel. None: the run was begun by a build that kept none.
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory);
 

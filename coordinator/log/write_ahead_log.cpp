@@ -6,75 +6,30 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <system_error>
 
 #include "coordinator/run/restart_policy.h"
+#include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/checksum.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 
 namespace headroom::coordinator {
 namespace {
 
-constexpr uint32_t kReversedPolynomial = 0x82f63b78;
-
-constexpr std::array<uint32_t, 256> make_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) {
-      crc = crc >> 1 ^ ((crc & 1) != 0 ? kReversedPolynomial : 0);
-    }
-    table[byte] = crc;
-  }
-  return table;
-}
-
-}  // namespace
-
-uint32_t crc32c(std::string_view bytes, uint32_t crc) {
-  static constexpr std::array<uint32_t, 256> table = make_table();
-  crc = ~crc;
-  for (const char byte : bytes) {
-    crc = crc >> 8 ^ table[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
-  }
-  return ~crc;
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "HEADRWAL";
 constexpr size_t kFrameBytes = WriteAheadLog::kFrameBytes;
 
-template <typename Number>
-std::string little_endian(Number number) {
-  std::string bytes;
-  for (size_t i = 0; i < sizeof(Number); ++i) {
-    bytes += static_cast<char>(number >> (8 * i) & 0xff);
-  }
-  return bytes;
-}
-
-template <typename Number>
-Number number_at(std::string_view bytes, size_t at) {
-  Number number = 0;
-  for (size_t i = 0; i < sizeof(Number); ++i) {
-    number |= static_cast<Number>(static_cast<uint8_t>(bytes[at + i]))
-              << (8 * i);
-  }
-  return number;
-}
-
 std::string log_header(uint64_t before) {
-  const std::string text = std::string(kMagic) +
-                           little_endian(WriteAheadLog::kVersion) +
-                           little_endian(before);
-  return text + little_endian(crc32c(text));
+  const std::string text = std::string(run_files::kLogMagic) +
+                           number_bytes(WriteAheadLog::kVersion) +
+                           number_bytes(before);
+  return text + number_bytes(crc32c(text));
 }
 
 struct FramedRecord {
@@ -155,7 +110,7 @@ std::string all_of(const fs::path& file, int descriptor) {
 
 std::unique_ptr<WriteAheadLog> WriteAheadLog::open(
     const fs::path& file, std::vector<std::string>* records) {
-  const fs::path lock_file = file.string() + ".lock";
+  const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
   const int lock =
       ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) {
@@ -189,18 +144,20 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
   const std::string bytes = all_of(file_, descriptor_);
   const bool is_begun =
       bytes.size() < kHeaderBytes &&
-      std::string_view(bytes).substr(0, kMagic.size()) ==
-          kMagic.substr(0, std::min(bytes.size(), kMagic.size()));
+      std::string_view(bytes).substr(0, run_files::kLogMagic.size()) ==
+          run_files::kLogMagic.substr(
+              0, std::min(bytes.size(), run_files::kLogMagic.size()));
   if (is_begun && synced_number() == 0) {  // new, or torn at once
     torn_bytes_ = static_cast<int64_t>(bytes.size());
     replace({});
     return;
   }
-  if (!is_begun && !bytes.starts_with(kMagic)) {
+  if (!is_begun && !bytes.starts_with(run_files::kLogMagic)) {
     throw refusal(file_, "is no log of a coordinator", "move it away");
   }
-  if (bytes.size() >= kMagic.size() + 4) {
-    const auto version = number_at<uint32_t>(bytes, kMagic.size());
+  if (bytes.size() >= run_files::kLogMagic.size() + 4) {
+    const auto version =
+        number_at<uint32_t>(bytes, run_files::kLogMagic.size());
     if (version != kVersion) {
       throw refusal(file_,
                     "is of version " + std::to_string(version) +
@@ -223,7 +180,8 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
 
 size_t WriteAheadLog::read_records(std::string_view bytes,
                                    std::vector<std::string>* records) {
-  const auto before = number_at<uint64_t>(bytes, kMagic.size() + 4);
+  const auto before =
+      number_at<uint64_t>(bytes, run_files::kLogMagic.size() + 4);
   if (bytes.substr(0, kHeaderBytes) != log_header(before)) {
     throw refusal(file_, "is damaged in its first bytes", kRemedy);
   }
@@ -271,7 +229,7 @@ void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
           ", and record " + std::to_string(synced) + " was written",
       std::string(kRemedy) + "; to go on without the last " +
           counted(static_cast<int64_t>(synced - number_), "decision") +
-          ", remove " + file_.string() + ".lock");
+          ", remove " + file_.string() + run_files::kLogLockSuffix);
 }
 
 uint64_t WriteAheadLog::synced_number() const {
@@ -286,8 +244,8 @@ uint64_t WriteAheadLog::synced_number() const {
 // Called after the log itself is synced: the note never says more than the log
 // holds.
 void WriteAheadLog::note_synced(uint64_t number) {
-  const std::string text = little_endian(number);
-  const std::string bytes = text + little_endian(crc32c(text));
+  const std::string text = number_bytes(number);
+  const std::string bytes = text + number_bytes(crc32c(text));
   if (::pwrite(lock_, bytes.data(), bytes.size(), 0) !=
       static_cast<ssize_t>(bytes.size())) {
     fail("noting what was synced beside");
@@ -297,12 +255,12 @@ void WriteAheadLog::note_synced(uint64_t number) {
 std::string WriteAheadLog::next_record(const std::string& payload) {
   const uint64_t number = ++number_;
   const std::string begin =
-      little_endian(static_cast<uint32_t>(payload.size())) +
-      little_endian(number);
+      number_bytes(static_cast<uint32_t>(payload.size())) +
+      number_bytes(number);
   const std::string frame =
-      begin + little_endian(crc32c(payload, crc32c(begin)));
+      begin + number_bytes(crc32c(payload, crc32c(begin)));
   chain_ = crc32c(frame, chain_);
-  return frame + little_endian(chain_) + payload;
+  return frame + number_bytes(chain_) + payload;
 }
 
 void WriteAheadLog::append(const std::string& payload) {
@@ -336,7 +294,7 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
   std::string bytes = log_header(number_);
   chain_ = number_at<uint32_t>(bytes, kHeaderBytes - 4);
   for (const std::string& record : records) bytes += next_record(record);
-  const fs::path next = file_.string() + ".next";
+  const fs::path next = file_.string() + run_files::kNextLogSuffix;
   const int descriptor = ::open(
       next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0600);
   if (descriptor < 0) fail("replacing");

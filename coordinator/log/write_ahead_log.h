@@ -39,12 +39,6 @@
 
 namespace headroom::coordinator {
 
-// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4: the check of every
-// record of the write-ahead log.
-
-// The checksum of `bytes`, going on from `crc` (0: from the start).
-uint32_t crc32c(std::string_view bytes, uint32_t crc = 0);
-
 class WriteAheadLog {
  public:
   static constexpr uint32_t kVersion = 2;

@@ -14,11 +14,6 @@ using configs::Precision;
 // than float32 itself.
 constexpr int kFirstWithBf16 = 80;
 
-std::string capability_text(int capability) {
-  return std::to_string(capability / 10) + "." +
-         std::to_string(capability % 10);
-}
-
 }  // namespace
 
 PrecisionChoice choose_precision(const configs::RunConfig& config,

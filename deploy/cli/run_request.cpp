@@ -11,7 +11,7 @@
 #include "configs/knobs.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
-#include "configs/run_files.h"
+#include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/precision_choice.h"
@@ -19,6 +19,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
@@ -173,7 +174,7 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 
 void check_mpi(const configs::RunConfig& config,
                const std::optional<LauncherPlace>& place, int workers) {
-  if (config.backend != "mpi" || workers == 1) return;
+  if (config.backend != plan::Backend::kMpi || workers == 1) return;
   if (place) {
     throw Error("mpi",
                 "--backend mpi needs one worker per slot of " +
@@ -305,7 +306,7 @@ std::string set_largest_batch(configs::RunConfig& config, int world_size) {
 configs::RunConfig resumed_config(const std::string& run_directory,
                                   const std::vector<configs::FlagUse>& uses,
                                   std::vector<std::string>& notes) {
-  const std::string file = run_directory + "/run.yaml";
+  const std::string file = run_directory + "/" + run_files::kRun;
   const configs::RunConfig saved =
       configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
   configs::RunConfig base = saved;
@@ -327,7 +328,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   make_paths_absolute(config);
   // Another file of the same model is no other model if there is a record.
   const bool has_record = std::filesystem::exists(
-      std::filesystem::path(run_directory) / layers::kModelRecord);
+      std::filesystem::path(run_directory) / run_files::kModel);
   for (const configs::Knob& knob : configs::knobs()) {
     const std::string before = configs::value_text(saved, knob);
     const std::string after = configs::value_text(config, knob);

@@ -65,4 +65,9 @@ int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
   return cards[static_cast<size_t>(local_rank % count)];
 }
 
+std::string capability_text(int compute_capability) {
+  return std::to_string(compute_capability / 10) + "." +
+         std::to_string(compute_capability % 10);
+}
+
 }  // namespace headroom

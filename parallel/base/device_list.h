@@ -21,4 +21,7 @@ std::vector<int> parse_device_list(const std::string& device);
 int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
                  bool may_share);
 
+// The compute capability of a card as CUDA writes it: 86 is "8.6".
+std::string capability_text(int compute_capability);
+
 }  // namespace headroom

@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include "parallel/base/run_files.h"
+
 namespace headroom {
 
 namespace fs = std::filesystem;
@@ -30,7 +32,7 @@ fs::path make_free_folder(const fs::path& base) {
 
 bool is_begun_run_folder(const fs::path& folder) {
   std::error_code ignored;
-  return fs::is_directory(folder / "weights", ignored);
+  return fs::is_directory(folder / run_files::kWeights, ignored);
 }
 
 namespace {

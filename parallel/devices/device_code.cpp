@@ -5,17 +5,10 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 
 namespace headroom::devices {
-namespace {
-
-std::string version(int capability) {
-  return std::to_string(capability / 10) + "." +
-         std::to_string(capability % 10);
-}
-
-}  // namespace
 
 DeviceCode parse_architectures(const std::string& architectures) {
   DeviceCode code;
@@ -51,12 +44,14 @@ bool runs_on(const DeviceCode& code, int compute_capability) {
 std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability) {
   if (code == DeviceCode() || runs_on(code, compute_capability)) return "";
-  return card + " has compute capability " + version(compute_capability) +
+  return card + " has compute capability " +
+         capability_text(compute_capability) +
          ", but libheadroom_cuda.so has machine code for " +
-         joined(code.machine_code, ", ", version) +
+         joined(code.machine_code, ", ", capability_text) +
          (code.ptx.empty()
               ? ""
-              : " and PTX for " + version(code.ptx.front()) + " and later");
+              : " and PTX for " + capability_text(code.ptx.front()) +
+                    " and later");
 }
 
 }  // namespace headroom::devices

@@ -11,14 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/backend.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 
 namespace headroom::plan {
-
-// How the threads of one process and the processes of one run exchange tensors:
-// those of a device by NCCL, or through the host; the host's by Gloo, or MPI.
-enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
 // What a layer of the model keeps for its backward: everything; the outputs of
 // its convolutions, from which the rest is derived; its inputs only (Chen et

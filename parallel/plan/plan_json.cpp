@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
+#include "parallel/base/named_values.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::plan {
@@ -173,20 +174,6 @@ std::string dump(const ordered_json& object, int indent) {
 
 }  // namespace
 
-std::string to_string(Backend backend) {
-  switch (backend) {
-    case Backend::kAuto:
-      return "auto";
-    case Backend::kGloo:
-      return "gloo";
-    case Backend::kNccl:
-      return "nccl";
-    case Backend::kMpi:
-      return "mpi";
-  }
-  HEADROOM_CHECK(false, "backend " + std::to_string(static_cast<int>(backend)));
-}
-
 ordered_json plan_object(const Plan& plan) {
   ordered_json layout;
   layout["pipeline_parallel_size"] = plan.layout.pipeline_parallel_size;
@@ -241,16 +228,12 @@ Plan plan_from_json(const std::string& content, const std::string& file) {
   plan.layout.spatial_parallel_size = static_cast<int>(
       positive(layout, "spatial_parallel_size", kMaxAxis, file));
   const std::string backend = text(object, "backend", file);
-  if (backend == "gloo") {
-    plan.backend = Backend::kGloo;
-  } else if (backend == "nccl") {
-    plan.backend = Backend::kNccl;
-  } else if (backend == "mpi") {
-    plan.backend = Backend::kMpi;
-  } else {
+  const auto known = value_in(kBackends, backend);
+  if (!known || known == Backend::kAuto) {
     throw bad_plan(file,
                    "'backend' is '" + backend + "', not gloo, nccl or mpi");
   }
+  plan.backend = *known;
   plan.micro_batch_size =
       positive(object, "micro_batch_size", kMaxSamples, file);
   plan.batch_norm_group_size =

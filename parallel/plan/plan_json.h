@@ -37,6 +37,4 @@ std::string plan_to_compact_json(const Plan& plan);
 // grows by estimates. Throws Error naming the file, the member and the value.
 Plan plan_from_json(const std::string& text, const std::string& file);
 
-std::string to_string(Backend backend);  // "auto", "gloo", "mpi"
-
 }  // namespace headroom::plan

@@ -5,6 +5,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
 #include "parallel/planner/planner.h"
@@ -15,15 +16,14 @@ namespace {
 
 constexpr const char* kDefaultModel = "yolov5s";
 
-// A safetensors file begins with the length of its JSON header, 8 bytes, least
-// significant first.
+// A safetensors file begins with the length of its JSON header, 8 bytes.
 std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   constexpr uint64_t kLongest = 100 << 20;
   std::ifstream in(file, std::ios::binary);
-  unsigned char length_bytes[8] = {};
-  in.read(reinterpret_cast<char*>(length_bytes), sizeof length_bytes);
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | length_bytes[i];
+  std::string length_bytes(sizeof(uint64_t), '\0');
+  in.read(length_bytes.data(),
+          static_cast<std::streamsize>(length_bytes.size()));
+  const uint64_t length = number_of_bytes(length_bytes);
   std::string header;
   if (in && length <= kLongest) {
     header.resize(length);

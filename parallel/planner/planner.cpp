@@ -1,7 +1,6 @@
 #include "parallel/planner/planner.h"
 
 #include <algorithm>
-#include <set>
 
 #include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
@@ -197,12 +196,8 @@ std::string axes_of(const plan::ParallelLayout& layout) {
 }
 
 Check set_backend(const configs::RunConfig& config, plan::Plan& plan) {
-  const std::set<std::string> known = {"auto", "gloo", "nccl", "mpi"};
-  if (!known.contains(config.backend)) {
-    return Refusal{"there is no backend '" + config.backend + "'",
-                   "use --backend auto, gloo, nccl or mpi"};
-  }
-  if (config.backend == "nccl" && parse_device_list(config.device).empty()) {
+  if (config.backend == plan::Backend::kNccl &&
+      parse_device_list(config.device).empty()) {
     return Refusal{
         "--backend nccl exchanges the memory of devices, and the "
         "processes compute on the CPU",
@@ -412,8 +407,10 @@ std::optional<std::string> smaller_groups_warning(
 }
 
 plan::Backend backend_of(const configs::RunConfig& config) {
-  if (config.backend == "mpi") return plan::Backend::kMpi;
-  if (config.backend == "gloo") return plan::Backend::kGloo;
+  if (config.backend == plan::Backend::kMpi ||
+      config.backend == plan::Backend::kGloo) {
+    return config.backend;
+  }
   return parse_device_list(config.device).empty() ? plan::Backend::kGloo
                                                   : plan::Backend::kNccl;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "configs/yaml/strict_yaml.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan_json.h"
@@ -49,7 +50,7 @@ std::string plan_match_error(const configs::RunConfig& config,
 namespace {
 
 std::optional<plan::Plan> plan_of_run(const std::string& run_directory) {
-  const std::string file = run_directory + "/plan.json";
+  const std::string file = run_directory + "/" + run_files::kPlan;
   if (!std::filesystem::exists(file)) return std::nullopt;
   return plan::plan_from_json(yaml::read_config_file(file, "resume"), file);
 }

@@ -46,7 +46,8 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
   const int64_t element = config.precision == configs::Precision::kFp64 ? 8 : 4;
   int64_t bytes = 0;
   for (const ModelLayer& layer : memory_layers(layers)) {
-    bytes += (3 + num_moments(config.optimizer)) * flat_bytes(layer, element) +
+    bytes += (3 + configs::num_moments(config.optimizer)) *
+                 flat_bytes(layer, element) +
              2 * (2 * layer.norm_channels * element +
                   kAlignmentBytes * layer.parameter_tensors);
   }

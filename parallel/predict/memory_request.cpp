@@ -83,10 +83,6 @@ LabelBound label_bound(const configs::RunConfig& config) {
   return labels;
 }
 
-int64_t num_moments(const std::string& optimizer) {
-  return optimizer == "SGD" ? 1 : 2;
-}
-
 int64_t validation_batch_size(const configs::RunConfig& config) {
   if (config.synthetic_input) return 0;
   return std::min(config.global_batch_size, kMostValidationImages);
@@ -127,7 +123,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
       on_cpu && (config.precision == configs::Precision::kFp16 ||
                  (config.precision == configs::Precision::kBf16 &&
                   !convolves_bfloat16()));
-  request.num_moments = num_moments(config.optimizer);
+  request.num_moments = configs::num_moments(config.optimizer);
   request.num_frozen_layers = config.freeze;
   request.resumes = !config.resume.empty();
   request.focal_loss = config.hyp.fl_gamma > 0;

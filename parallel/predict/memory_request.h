@@ -28,10 +28,6 @@ std::vector<ModelLayer> memory_layers(
 // memory asks for it (Plan::validation_images). 0: nothing is validated.
 int64_t validation_batch_size(const configs::RunConfig& config);
 
-// How many numbers the optimizer keeps for each parameter. `optimizer`: as the
-// knob has it.
-int64_t num_moments(const std::string& optimizer);
-
 // The run's labels, as far as they are known, and its augmentation. Throws
 // Error (exit 2) if config.label_counts is of no such form.
 LabelBound label_bound(const configs::RunConfig& config);

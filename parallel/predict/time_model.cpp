@@ -16,11 +16,6 @@ bool wheel_has_code_for(int compute_capability) {
   });
 }
 
-std::string capability_text(int compute_capability) {
-  return std::to_string(compute_capability / 10) + "." +
-         std::to_string(compute_capability % 10);
-}
-
 int64_t tensor_budget(int64_t gpu_memory_bytes) {
   const int64_t usable = gpu_memory_bytes / 100 * (100 - kGpuSlackPercent);
   return std::max<int64_t>(0, usable - kGpuReserveBytes);

@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "parallel/plan/plan.h"
@@ -30,9 +29,6 @@ namespace headroom::predict {
 // 13 hold 7.5, 8.0, 8.6, 9.0, 10.0 and 12.0; code runs on later minor versions
 // of the same major one.
 bool wheel_has_code_for(int compute_capability);
-
-// "7.0".
-std::string capability_text(int compute_capability);
 
 // The memory of a GPU that tensors cannot have, for plans that are made without
 // one: the context with what libraries load, the largest workspace of a

@@ -67,6 +67,15 @@ TEST(Fault, APauseSaysHowLong) {
   EXPECT_EQ(to_string(faults[0]), text);
 }
 
+TEST(Fault, TheExampleOfEachKindIsOfThatKind) {
+  for (const FaultDescription& one : fault_descriptions()) {
+    const std::vector<Fault> faults = parse_faults(one.example);
+    ASSERT_EQ(faults.size(), 1u) << one.example;
+    EXPECT_EQ(faults[0].kind, one.value) << one.example;
+    EXPECT_TRUE(to_string(faults[0]).starts_with(one.example)) << one.example;
+  }
+}
+
 TEST(Fault, WhatIsWrongIsNamed) {
   const auto refusal = [](const std::string& text) -> std::string {
     try {

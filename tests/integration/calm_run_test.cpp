@@ -28,8 +28,8 @@ LayoutRunOptions calm_options() {
 }
 
 // One process by optimizer, computed once.
-const LayoutRun& one_process(const std::string& optimizer) {
-  static std::map<std::string, LayoutRun> runs;
+const LayoutRun& one_process(configs::OptimizerKind optimizer) {
+  static std::map<configs::OptimizerKind, LayoutRun> runs;
   LayoutRun& run = runs[optimizer];
   if (run.loss.empty()) {
     LayoutCase one = layout_case("one", "data=1", 0);
@@ -72,7 +72,7 @@ TEST_P(CalmRun, StaysWithOneProcessAndEndsWithItsWeights) {
 
 LayoutCase with_adamw(LayoutCase layout) {
   layout.name += "_adamw";
-  layout.optimizer = "AdamW";
+  layout.optimizer = configs::OptimizerKind::kAdamW;
   return layout;
 }
 

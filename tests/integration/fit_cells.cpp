@@ -52,12 +52,12 @@ struct Place {
       return;
     }
     device = test_compute_device(rank);
-    placed = collectives::make_device_host_communicator(world.split(0, rank),
-                                                        nullptr);
-    communicator = placed.get();
+    device_host = collectives::make_device_host_communicator(
+        world.split(0, rank), nullptr);
+    communicator = device_host.get();
   }
   devices::ComputeDevice device;
-  std::unique_ptr<collectives::Communicator> placed;
+  std::unique_ptr<collectives::Communicator> device_host;
   collectives::Communicator* communicator = nullptr;
 };
 

@@ -90,6 +90,9 @@ TEST(Words, OldNamesStayAway) {
                                        "tests/repo/house_figures.py",
                                        "tests/repo/same_bits.sh"};
   const std::vector<std::string> words = {"why_not_on",
+                                          "WhyStale",
+                                          "data question",
+                                          "image feed",
                                           "tape",
                                           "extents",
                                           "Extents",
@@ -103,7 +106,6 @@ TEST(Words, OldNamesStayAway) {
                                           "CarriedState",
                                           "HeldState",
                                           "BuddyCopies",
-
                                           "DeviceLook",
                                           "placed_communicator",
                                           "LabelWatch",

@@ -123,7 +123,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         state_options.scalar_type = step::scalar_type_of(options.precision);
         state_options.map_type = step::map_type_of(options.precision);
         state_options.freeze = options.freeze;
-        state_options.optimizer = optim::parse_optimizer(layout.optimizer);
+        state_options.optimizer = layout.optimizer;
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
         state_options.layers =

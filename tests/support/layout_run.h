@@ -19,7 +19,7 @@ namespace headroom {
 struct LayoutCase {
   std::string name;
   plan::Plan plan;
-  std::string optimizer = "SGD";
+  configs::OptimizerKind optimizer = configs::OptimizerKind::kSgd;
 };
 
 // A case from a layout as on the command line ("data=2,pipeline=2").

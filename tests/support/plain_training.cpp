@@ -15,7 +15,7 @@ step::TrainingStateOptions state_options(const configs::RunConfig& config) {
   step::TrainingStateOptions options;
   options.num_classes = loader::kSyntheticClasses;
   options.scalar_type = step::scalar_type_of(config.precision);
-  options.optimizer = optim::parse_optimizer(config.optimizer);
+  options.optimizer = config.optimizer;
   return options;
 }
 

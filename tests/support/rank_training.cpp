@@ -63,7 +63,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   options.scalar_type = step::scalar_type_of(config.precision);
   options.map_type = step::map_type_of(config.precision);
   options.freeze = config.freeze;
-  options.optimizer = optim::parse_optimizer(config.optimizer);
+  options.optimizer = config.optimizer;
   options.zero_stage = plan.zero_stage;
   options.device = device;
   options.mesh = &mesh_;

@@ -122,8 +122,8 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
   open.counters = manifest.at("counters").dump();
   counters_from_json(manifest.at("counters"));
   open.reader =
-      std::make_unique<weights::SafetensorsReader>(folder / kCheckpointState);
-  check_tensors(folder / kCheckpointState, *open.reader, stream.tensors());
+      std::make_unique<weights::SafetensorsReader>(folder / run_files::kState);
+  check_tensors(folder / run_files::kState, *open.reader, stream.tensors());
   return open;
 }
 
@@ -158,7 +158,7 @@ OpenCheckpoint open_newest(const fs::path& checkpoints,
     } catch (const Error& error) {
       fault = error.what();
     } catch (const nlohmann::json::exception& error) {
-      fault = "[checkpoint] " + (folder.path / kCheckpointManifest).string() +
+      fault = "[checkpoint] " + (folder.path / run_files::kManifest).string() +
               " is not a checkpoint's manifest: " + error.what();
     }
     loaded.damaged.push_back(fault);
@@ -198,7 +198,7 @@ fs::path save_checkpoint(const fs::path& checkpoints,
   std::error_code error;
   StateStream stream = checkpoint_stream(state, mesh);
   if (all_have(mesh, stream.is_root() &&
-                         fs::exists(folder / kCheckpointManifest, error)))
+                         fs::exists(folder / run_files::kManifest, error)))
     return folder;
   if (!stream.is_root()) {
     stream.collect({}, retry);

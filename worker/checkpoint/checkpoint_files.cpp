@@ -121,7 +121,7 @@ void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
 
 bool StepFolder::is_finished() const {
   std::error_code error;
-  return fs::exists(path / kCheckpointManifest, error);
+  return fs::exists(path / run_files::kManifest, error);
 }
 
 std::vector<StepFolder> step_folders(const fs::path& checkpoints) {
@@ -149,7 +149,7 @@ Error damaged_checkpoint(const fs::path& file, const std::string& why) {
 void remove_step_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return;
-  for (const std::string name : {kCheckpointManifest, kCheckpointState}) {
+  for (const std::string name : {run_files::kManifest, run_files::kState}) {
     fs::remove(folder / name, error);
     fs::remove(folder / (name + kPartialSuffix), error);
   }
@@ -157,7 +157,7 @@ void remove_step_folder(const fs::path& folder) {
 }
 
 std::string read_manifest(const fs::path& folder) {
-  const fs::path path = folder / kCheckpointManifest;
+  const fs::path path = folder / run_files::kManifest;
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     throw damaged_checkpoint(path, "is missing: it was never finished");
@@ -192,7 +192,7 @@ CheckpointFile::CheckpointFile(const fs::path& checkpoints, int64_t step,
   fs::create_directories(folder_, error);
   require_room(folder_, tensors);
   state_ = std::make_unique<weights::SafetensorsWriter>(
-      folder_ / kCheckpointState, std::move(tensors),
+      folder_ / run_files::kState, std::move(tensors),
       std::map<std::string, std::string>{{"format", "headroom-checkpoint"}});
 }
 
@@ -204,11 +204,11 @@ void CheckpointFile::commit(const CheckpointRecord& record, int64_t keep) {
       {"schema", kSchema},
       {"counters", OrderedJson::parse(record.counters)},
       {"plan", OrderedJson::parse(record.plan)},
-      {"files", OrderedJson::array({{{"name", kCheckpointState},
+      {"files", OrderedJson::array({{{"name", run_files::kState},
                                      {"bytes", state_->num_bytes()},
                                      {"xxh3_128", state_->digest()}}})}};
   const std::string text = with_own_digest(manifest);
-  write_whole_file(folder_ / kCheckpointManifest, text);
+  write_whole_file(folder_ / run_files::kManifest, text);
   guard_.is_kept = true;
   // The folder itself has to be on disk before older ones go.
   if (!sync_folder(folder_.parent_path())) {

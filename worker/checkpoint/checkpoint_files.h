@@ -20,12 +20,10 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom::checkpoint {
-
-inline constexpr const char* kCheckpointManifest = "MANIFEST.json";
-inline constexpr const char* kCheckpointState = "state.safetensors";
 
 struct StepFolder {
   int64_t step = 0;

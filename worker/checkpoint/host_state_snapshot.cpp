@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/base/binary_record.h"
+#include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -78,12 +81,10 @@ at::Tensor pack(const HostStateSnapshot& held) {
   const std::string header = Json({counters_to_text(held.counters),
                                    held.newest_line, std::move(parts)})
                                  .dump();
-  const auto length = static_cast<int64_t>(header.size());
-  const int64_t begin = aligned(length + static_cast<int64_t>(sizeof length));
+  const std::string head = number_bytes<int64_t>(header.size()) + header;
+  const int64_t begin = aligned(static_cast<int64_t>(head.size()));
   at::Tensor message = at::empty({begin + bytes}, at::kByte);
-  auto* to = message.data_ptr<uint8_t>();
-  std::memcpy(to, &length, sizeof length);
-  std::memcpy(to + sizeof length, header.data(), header.size());
+  std::memcpy(message.mutable_data_ptr(), head.data(), head.size());
   int64_t at = begin;
   for (const HeldPart& part : held.parts) {
     const auto size = static_cast<int64_t>(part.values.nbytes());
@@ -97,12 +98,15 @@ at::Tensor pack(const HostStateSnapshot& held) {
 }
 
 HostStateSnapshot unpack(const at::Tensor& message) {
-  const auto* from = message.const_data_ptr<uint8_t>();
-  int64_t length = 0;
-  std::memcpy(&length, from, sizeof length);
-  const auto* text = reinterpret_cast<const char*>(from) + sizeof length;
-  const Json header = Json::parse(text, text + length);
-  const int64_t begin = aligned(length + static_cast<int64_t>(sizeof length));
+  const std::string_view bytes(
+      static_cast<const char*>(message.const_data_ptr()),
+      static_cast<size_t>(message.numel()));
+  const auto length = number_at<uint64_t>(bytes, 0);
+  HEADROOM_CHECK(length <= bytes.size() - sizeof length,
+                 "a header of " + std::to_string(length) +
+                     " bytes in a message of " + std::to_string(bytes.size()));
+  const Json header = Json::parse(bytes.substr(sizeof length, length));
+  const int64_t begin = aligned(static_cast<int64_t>(sizeof length + length));
   HostStateSnapshot held;
   held.counters = counters_from_text(header.at(0).get<std::string>());
   held.newest_line = header.at(1).get<std::string>();

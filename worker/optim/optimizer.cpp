@@ -165,14 +165,6 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
   });
 }
 
-OptimizerKind parse_optimizer(const std::string& name) {
-  if (name == "SGD") return OptimizerKind::kSgd;
-  if (name == "Adam") return OptimizerKind::kAdam;
-  if (name == "AdamW") return OptimizerKind::kAdamW;
-  throw Error("config", "--optimizer " + name + " is not known",
-              "use SGD, Adam or AdamW");
-}
-
 std::vector<std::string> moment_names(OptimizerKind kind) {
   if (kind == OptimizerKind::kSgd) return {"momentum"};
   return {"first_moment", "second_moment"};

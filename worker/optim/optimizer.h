@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/optimizer_kind.h"
 #include "parallel/base/check.h"
 #include "worker/kernels/commit_numbers.h"
 #include "worker/kernels/element_math.h"
@@ -119,12 +120,9 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
 kernels::AdamCoefficients<double> adam_coefficients(
     const GroupSettings& group, const AdamSettings& settings);
 
-enum class OptimizerKind { kSgd, kAdam, kAdamW };
+using configs::OptimizerKind;
 
-// "SGD", "Adam" or "AdamW"; throws Error for anything else.
-OptimizerKind parse_optimizer(const std::string& name);
-
-// One name per moment buffer, as checkpoints have them.
+// One name per moment buffer, as checkpoints have them: configs::num_moments.
 std::vector<std::string> moment_names(OptimizerKind kind);
 
 // Settings that are the same for every range of the parameters.

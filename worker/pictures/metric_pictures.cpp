@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "worker/chart/chart_text.h"
 #include "worker/chart/line_chart.h"
@@ -104,7 +105,7 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
     return std::string();
   };
   return {
-      {"PR_curve.png", "Precision over recall at IoU 0.5", "recall",
+      {run_files::kCurvePicture, "Precision over recall at IoU 0.5", "recall",
        "precision",
        [](const metrics::ClassCurves& c) { return c.precision_by_recall; },
        [](const metrics::ClassPrecision& one) { return number(one.ap50()); },

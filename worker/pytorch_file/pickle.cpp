@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 
 namespace headroom::pytorch_file {
@@ -197,12 +198,7 @@ class PickleMachine {
     return taken;
   }
   uint64_t take_unsigned(int width) {
-    const std::string_view raw = take(static_cast<uint64_t>(width));
-    uint64_t value = 0;
-    for (int i = width; i-- > 0;) {
-      value = value << 8 | static_cast<unsigned char>(raw[i]);
-    }
-    return value;
+    return number_of_bytes(take(static_cast<uint64_t>(width)));
   }
   std::string take_line() {
     const size_t end = bytes_.find('\n', at_);

@@ -1,11 +1,12 @@
 #include "worker/pytorch_file/zip_archive.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
+#include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/checksum.h"
 
 namespace headroom::pytorch_file {
 namespace {
@@ -26,40 +27,6 @@ constexpr uint32_t kSee64 = 0xffffffff;
 constexpr uint16_t kSee64Short = 0xffff;
 // A checkpoint has some thousand entries, of some hundred bytes each.
 constexpr uint64_t kLargestDirectory = 64 << 20;
-
-// Little-endian fields; the caller has checked that they are there.
-uint64_t field(const std::string& bytes, size_t at, int width) {
-  uint64_t value = 0;
-  for (int i = width; i-- > 0;) {
-    value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
-  }
-  return value;
-}
-uint16_t field16(const std::string& bytes, size_t at) {
-  return static_cast<uint16_t>(field(bytes, at, 2));
-}
-uint32_t field32(const std::string& bytes, size_t at) {
-  return static_cast<uint32_t>(field(bytes, at, 4));
-}
-
-uint32_t crc32_of(const std::string& bytes) {
-  static const auto table = [] {
-    std::array<uint32_t, 256> made{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) {
-        value = (value & 1) != 0 ? 0xedb88320u ^ (value >> 1) : value >> 1;
-      }
-      made[i] = value;
-    }
-    return made;
-  }();
-  uint32_t crc = 0xffffffff;
-  for (const char c : bytes) {
-    crc = table[(crc ^ static_cast<unsigned char>(c)) & 0xff] ^ (crc >> 8);
-  }
-  return ~crc;
-}
 
 // "" when the name stays inside the archive's folder.
 std::string objection_to(const std::string& name) {
@@ -123,25 +90,29 @@ ZipArchive::ZipArchive(const std::filesystem::path& path) : path_(path) {
   const uint64_t tail_offset = file_bytes_ - tail_bytes;
   const std::string tail = bytes_at(tail_offset, tail_bytes);
   size_t at = tail.size() - kEndRecordBytes;
-  while (field32(tail, at) != kEndRecord ||
-         at + kEndRecordBytes + field16(tail, at + 20) != tail.size()) {
+  while (number_at<uint32_t>(tail, at) != kEndRecord ||
+         at + kEndRecordBytes + number_at<uint16_t>(tail, at + 20) !=
+             tail.size()) {
     if (at == 0) refuse("it is no zip archive, or its end is missing");
     --at;
   }
-  uint64_t num_entries = field16(tail, at + 10);
-  uint64_t bytes = field32(tail, at + 12);
-  uint64_t offset = field32(tail, at + 16);
+  uint64_t num_entries = number_at<uint16_t>(tail, at + 10);
+  uint64_t bytes = number_at<uint32_t>(tail, at + 12);
+  uint64_t offset = number_at<uint32_t>(tail, at + 16);
   const uint64_t end_offset = tail_offset + at;
   if (num_entries == kSee64Short || bytes == kSee64 || offset == kSee64) {
     if (end_offset < kLocator64Bytes) refuse("its 64-bit end is missing");
     const std::string locator =
         bytes_at(end_offset - kLocator64Bytes, kLocator64Bytes);
-    if (field32(locator, 0) != kLocator64) refuse("its 64-bit end is missing");
-    const std::string end = bytes_at(field(locator, 8, 8), kEndRecord64Bytes);
-    if (field32(end, 0) != kEndRecord64) refuse("its 64-bit end is damaged");
-    num_entries = field(end, 32, 8);
-    bytes = field(end, 40, 8);
-    offset = field(end, 48, 8);
+    if (number_at<uint32_t>(locator, 0) != kLocator64)
+      refuse("its 64-bit end is missing");
+    const std::string end =
+        bytes_at(number_at<uint64_t>(locator, 8), kEndRecord64Bytes);
+    if (number_at<uint32_t>(end, 0) != kEndRecord64)
+      refuse("its 64-bit end is damaged");
+    num_entries = number_at<uint64_t>(end, 32);
+    bytes = number_at<uint64_t>(end, 40);
+    offset = number_at<uint64_t>(end, 48);
   }
   read_directory(offset, bytes, num_entries);
   check_overlaps();
@@ -156,19 +127,19 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
   size_t at = 0;
   for (uint64_t i = 0; i < num_entries; ++i) {
     if (directory.size() - at < kDirectoryEntryBytes ||
-        field32(directory, at) != kDirectoryEntry) {
+        number_at<uint32_t>(directory, at) != kDirectoryEntry) {
       refuse("entry " + std::to_string(i) + " of its directory is damaged");
     }
-    const uint16_t flags = field16(directory, at + 8);
-    const uint16_t method = field16(directory, at + 10);
+    const uint16_t flags = number_at<uint16_t>(directory, at + 8);
+    const uint16_t method = number_at<uint16_t>(directory, at + 10);
     Entry entry;
-    entry.crc = field32(directory, at + 16);
-    uint64_t stored = field32(directory, at + 20);
-    entry.bytes = field32(directory, at + 24);
-    const size_t name_bytes = field16(directory, at + 28);
-    const size_t extra_bytes = field16(directory, at + 30);
-    const size_t comment_bytes = field16(directory, at + 32);
-    entry.header_offset = field32(directory, at + 42);
+    entry.crc = number_at<uint32_t>(directory, at + 16);
+    uint64_t stored = number_at<uint32_t>(directory, at + 20);
+    entry.bytes = number_at<uint32_t>(directory, at + 24);
+    const size_t name_bytes = number_at<uint16_t>(directory, at + 28);
+    const size_t extra_bytes = number_at<uint16_t>(directory, at + 30);
+    const size_t comment_bytes = number_at<uint16_t>(directory, at + 32);
+    entry.header_offset = number_at<uint32_t>(directory, at + 42);
     at += kDirectoryEntryBytes;
     if (directory.size() - at < name_bytes + extra_bytes + comment_bytes) {
       refuse("entry " + std::to_string(i) + " of its directory is damaged");
@@ -178,8 +149,8 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
     at += name_bytes + extra_bytes + comment_bytes;
 
     for (size_t e = 0; e + 4 <= extra.size();) {
-      const uint16_t tag = field16(extra, e);
-      const size_t length = field16(extra, e + 2);
+      const uint16_t tag = number_at<uint16_t>(extra, e);
+      const size_t length = number_at<uint16_t>(extra, e + 2);
       e += 4;
       if (length > extra.size() - e) break;  // padding, not a field
       if (tag == kExtra64) {
@@ -187,7 +158,7 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
         for (uint64_t* value : {&entry.bytes, &stored, &entry.header_offset}) {
           if (*value != kSee64) continue;
           if (next + 8 > e + length) refuse("a 64-bit field is missing");
-          *value = field(extra, next, 8);
+          *value = number_at<uint64_t>(extra, next);
           next += 8;
         }
       }
@@ -234,19 +205,19 @@ const ZipArchive::Entry* ZipArchive::find(const std::string& name) const {
 
 uint64_t ZipArchive::data_offset(const std::string& name, const Entry& entry) {
   const std::string header = bytes_at(entry.header_offset, kLocalHeaderBytes);
-  if (field32(header, 0) != kLocalHeader) {
+  if (number_at<uint32_t>(header, 0) != kLocalHeader) {
     refuse("there is no entry where the directory says '" + printable(name) +
            "' is");
   }
-  return entry.header_offset + kLocalHeaderBytes + field16(header, 26) +
-         field16(header, 28);
+  return entry.header_offset + kLocalHeaderBytes +
+         number_at<uint16_t>(header, 26) + number_at<uint16_t>(header, 28);
 }
 
 std::string ZipArchive::read(const std::string& name) {
   const Entry* entry = find(name);
   HEADROOM_CHECK(entry != nullptr, name);
   const std::string bytes = bytes_at(data_offset(name, *entry), entry->bytes);
-  if (entry->crc != 0 && crc32_of(bytes) != entry->crc) {
+  if (entry->crc != 0 && crc32(bytes) != entry->crc) {
     refuse("the checksum of entry '" + printable(name) + "' is wrong");
   }
   return bytes;

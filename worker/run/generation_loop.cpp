@@ -15,6 +15,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/run_files.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/predict/time_model.h"
@@ -220,8 +221,8 @@ int run_generations(control::CoordinatorClient& client,
         // Sent before all that takes time: nobody waits for who is not there.
         met->set("here/" + std::to_string(assignment.rank), "");
       }
-      const configs::RunConfig config =
-          configs::parse_run_config(assignment.run_config_yaml, "run.yaml");
+      const configs::RunConfig config = configs::parse_run_config(
+          assignment.run_config_yaml, run_files::kRun);
       if (!device) {
         const ChosenDevice chosen = choose_device(config, assignment.local_rank,
                                                   assignment.local_world_size);

@@ -4,26 +4,27 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <set>
 #include <string>
 #include <system_error>
+#include <vector>
 
-#include "configs/run_files.h"
+#include "configs/replaced_files.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint_files.h"
+#include "worker/pictures/batch_pictures.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::run {
 
 namespace fs = std::filesystem;
-using configs::kOlderRun;
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
@@ -84,32 +85,35 @@ void RunDirectory::mark_older_run() const {
   std::error_code error;
   if (fs::exists(root_ / run_files::kRun, error) ||
       !checkpoint::step_folders(checkpoints()).empty()) {
-    write_text(kOlderRun,
+    write_text(run_files::kOlderRun,
                "An older run, until the new one has committed a step.\n");
   }
 }
 
 bool RunDirectory::holds_older_run() const {
   std::error_code error;
-  return fs::exists(root_ / kOlderRun, error);
+  return fs::exists(root_ / run_files::kOlderRun, error);
 }
 
 void RunDirectory::keep_older_run() const {
   std::error_code error;
-  fs::remove(root_ / kOlderRun, error);
+  fs::remove(root_ / run_files::kOlderRun, error);
 }
 
 namespace {
 
-// Names the files of kReplaced that the run of this folder has written.
-constexpr const char* kRecord = ".headroom-files";
-
-// What a new run would go on with, or take for its own.
-constexpr std::array kReplaced = {run_files::kSteps,   run_files::kResults,
-                                  run_files::kSummary, run_files::kReport,
-                                  run_files::kMlflow,  "labels.jpg",
-                                  "train_batch0.jpg",  "train_batch1.jpg",
-                                  "train_batch2.jpg",  "PR_curve.png"};
+// What a new run would go on with, or take for its own. kFileRecord names those
+// of them that the run of this folder has written.
+std::vector<std::string> replaced_files() {
+  std::vector<std::string> names = {
+      run_files::kSteps,  run_files::kResults, run_files::kSummary,
+      run_files::kReport, run_files::kMlflow,  run_files::kLabelsPicture};
+  for (int64_t batch = 0; batch < pictures::kPicturedBatches; ++batch) {
+    names.push_back(run_files::train_batch_picture(batch));
+  }
+  names.emplace_back(run_files::kCurvePicture);
+  return names;
+}
 
 bool are_weights_of_ours(const fs::path& file) {
   try {
@@ -136,16 +140,16 @@ void set_aside(const fs::path& file) {
 
 void RunDirectory::record_files() const {
   std::string names;
-  for (const char* name : kReplaced) names += std::string(name) + "\n";
-  write_text(kRecord, names);
+  for (const std::string& name : replaced_files()) names += name + "\n";
+  write_text(run_files::kFileRecord, names);
 }
 
 void RunDirectory::remove_older_run() const {
   std::error_code error;
   std::set<std::string> recorded;
-  std::ifstream record(root_ / kRecord);
+  std::ifstream record(root_ / run_files::kFileRecord);
   for (std::string name; std::getline(record, name);) recorded.insert(name);
-  for (const char* name : kReplaced) {
+  for (const std::string& name : replaced_files()) {
     if (recorded.contains(name)) {
       fs::remove(root_ / name, error);
     } else {
@@ -158,7 +162,7 @@ void RunDirectory::remove_older_run() const {
     if (are_weights_of_ours(entry.path())) {
       fs::remove(entry.path(), error);
       // A name that this run may not write.
-    } else if (!name.starts_with("epoch")) {
+    } else if (!name.starts_with(run_files::kEpochPrefix)) {
       set_aside(entry.path());
     }
   }

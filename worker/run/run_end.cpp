@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 

@@ -19,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kJpegQuality = 90;
-constexpr const char* kCurve = "PR_curve.png";
 
 void write(const fs::path& file, const cv::Mat& pixels) {
   const std::string bytes = file.extension() == ".jpg"
@@ -55,9 +54,9 @@ class RunPictures::StartJob : public checkpoint::BackgroundWriter::Job {
 
   bool advance() override {
     if (is_abandoned_ || next_ > pictures::kPicturedBatches) return false;
-    const std::string name =
-        next_ == 0 ? "labels.jpg"
-                   : "train_batch" + std::to_string(next_ - 1) + ".jpg";
+    const std::string name = next_ == 0
+                                 ? run_files::kLabelsPicture
+                                 : run_files::train_batch_picture(next_ - 1);
     bool is_done = true;
     draw_or_say(subject_.say, name,
                 [&] { is_done = draw_part(subject_.folder / name); });
@@ -117,21 +116,24 @@ void RunPictures::finish() {
   background_.finish();
   const fs::path csv = subject_.folder / run_files::kResults;
   if (is_there(csv)) {
-    draw_or_say(subject_.say, "results.png", [&] {
+    draw_or_say(subject_.say, run_files::kResultsPicture, [&] {
       if (const auto picture = pictures::draw_results(csv)) {
-        write(subject_.folder / "results.png", *picture);
+        write(subject_.folder / run_files::kResultsPicture, *picture);
       }
     });
   }
   if (!noted_) return;
-  if (!noted_->is_best && is_there(subject_.folder / kCurve)) return;
+  if (!noted_->is_best &&
+      is_there(subject_.folder / run_files::kCurvePicture)) {
+    return;
+  }
   draw_validation();
   draw_batches();
   noted_.reset();
 }
 
 void RunPictures::say_what_is_lost() const {
-  if (noted_ || is_there(subject_.folder / kCurve)) return;
+  if (noted_ || is_there(subject_.folder / run_files::kCurvePicture)) return;
   subject_.say(
       "the last validation's pictures are lost with the process that was to "
       "draw them; headroom val draws them again");

@@ -175,7 +175,7 @@ void RunRecorder::write_definition(bool writes_model) const {
   directory_.write_text(run_files::kRun, configs::to_yaml(subject_.config));
   // Once and for all: the file that it was read from may change.
   if (writes_model) {
-    directory_.write_text(layers::kModelRecord,
+    directory_.write_text(run_files::kModel,
                           layers::model_table_text(subject_.inputs.table));
   }
   directory_.write_text(run_files::kPlan,
@@ -325,15 +325,15 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
       results_->write(record);
     });
   }
-  std::vector<std::string> names = {"last"};
-  if (is_best) names.push_back("best");
+  std::vector<std::string> names = {run_files::kLastWeights};
+  if (is_best) names.push_back(run_files::kBestWeights);
   const int64_t period = subject_.config.save_period;
   if (period > 0 && (record.epoch + 1) % period == 0) {
-    names.push_back("epoch" + std::to_string(record.epoch + 1));
+    names.push_back(run_files::kEpochPrefix + std::to_string(record.epoch + 1) +
+                    run_files::kWeightsSuffix);
   }
   for (const std::string& name : names) {
-    write_or_say(name + ".safetensors", is_end,
-                 [&] { save_average(name, record.epoch); });
+    write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
   client_.report_event(
@@ -361,13 +361,13 @@ void RunRecorder::record_pictures() {
 
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   checkpoint::save_average_weights(
-      directory_.weights() / (name + ".safetensors"), subject_.state, mesh_,
+      directory_.weights() / name, subject_.state, mesh_,
       step::weights_metadata(subject_.config, subject_.inputs, epoch), retry_);
 }
 
 void RunRecorder::save_unfinished_epoch() const {
-  write_or_say("last.safetensors", /*is_end=*/false,
-               [&] { save_average("last", /*epoch=*/0); });
+  write_or_say(run_files::kLastWeights, /*is_end=*/false,
+               [&] { save_average(run_files::kLastWeights, /*epoch=*/0); });
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {

@@ -9,8 +9,8 @@
 
 #include "configs/data_config.h"
 #include "configs/layers/model_table.h"
+#include "configs/replaced_files.h"
 #include "configs/run_config.h"
-#include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"

@@ -117,7 +117,7 @@ std::unique_ptr<step::TrainingState> fresh_state(const StateRequest& request) {
   options.map_type = step::map_type_of(config.precision);
   options.seed = config.seed;
   options.freeze = config.freeze;
-  options.optimizer = optim::parse_optimizer(config.optimizer);
+  options.optimizer = config.optimizer;
   options.zero_stage = assignment.plan.zero_stage;
   options.device = request.device;
   options.mesh = &mesh;

@@ -43,7 +43,4 @@ class TensorboardWriter {
   std::ofstream file_;
 };
 
-// CRC-32C (Castagnoli) of `bytes`, as TFRecord and leveldb use it.
-uint32_t crc32c(const std::string& bytes);
-
 }  // namespace headroom::run

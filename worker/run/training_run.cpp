@@ -8,6 +8,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/mesh.h"
@@ -58,8 +59,7 @@ optim::ScheduleOptions schedule_of(const configs::RunConfig& config,
           .steps_per_epoch = steps_in_epoch,
           .global_batch_size = config.global_batch_size,
           .cos_lr = config.cos_lr,
-          .warms_momentum = optim::parse_optimizer(config.optimizer) ==
-                            optim::OptimizerKind::kSgd};
+          .warms_momentum = config.optimizer == configs::OptimizerKind::kSgd};
 }
 
 }  // namespace
@@ -154,7 +154,8 @@ TrainingRun::Implementation::Implementation(const Inputs& given)
       footprint(given.footprint),
       client(given.client),
       faults(given.faults),
-      config(configs::parse_run_config(assignment.run_config_yaml, "run.yaml")),
+      config(configs::parse_run_config(assignment.run_config_yaml,
+                                       run_files::kRun)),
       carried(given.carried),
       inputs(read_once(carried, config, assignment)),
       layers(layers_of(inputs)),

@@ -151,7 +151,7 @@ RunOutcome run_validation(const control::Assignment& assignment,
                           collectives::Communicator& communicator,
                           const devices::ComputeDevice& device) {
   const configs::RunConfig config =
-      configs::parse_run_config(assignment.run_config_yaml, "run.yaml");
+      configs::parse_run_config(assignment.run_config_yaml, run_files::kRun);
   if (config.weights.empty()) {
     throw Error("val", "no weights were given",
                 "give them with --weights FILE.safetensors");

@@ -1,10 +1,9 @@
 #include "worker/validation/validation_figures.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
+#include "parallel/base/binary_record.h"
 #include "parallel/collectives/gather.h"
 #include "worker/metrics/coco_evaluation.h"
 #include "worker/validation/validate.h"
@@ -12,45 +11,8 @@
 namespace headroom::validation {
 namespace {
 
-// Plain values one after another, written and read in the same order
-// (exchange).
-class ByteWriter {
- public:
-  template <typename T>
-  void value(const T& v) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
-  }
-  template <typename T>
-  void size(const T& values) {
-    value(static_cast<int64_t>(values.size()));
-  }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  std::string bytes_;
-};
-
-class ByteReader {
- public:
-  explicit ByteReader(const std::string& bytes) : bytes_(bytes) {}
-  template <typename T>
-  void value(T& v) {
-    std::memcpy(&v, bytes_.data() + position_, sizeof v);
-    position_ += sizeof v;
-  }
-  template <typename T>
-  void size(T& values) {
-    int64_t size = 0;
-    value(size);
-    values.resize(size);
-  }
-
- private:
-  const std::string& bytes_;
-  size_t position_ = 0;
-};
-
+// Findings are written and read by one description of their members: `archive`
+// is a RecordWriter or a RecordReader.
 template <typename Archive, typename Values>
 void exchange_all(Archive& archive, Values& values) {
   archive.size(values);
@@ -158,11 +120,11 @@ std::vector<BatchFindings> gather_findings(
     const std::vector<BatchFindings>& mine) {
   std::vector<std::vector<BatchFindings>> ranks;
   size_t longest = 0;
-  ByteWriter writer;
+  RecordWriter writer;
   exchange(writer, mine);
   for (const std::string& bytes :
        collectives::gather_bytes(communicator, writer.bytes())) {
-    ByteReader reader(bytes);
+    RecordReader reader(bytes);
     exchange(reader, ranks.emplace_back());
     longest = std::max(longest, ranks.back().size());
   }

@@ -33,8 +33,8 @@ fs::path run_directory_to_resume(const fs::path& project,
   if (!given.empty()) {
     fs::path directory = fs::absolute(given).lexically_normal();
     // RUN/weights/last.safetensors, or .pt as in YOLOv5.
-    if (directory.parent_path().filename() == "weights" &&
-        directory.stem() == "last") {
+    if (directory.parent_path().filename() == run_files::kWeights &&
+        directory.stem() == fs::path(run_files::kLastWeights).stem()) {
       directory = directory.parent_path().parent_path();
     }
     if (!is_resumable(directory)) {

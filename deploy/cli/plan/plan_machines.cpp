@@ -4,6 +4,7 @@
 
 #include "deploy/cli/plan/plan_segments.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/nvml/nvml.h"
@@ -239,7 +240,7 @@ std::string machines_text(const PlanMachines& machines) {
     text +=
         "             LibTorch from PyPI has no code for compute "
         "capability " +
-        predict::capability_text(machines.instance->compute_capability) +
+        capability_text(machines.instance->compute_capability) +
         ": this plans, but does not run on it\n"
         "             CUDA 13, which it is built with, begins with 7.5: take a "
         "newer card, of AWS g4dn, g5 or later, p4d or later\n";

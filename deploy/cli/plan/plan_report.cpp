@@ -412,7 +412,7 @@ std::string plan_report_text(const PlanReport& report) {
       ", " + plan::to_string(plan.backend) + "\n" + "zero         " +
       std::to_string(plan.zero_stage) + "\n" + "activations  " +
       plan::activations_text(plan.activation_policies) + "\n" +
-      "optimizer    " + config.optimizer + "\n" + "precision    " +
+      "optimizer    " + to_string(config.optimizer) + "\n" + "precision    " +
       precision_text(config) + "\n" + groups_note(report) + "\n";
   text +=
       "Predicted bytes of tensors of a rank, at the peak of a step: " +
@@ -461,7 +461,7 @@ std::string plan_report_json(const PlanReport& report) {
     json["largest_image"] = {largest.height, largest.width};
   }
   json["global_batch_size"] = report.config.global_batch_size;
-  json["optimizer"] = report.config.optimizer;
+  json["optimizer"] = to_string(report.config.optimizer);
   json["precision"] = precision_text(report.config);
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const planner::StageShare& stage = report.stages[i];

@@ -51,7 +51,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
   std::mutex mutex;
   std::string answer;
   ChildOptions options;
-  options.name = "data question";
+  options.name = "dataset query";
   options.command = {find_worker_program().string()};
   options.command.insert(options.command.end(), reader.words.begin(),
                          reader.words.end());

@@ -26,7 +26,7 @@ Error unmade(const fs::path& folder, const std::error_code& why) {
 
 // A log that a killed run left; nothing that somebody else wrote.
 void remove_stale_log(const fs::path& file) {
-  const fs::path lock_file = file.string() + ".lock";
+  const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
   const int lock = ::open(lock_file.c_str(),
                           O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (lock < 0) {
@@ -34,11 +34,12 @@ void remove_stale_log(const fs::path& file) {
                  std::error_code(errno, std::generic_category()));
   }
   const bool is_free = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
-  std::string start(8, '\0');
-  std::ifstream(file, std::ios::binary).read(start.data(), 8);
+  std::string start(run_files::kLogMagic.size(), '\0');
+  std::ifstream(file, std::ios::binary)
+      .read(start.data(), static_cast<std::streamsize>(start.size()));
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
-                      start == "HEADRWAL";
+                      start == run_files::kLogMagic;
   // The lock's file holds how far the log went; the next one begins anew.
   const bool is_removed = is_free && is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
@@ -114,7 +115,9 @@ void RunFolder::remove_what_is_empty() const {
 }
 
 bool is_live(const fs::path& run_directory) {
-  const fs::path lock_file = run_directory / "coordinator.log.lock";
+  const fs::path lock_file =
+      run_directory /
+      (std::string(run_files::kCoordinatorLog) + run_files::kLogLockSuffix);
   const int lock = ::open(lock_file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (lock < 0) return false;
   const bool is_held = ::flock(lock, LOCK_SH | LOCK_NB) != 0;
@@ -124,7 +127,8 @@ bool is_live(const fs::path& run_directory) {
 
 void remove_run_log(const fs::path& log_file) noexcept {
   std::error_code ignored;
-  for (const char* suffix : {"", ".next", ".lock"}) {
+  for (const char* suffix :
+       {"", run_files::kNextLogSuffix, run_files::kLogLockSuffix}) {
     fs::remove(log_file.string() + suffix, ignored);
   }
 }

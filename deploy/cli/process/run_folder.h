@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/run_files.h"
+
 namespace headroom::cli {
 
 class RunFolder {
@@ -28,9 +30,13 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
   // Not there yet.
-  std::filesystem::path log_file() const { return path_ / "coordinator.log"; }
+  std::filesystem::path log_file() const {
+    return path_ / run_files::kCoordinatorLog;
+  }
   // The file with the token for this user's other programs.
-  std::filesystem::path token_file() const { return path_ / "join.token"; }
+  std::filesystem::path token_file() const {
+    return path_ / run_files::kJoinToken;
+  }
   void write_token(const std::string& token) const;
 
  private:

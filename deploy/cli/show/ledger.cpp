@@ -9,6 +9,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/sampling/sampler.h"
@@ -300,16 +301,18 @@ std::string ledger_json(const LedgerReport& report) {
 }
 
 LedgerReport check_ledger_of(const std::string& run_directory) {
-  std::ifstream steps(run_directory + "/steps.jsonl", std::ios::binary);
-  std::ifstream run(run_directory + "/run.yaml", std::ios::binary);
+  const std::string yaml_file = run_directory + "/" + run_files::kRun;
+  std::ifstream steps(run_directory + "/" + run_files::kSteps,
+                      std::ios::binary);
+  std::ifstream run(yaml_file, std::ios::binary);
   if (!steps || !run) {
     throw Error("ledger",
-                run_directory + " has no " + (run ? "steps.jsonl" : "run.yaml"),
+                run_directory + " has no " +
+                    (run ? run_files::kSteps : run_files::kRun),
                 "name the run directory of a training");
   }
   const std::string yaml{std::istreambuf_iterator<char>(run), {}};
-  const configs::RunConfig config =
-      configs::parse_run_config(yaml, run_directory + "/run.yaml");
+  const configs::RunConfig config = configs::parse_run_config(yaml, yaml_file);
   if (config.synthetic_input) {
     throw Error("ledger", run_directory + " was trained on synthetic input",
                 "it has no samples to account for");

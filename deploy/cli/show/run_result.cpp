@@ -10,12 +10,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "configs/run_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_line.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -113,7 +113,8 @@ std::string result_text(const configs::RunConfig& config,
       class_table(summary) + size_table(summary) +
       "in:       " + status.run_directory + "\nend:      " + status.reason +
       "\n";
-  const std::string best = status.run_directory + "/weights/best.safetensors";
+  const std::string best = status.run_directory + "/" + run_files::kWeights +
+                           "/" + run_files::kBestWeights;
   if (config.command == "train" && std::filesystem::exists(best)) {
     text +=
         "judge:    headroom val " +
@@ -138,7 +139,7 @@ std::optional<WrittenEnd> written_end(
     const std::string& run_directory,
     std::filesystem::file_time_type not_before) {
   const std::filesystem::path file =
-      std::filesystem::path(run_directory) / "summary.json";
+      std::filesystem::path(run_directory) / run_files::kSummary;
   std::error_code error;
   const auto time = std::filesystem::last_write_time(file, error);
   if (error || time < not_before) return std::nullopt;
@@ -157,13 +158,14 @@ bool has_finished_checkpoint(const std::string& run_directory) {
   namespace fs = std::filesystem;
   std::error_code error;
   // Its checkpoints are another run's.
-  if (fs::exists(fs::path(run_directory) / configs::kOlderRun, error)) {
+  if (fs::exists(fs::path(run_directory) / run_files::kOlderRun, error)) {
     return false;
   }
-  fs::directory_iterator entry(fs::path(run_directory) / "checkpoints", error);
+  fs::directory_iterator entry(
+      fs::path(run_directory) / run_files::kCheckpoints, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
-    if (fs::exists(entry->path() / "MANIFEST.json", ignored)) return true;
+    if (fs::exists(entry->path() / run_files::kManifest, ignored)) return true;
   }
   return false;
 }
@@ -241,23 +243,23 @@ struct FolderState {
 };
 
 FolderState read_folder(const std::string& run_directory) {
-  const std::string file = run_directory + "/run.yaml";
+  const std::string file = run_directory + "/" + run_files::kRun;
   if (!std::filesystem::exists(file)) {
-    throw Error("status", run_directory + " has no run.yaml",
+    throw Error("status", run_directory + " has no " + run_files::kRun,
                 "name a run directory, for example runs/train/exp");
   }
   FolderState state;
   state.config =
       configs::parse_run_config(yaml::read_config_file(file, "status"), file);
-  state.end = last_record(run_directory + "/events.jsonl");
+  state.end = last_record(run_directory + "/" + run_files::kEvents);
   if (state.end.value("event", "") != to_string(EventKind::kRunOver)) {
     state.end = Json::object();
   }
   // A resumed run has the end of the one before it.
   state.is_live = is_live(run_directory);
   if (state.is_live) state.end = Json::object();
-  state.step = last_record(run_directory + "/steps.jsonl");
-  std::ifstream summary(run_directory + "/summary.json");
+  state.step = last_record(run_directory + "/" + run_files::kSteps);
+  std::ifstream summary(run_directory + "/" + run_files::kSummary);
   state.summary_json = {std::istreambuf_iterator<char>(summary), {}};
   return state;
 }

@@ -247,7 +247,7 @@ def sanitized(kit):
         steps.append(Step(tool, ['compute-sanitizer', '--tool', tool, '--error-exitcode', '9',
                                  kit.program('test_cuda'), '--gtest_filter=Device*'], judge.gtest()))
     feed = [kit.program('test_device_training'), '--gtest_filter=OneDevice.MemoryIsCounted*', '--gtest_repeat=5']
-    steps.append(Step('the image feed', ['compute-sanitizer', '--error-exitcode', '9', *feed], judge.gtest(),
+    steps.append(Step('the device prefetcher', ['compute-sanitizer', '--error-exitcode', '9', *feed], judge.gtest(),
                       training_environment(kit)))
     return steps
 

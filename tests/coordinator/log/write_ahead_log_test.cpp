@@ -72,13 +72,6 @@ class WriteAheadLogTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST(Crc32c, MatchesRfc3720) {
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
-  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
-  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
-  EXPECT_EQ(crc32c("6789", crc32c("12345")), 0xe3069283u);
-}
-
 TEST_F(WriteAheadLogTest, GivesBackWhatWasAppended) {
   EXPECT_THAT(records(), IsEmpty());
   const std::string binary("\0\1\xff", 3);

@@ -43,19 +43,19 @@ TEST(Generation, FindsItsMembers) {
   EXPECT_EQ(generation.find("c"), nullptr);
 }
 
-TEST(WhyStale, TheCurrentGenerationOfThisRunIsNot) {
+TEST(StaleError, TheCurrentGenerationOfThisRunIsNot) {
   EXPECT_EQ(stamp_error(3, "abc", 3, "abc", false), std::nullopt);
   EXPECT_EQ(stamp_error(3, "abc", 3, "abc", true), std::nullopt);
 }
 
-TEST(WhyStale, BothGenerationsAreNamedWhetherOlderOrNewer) {
+TEST(StaleError, BothGenerationsAreNamedWhetherOlderOrNewer) {
   EXPECT_EQ(stamp_error(2, "abc", 3, "abc", false),
             "the message is of generation 2, the run is at generation 3");
   EXPECT_EQ(stamp_error(4, "abc", 3, "abc", true),
             "the message is of generation 4, the run is at generation 3");
 }
 
-TEST(WhyStale, BothRunsAreNamed) {
+TEST(StaleError, BothRunsAreNamed) {
   EXPECT_EQ(stamp_error(3, "xyz", 3, "abc", false),
             "the message is of run xyz, this coordinator serves run abc");
   EXPECT_EQ(stamp_error(0, "xyz", 3, "abc", true),
@@ -64,7 +64,7 @@ TEST(WhyStale, BothRunsAreNamed) {
             "the message is of run (none), this coordinator serves run abc");
 }
 
-TEST(WhyStale, NotKnowingYetIsAllowedOnlyWhereSaid) {
+TEST(StaleError, NotKnowingYetIsAllowedOnlyWhereSaid) {
   EXPECT_NE(stamp_error(0, "", 3, "abc", true), std::nullopt);
   EXPECT_EQ(stamp_error(0, "abc", 3, "abc", true), std::nullopt);
   EXPECT_EQ(stamp_error(0, "abc", 3, "abc", false),

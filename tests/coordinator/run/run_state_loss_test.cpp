@@ -10,7 +10,7 @@ namespace {
 
 configs::RunConfig mpi_config() {
   configs::RunConfig config = ScriptedRun::config();
-  config.backend = "mpi";
+  config.backend = plan::Backend::kMpi;
   return config;
 }
 

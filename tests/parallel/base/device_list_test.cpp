@@ -32,5 +32,10 @@ TEST(DeviceList, EachProcessHasACardUnlessItMayShare) {
   EXPECT_EQ(card_of_rank({4, 2}, 2, 3, true), 4);
 }
 
+TEST(DeviceList, ACapabilityHasAPoint) {
+  EXPECT_EQ(capability_text(86), "8.6");
+  EXPECT_EQ(capability_text(120), "12.0");
+}
+
 }  // namespace
 }  // namespace headroom

@@ -16,9 +16,9 @@ void on_two_ranks(
     const std::function<void(int, Communicator&, c10::Device)>& body) {
   test_compute_device();
   run_ranks(2, [&](int rank, Communicator& world) {
-    const auto placed =
+    const auto device_host =
         make_device_host_communicator(world.split(0, rank), nullptr);
-    body(rank, *placed, test_compute_device(rank).device());
+    body(rank, *device_host, test_compute_device(rank).device());
   });
 }
 

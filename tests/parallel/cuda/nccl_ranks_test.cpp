@@ -337,13 +337,13 @@ TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
       std::make_shared<std::vector<std::unique_ptr<collectives::Communicator>>>(
           collectives::make_local_communicators(2));
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
-    const Ranks placed = collectives::make_device_host_communicator(
+    const Ranks device_host = collectives::make_device_host_communicator(
         std::move((*host)[static_cast<size_t>(rank)]), std::move(ranks));
     const FaultsOf faults("call=AllReduce,rank=0,kind=hang");
     const at::Tensor sum = ones_on(device);
-    placed->all_reduce(sum);
+    device_host->all_reduce(sum);
     sum.cpu();  // ends with the abort
-    placed->all_reduce(at::zeros({1}, at::kLong));
+    device_host->all_reduce(at::zeros({1}, at::kLong));
     ADD_FAILURE() << "voted with " << sum.cpu()[0];
   });
   EXPECT_THAT(ends[0], HasSubstr("communication: "));

@@ -50,7 +50,7 @@ TEST(HostMemory, TheRankThatWritesHoldsACopyOfTheState) {
   EXPECT_LT(memory_of({}, 0, 2).state_copy, 4 * 4 * 1'900'000);
   EXPECT_EQ(memory_of({}, 1, 2).state_copy, 0);
   configs::RunConfig config;
-  config.optimizer = "AdamW";
+  config.optimizer = configs::OptimizerKind::kAdamW;
   EXPECT_GT(memory_of(config).state_copy, 5 * 4 * 1'860'000);
   config.epochs = 1;  // its only checkpoint is that of the end
   EXPECT_EQ(memory_of(config).state_copy, 0);

@@ -23,6 +23,7 @@
 #include <random>
 #include <thread>
 
+#include "parallel/base/run_files.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_saver.h"
@@ -117,14 +118,14 @@ void damage(int times) {
   }
   const fs::path newest = folder / "step-8";
   uint64_t header = 0;
-  std::ifstream(newest / kCheckpointState, std::ios::binary)
+  std::ifstream(newest / run_files::kState, std::ios::binary)
       .read(reinterpret_cast<char*>(&header), sizeof header);
   const std::vector<std::pair<const char*, int64_t>> places = {
-      {kCheckpointState,
-       static_cast<int64_t>(fs::file_size(newest / kCheckpointState))},
-      {kCheckpointState, static_cast<int64_t>(header + sizeof header)},
-      {kCheckpointManifest,
-       static_cast<int64_t>(fs::file_size(newest / kCheckpointManifest))}};
+      {run_files::kState,
+       static_cast<int64_t>(fs::file_size(newest / run_files::kState))},
+      {run_files::kState, static_cast<int64_t>(header + sizeof header)},
+      {run_files::kManifest,
+       static_cast<int64_t>(fs::file_size(newest / run_files::kManifest))}};
   std::mt19937_64 random(20261122);
   int found = 0;
   for (int i = 0; i < times; ++i) {

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/run_files.h"
 #include "parallel/collectives/communicator.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/run_ranks.h"
@@ -137,7 +138,7 @@ class CheckpointSavers : public ::testing::Test {
     return file_digest(folder / file);
   }
   static void expect_same_files(const fs::path& a, const fs::path& b) {
-    for (const char* file : {kCheckpointState, kCheckpointManifest}) {
+    for (const char* file : {run_files::kState, run_files::kManifest}) {
       EXPECT_EQ(digest(a, file), digest(b, file)) << file;
     }
   }
@@ -180,9 +181,10 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
   EXPECT_EQ(outcomes[0].step, 6);
   EXPECT_EQ(outcomes[0].folder, folder_ / "beside/step-6");
   expect_same_files(folder_ / "beside/step-6", folder_ / "waited-for/step-6");
-  EXPECT_EQ(static_cast<uintmax_t>(outcomes[0].bytes),
-            fs::file_size(folder_ / "beside/step-6" / kCheckpointState) +
-                fs::file_size(folder_ / "beside/step-6" / kCheckpointManifest));
+  EXPECT_EQ(
+      static_cast<uintmax_t>(outcomes[0].bytes),
+      fs::file_size(folder_ / "beside/step-6" / run_files::kState) +
+          fs::file_size(folder_ / "beside/step-6" / run_files::kManifest));
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 

@@ -60,7 +60,9 @@ class ReferenceRun {
         parameters_(filled_entries(true), flat_buffer_options(type, true)),
         statistics_(entries_of(graph_, false),
                     flat_buffer_options(type, false)),
-        optimizer_(parse_optimizer(scenario["optimizer"])),
+        optimizer_(value_in(configs::kOptimizers,
+                            scenario["optimizer"].get<std::string>())
+                       .value()),
         accumulated_(at::zeros_like(parameters_.values())),
         average_(parameters_.values().clone()),
         average_statistics_(statistics_.values().clone()),

@@ -24,13 +24,14 @@ using data_parallel::Outcome;
 struct Setting {
   bool cuda_graphs = false;
   int64_t micro_batch = 0;
-  std::string optimizer = "SGD";
+  configs::OptimizerKind optimizer = configs::OptimizerKind::kSgd;
   configs::Precision precision = configs::Precision::kFp64;
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
-  *out << (setting.cuda_graphs ? "graphs " : "eager ") << setting.optimizer
-       << ", micro-batch " << setting.micro_batch << ", precision "
+  *out << (setting.cuda_graphs ? "graphs " : "eager ")
+       << to_string(setting.optimizer) << ", micro-batch "
+       << setting.micro_batch << ", precision "
        << static_cast<int>(setting.precision);
 }
 
@@ -144,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, DeviceCommit,
     ::testing::Values(Setting{}, Setting{.cuda_graphs = true},
                       Setting{.cuda_graphs = true, .micro_batch = 2},
-                      Setting{.cuda_graphs = true, .optimizer = "AdamW"},
+                      Setting{.cuda_graphs = true,
+                              .optimizer = configs::OptimizerKind::kAdamW},
                       Setting{.cuda_graphs = true,
                               .precision = configs::Precision::kBf16}));
 

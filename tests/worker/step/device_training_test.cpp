@@ -53,7 +53,7 @@ struct Setting {
   int zero_stage = 0;
   std::string activations = "keep";
   configs::Precision precision = configs::Precision::kFp64;
-  std::string optimizer = "SGD";
+  configs::OptimizerKind optimizer = configs::OptimizerKind::kSgd;
   bool cuda_graphs = false;
   int64_t micro_batch = 0;
 };
@@ -90,13 +90,13 @@ struct Curve {
 struct Rank {
   Rank(const configs::RunConfig& config, const plan::Plan& plan,
        collectives::Communicator& world, bool on_device)
-      : placed(collectives::make_device_host_communicator(
+      : device_host(collectives::make_device_host_communicator(
             world.split(0, world.rank()), nullptr)),
         training(
-            config, plan, *placed, /*more_boxes_per_image=*/7,
+            config, plan, *device_host, /*more_boxes_per_image=*/7,
             on_device ? device_of(world.rank()) : devices::ComputeDevice()) {}
 
-  std::unique_ptr<collectives::Communicator> placed;
+  std::unique_ptr<collectives::Communicator> device_host;
   RankTraining training;
 };
 
@@ -201,7 +201,8 @@ std::string name_of(const testing::TestParamInfo<Setting>& info) {
   const Setting& setting = info.param;
   std::string name = setting.layout + "Zero" +
                      std::to_string(setting.zero_stage) + setting.activations +
-                     setting.optimizer + suffix_of(setting.precision);
+                     to_string(setting.optimizer) +
+                     suffix_of(setting.precision);
   if (setting.micro_batch > 0) {
     name += "MicroBatch" + std::to_string(setting.micro_batch);
   }
@@ -236,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Setting{}, Setting{.precision = configs::Precision::kFp32},
                     Setting{.precision = configs::Precision::kBf16},
                     Setting{.precision = configs::Precision::kFp16},
-                    Setting{.optimizer = "AdamW"},
+                    Setting{.optimizer = configs::OptimizerKind::kAdamW},
                     Setting{.activations = "lean"},
                     Setting{.activations = "recompute"},
                     Setting{.activations = "offload"},

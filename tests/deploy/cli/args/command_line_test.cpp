@@ -57,7 +57,8 @@ TEST(CommandLine, EverySpellingSetsItsKnob) {
   EXPECT_EQ(config_of("--batch-size 64").global_batch_size, 64);
   EXPECT_EQ(config_of("--epochs 7").epochs, 7);
   EXPECT_EQ(config_of("--max-steps 12").max_steps, 12);
-  EXPECT_EQ(config_of("--optimizer Adam").optimizer, "Adam");
+  EXPECT_EQ(config_of("--optimizer Adam").optimizer,
+            configs::OptimizerKind::kAdam);
   EXPECT_TRUE(config_of("--cos-lr").cos_lr);
   EXPECT_EQ(config_of("--label-smoothing 0.1").label_smoothing, 0.1);
   EXPECT_TRUE(config_of("--single-cls").single_cls);
@@ -75,7 +76,7 @@ TEST(CommandLine, EverySpellingSetsItsKnob) {
   EXPECT_EQ(config_of("--zero 3").zero_stage, 3);
   EXPECT_EQ(config_of("--activations recompute").activations, "recompute");
   EXPECT_TRUE(config_of("--sync-bn").sync_batch_norm);
-  EXPECT_EQ(config_of("--backend gloo").backend, "gloo");
+  EXPECT_EQ(config_of("--backend gloo").backend, plan::Backend::kGloo);
   EXPECT_EQ(config_of("--threads 1").threads, 1);
   EXPECT_EQ(config_of("--workers 4").loader_threads, 4);
   EXPECT_EQ(config_of("--host-memory-limit 2GiB").host_memory_limit,
@@ -149,7 +150,7 @@ TEST(CommandLine, ABeginningThatOneOfYolov5sFlagsHasStandsForIt) {
   const configs::RunConfig config =
       config_of("--epoch 3 --opt Adam --worker 4 --proj p --img-s 320 --pat=7");
   EXPECT_EQ(config.epochs, 3);
-  EXPECT_EQ(config.optimizer, "Adam");
+  EXPECT_EQ(config.optimizer, configs::OptimizerKind::kAdam);
   EXPECT_EQ(config.loader_threads, 4);
   EXPECT_EQ(config.project, "p");
   EXPECT_EQ(config.image_height, 320);

@@ -1,22 +1,12 @@
-// run_files: what the files of a run are called, where more than one room has
-// to know it.
+// replaced_files: which files of an older run a new one in its folder replaces.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include "configs/run_config.h"
 
 namespace headroom::configs {
-
-// Marks a folder that holds an older run's files until the new one there has
-// committed a step.
-inline constexpr const char* kOlderRun = ".older-run";
-
-// A checkpoint is written at the latest so long after the one before, beside
-// those after each epoch: what a lost machine costs at most.
-inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 
 // last.safetensors, best.safetensors, epoch12.safetensors
 bool is_weights_of_run(const std::string& file_name);

@@ -1,4 +1,4 @@
-#include "configs/run_files.h"
+#include "configs/replaced_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-TEST(RunFiles, WeightsOfARunAreKnownByTheirNames) {
+TEST(ReplacedFiles, WeightsOfARunAreKnownByTheirNames) {
   for (const char* name :
        {"last.safetensors", "best.safetensors", "epoch12.safetensors"}) {
     EXPECT_TRUE(is_weights_of_run(name)) << name;
@@ -23,7 +23,7 @@ TEST(RunFiles, WeightsOfARunAreKnownByTheirNames) {
   }
 }
 
-TEST(RunFiles, AnInputThatTheRunWouldReplaceIsRefused) {
+TEST(ReplacedFiles, AnInputThatTheRunWouldReplaceIsRefused) {
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "exp";
   fs::create_directories(run / "weights");

@@ -1,14 +1,16 @@
-#include "configs/run_files.h"
+#include "configs/replaced_files.h"
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "configs/knobs.h"
-#include "configs/layers/model_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 
 namespace headroom::configs {
 
@@ -17,10 +19,15 @@ namespace fs = std::filesystem;
 bool is_weights_of_run(const std::string& file_name) {
   const fs::path name(file_name);
   const std::string stem = name.stem().string();
-  if (name.extension() != ".safetensors") return false;
-  if (stem == "last" || stem == "best") return true;
-  return stem.starts_with("epoch") && stem.size() > 5 &&
-         std::all_of(stem.begin() + 5, stem.end(),
+  if (file_name == run_files::kLastWeights ||
+      file_name == run_files::kBestWeights) {
+    return true;
+  }
+  const std::string_view prefix = run_files::kEpochPrefix;
+  return name.extension() == run_files::kWeightsSuffix &&
+         stem.starts_with(prefix) && stem.size() > prefix.size() &&
+         std::all_of(stem.begin() + static_cast<ptrdiff_t>(prefix.size()),
+                     stem.end(),
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
@@ -31,11 +38,12 @@ void require_inputs_kept(const RunConfig& config,
   const fs::path run = fs::weakly_canonical(run_directory, ignored);
   const auto is_replaced = [&](const fs::path& input) {
     const fs::path folder = input.parent_path();
-    return (folder == fs::weakly_canonical(run / "weights", ignored) &&
+    return (folder ==
+                fs::weakly_canonical(run / run_files::kWeights, ignored) &&
             is_weights_of_run(input.filename())) ||
            folder.parent_path() ==
-               fs::weakly_canonical(run / "checkpoints", ignored) ||
-           input == run / layers::kModelRecord || input == run / "run.yaml";
+               fs::weakly_canonical(run / run_files::kCheckpoints, ignored) ||
+           input == run / run_files::kModel || input == run / run_files::kRun;
   };
   std::vector<std::pair<std::string, std::string>> inputs = {
       {"--config", config_file}};

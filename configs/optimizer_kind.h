@@ -1,0 +1,33 @@
+// OptimizerKind: how a step moves the parameters (worker/optim/optimizer.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "parallel/base/named_values.h"
+
+namespace headroom::configs {
+
+enum class OptimizerKind { kSgd, kAdam, kAdamW };
+
+struct OptimizerDescription {
+  OptimizerKind value;
+  const char* name;     // The word of --optimizer, as YOLOv5 has it.
+  int64_t num_moments;  // Numbers that it keeps for each parameter.
+};
+
+inline constexpr auto kOptimizers =
+    std::to_array<OptimizerDescription>({{OptimizerKind::kSgd, "SGD", 1},
+                                         {OptimizerKind::kAdam, "Adam", 2},
+                                         {OptimizerKind::kAdamW, "AdamW", 2}});
+
+inline std::string to_string(OptimizerKind kind) {
+  return name_in(kOptimizers, kind);
+}
+
+inline int64_t num_moments(OptimizerKind kind) {
+  return entry_in(kOptimizers, kind).num_moments;
+}
+
+}  // namespace headroom::configs
