@@ -122,8 +122,7 @@ std::vector<CommandFlag> flags_of_processes() {
            "Prove from the run directory's files, which is named before it, "
            "that every step was taken once and every sample of each epoch used "
            "once; exit 4 and the lines that contradict where it was not so."),
-      flag({"--watch"}, {"status"},
-           "Follow the run until it ends."),
+      flag({"--watch"}, {"status"}, "Follow the run until it ends."),
       flag({"--json"}, {"train", "val", "status", "plan"},
            "Print the result as one JSON document on standard output."),
       flag({"--debug-reflection"}, {"coordinator"},
