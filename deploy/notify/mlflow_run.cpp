@@ -149,7 +149,7 @@ MlflowRun::MlflowRun(Subject subject)
       client_(subject_.address, subject_.authorization) {
   const fs::path& folder = subject_.run_directory;
   picture_.file = folder / "results.png";
-  weights_.file = folder / run_files::kWeights / "best.safetensors";
+  weights_.file = folder / run_files::kWeights / run_files::kBestWeights;
   if (!subject_.goes_on) older_run_ = written(folder / run_files::kRun);
   if (subject_.goes_on) {
     read_record();

@@ -40,7 +40,7 @@ struct PricedPlan {
   PricedMachine machine = {};
   int64_t num_gpus = 0;
   int64_t gpu_memory_bytes = 0;
-  std::string refusal = {};               // "": the run fits
+  std::string refusal = {};          // "": the run fits
   int64_t predicted_peak_bytes = 0;  // of the fullest process, where it fits
 
   double price_per_hour() const {
@@ -60,7 +60,7 @@ void rank_by_price(std::vector<PricedPlan>& plans, int64_t images);
 
 struct PriceAnswer {
   std::vector<PricedPlan> plans = {};  // ranked
-  int64_t images = 0;             // of an epoch; 0 where nobody needs them
+  int64_t images = 0;                  // of an epoch; 0 where nobody needs them
 };
 
 // Plans for each machine of the list that --prices names. Throws Error (exit 2)

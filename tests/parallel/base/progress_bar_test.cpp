@@ -24,9 +24,9 @@ TEST(ProgressBar, OfEightyAndOfAHundredAndSixtyColumns) {
 
 TEST(ProgressBar, ANarrowTerminalGetsLessAndNeverALongerLine) {
   EXPECT_EQ(progress_bar(kHalf, 60, kUnicode),
-            "train  45% |████████▌          | 90/200 images  30.0/s  ETA 4s");
+            "train  45% |███████▋         | 90/200 images  30.0/s  ETA 4s");
   EXPECT_EQ(progress_bar(kHalf, 40, kUnicode),
-            "train  45% |█████▍      | 90/200 images");
+            "train  45% |█████▊       | 90/200 images");
   EXPECT_EQ(progress_bar(kHalf, 20, kUnicode), "train  45%  90/200…");
   for (size_t columns = 1; columns <= 100; ++columns) {
     EXPECT_LE(display_width(progress_bar(kHalf, columns, kUnicode)), columns);
@@ -47,7 +47,7 @@ TEST(ProgressBar, AnotherLocaleHasAsciiAlone) {
 
 TEST(ProgressBar, AHundredPerCentIsAllOfIt) {
   EXPECT_EQ(progress_bar(mean_progress("val", 999, 1000, 0), 40, kUnicode),
-            "val  99% |██████████▉| 999/1000 images");
+            "val  99% |████████████▉| 999/1000 images");
   EXPECT_EQ(progress_bar(mean_progress("val", 1000, 1000, 10), 79, kUnicode),
             "val 100% |██████████████████████████████| 1000/1000 images  "
             "100.0/s");

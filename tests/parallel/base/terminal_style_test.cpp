@@ -29,15 +29,13 @@ TEST(TerminalStyle, APipeADumbTerminalAndCiKeepEveryLine) {
   EXPECT_FALSE(style_in(false, {{"TERM", "xterm"}}).rewrites_lines);
   for (const std::map<std::string, std::string>& environment :
        std::vector<std::map<std::string, std::string>>{
-           {{"TERM", "dumb"}},
-           {},
-           {{"TERM", "xterm"}, {"CI", "true"}}}) {
+           {{"TERM", "dumb"}}, {}, {{"TERM", "xterm"}, {"CI", "true"}}}) {
     const TerminalStyle style = style_in(true, environment);
     EXPECT_FALSE(style.rewrites_lines);
     EXPECT_FALSE(style.has_colours);
   }
-  EXPECT_TRUE(style_in(true, {{"TERM", "xterm"}, {"CI", "false"}})
-                  .rewrites_lines);
+  EXPECT_TRUE(
+      style_in(true, {{"TERM", "xterm"}, {"CI", "false"}}).rewrites_lines);
 }
 
 TEST(TerminalStyle, NoColorTakesTheColoursAlone) {
@@ -52,10 +50,10 @@ TEST(TerminalStyle, NoColorTakesTheColoursAlone) {
 
 TEST(TerminalStyle, TheFirstLocaleThatIsSetCounts) {
   EXPECT_FALSE(style_in(true, {}).is_unicode);
-  EXPECT_FALSE(style_in(true, {{"LC_ALL", "C"}, {"LANG", "en_US.UTF-8"}})
-                   .is_unicode);
-  EXPECT_TRUE(style_in(true, {{"LC_ALL", ""}, {"LC_CTYPE", "C.utf8"}})
-                  .is_unicode);
+  EXPECT_FALSE(
+      style_in(true, {{"LC_ALL", "C"}, {"LANG", "en_US.UTF-8"}}).is_unicode);
+  EXPECT_TRUE(
+      style_in(true, {{"LC_ALL", ""}, {"LC_CTYPE", "C.utf8"}}).is_unicode);
   EXPECT_FALSE(style_in(true, {{"LANG", "de_DE.ISO-8859-1"}}).is_unicode);
 }
 
@@ -68,7 +66,8 @@ TEST(Painted, OnlyWhereThereAreColours) {
 
 TEST(CutLine, AtAWordToTheWidth) {
   const std::string line = "epoch 3/60  12/13  box 0.081 obj 0.033 cls 0.021";
-  EXPECT_EQ(cut_line(line, 40, true), "epoch 3/60  12/13  box 0.081 obj 0.033…");
+  EXPECT_EQ(cut_line(line, 40, true),
+            "epoch 3/60  12/13  box 0.081 obj 0.033…");
   EXPECT_EQ(cut_line(line, 11, true), "epoch 3/60…");
   EXPECT_EQ(cut_line(line, 4, true), "epo…");
   EXPECT_EQ(cut_line(line, 4, false), "epo~");

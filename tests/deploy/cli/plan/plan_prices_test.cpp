@@ -12,10 +12,10 @@
 namespace headroom::cli {
 namespace {
 
-using testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::TemporaryFolder;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -100,8 +100,10 @@ PricedPlan plan(const std::string& name, double price,
 
 TEST(RankByPrice, TheCheapestEpochFirstThenMemoryThenWhatDoesNotFit) {
   std::vector<PricedPlan> plans = {
-      plan("refused", 0.1, 1000, "too large"), plan("memory dear", 5, {}),
-      plan("slow", 1, 10),                     plan("memory cheap", 4, {}),
+      plan("refused", 0.1, 1000, "too large"),
+      plan("memory dear", 5, {}),
+      plan("slow", 1, 10),
+      plan("memory cheap", 4, {}),
       plan("fast", 3, 100),
   };
   rank_by_price(plans, 3600);
@@ -150,7 +152,11 @@ PriceAnswer priced(const std::string& prices,
                    const AskData& ask = {}) {
   const TemporaryFolder folder;
   folder.write("prices.yaml", prices);
-  std::vector<std::string> words = {"plan", "--cfg", "yolov5s", "--batch", "16",
+  std::vector<std::string> words = {"plan",
+                                    "--cfg",
+                                    "yolov5s",
+                                    "--batch",
+                                    "16",
                                     "--prices",
                                     (folder.path() / "prices.yaml").string()};
   words.insert(words.end(), more.begin(), more.end());
@@ -193,7 +199,8 @@ TEST(PricePlans, TheImagesAreThoseOfTheDataSetWhichIsReadOnce) {
   int asked = 0;
   const AskData ask = [&](configs::RunConfig& config, WantedFacts) {
     ++asked;
-    config.label_counts = predict::to_text(predict::label_statistics({1, 2, 3}));
+    config.label_counts =
+        predict::to_text(predict::label_statistics({1, 2, 3}));
   };
   const std::string data = (folder.path() / "data.yaml").string();
   const PriceAnswer answer = priced(

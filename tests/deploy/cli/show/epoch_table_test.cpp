@@ -82,8 +82,7 @@ TEST(EpochTable, OfAHundredAndSixtyColumns) {
 TEST(EpochTable, OfTwentyColumnsIsWhatMattersMost) {
   EXPECT_EQ(epoch_header(60, 19), "  Epoch    mAP");
   EXPECT_EQ(epoch_table_line(third_epoch(), 19), "   3/60  0.452");
-  EXPECT_EQ(live_line(middle_of_a_run(), 250, 19, kTerminal),
-            "   3/60   92%…");
+  EXPECT_EQ(live_line(middle_of_a_run(), 250, 19, kTerminal), "   3/60   92%…");
 }
 
 TEST(EpochTable, NoLineIsWiderThanTheTerminal) {

@@ -76,8 +76,7 @@ TEST(ProgressLine, OtherPhasesAreNamed) {
 }
 
 TEST(ProgressLine, BeforeTheFirstStep) {
-  EXPECT_EQ(progress_line(coordinator::RunStatus(), std::nullopt),
-            "starting");
+  EXPECT_EQ(progress_line(coordinator::RunStatus(), std::nullopt), "starting");
 }
 
 TEST(ProgressLine, EtaInWholeSecondsMinutesOrHours) {

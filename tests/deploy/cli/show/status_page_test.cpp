@@ -110,8 +110,8 @@ TEST(StatusPage, FitsIntoTheTerminal) {
   for (const size_t columns : {20, 40, 79, 159}) {
     for (const size_t lines : {6, 12, 24}) {
       StatusPage page(kTerminal);
-      const auto shown = page.lines(
-          running(300), {.columns = columns, .lines = lines}, at(0));
+      const auto shown =
+          page.lines(running(300), {.columns = columns, .lines = lines}, at(0));
       EXPECT_LT(shown.size(), lines);
       for (const std::string& line : shown) {
         EXPECT_LE(display_width(line), columns) << line;
@@ -148,19 +148,18 @@ TEST(StatusPage, WhatOthersWroteIsTextNotCommands) {
 
 TEST(StatusPage, ElsewhereNewsAreSaidOnce) {
   StatusPage page({});
-  EXPECT_THAT(
-      page.news(running(), at(0)),
-      ElementsAre("state: running, generation 1: 2 of 2 workers joined",
-                  "08:23:01  generation  2 of 2 workers joined",
-                  "08:23:02  validation  epoch 2 validated",
-                  StartsWith("epoch 3/60  12/13  box 0.081")));
+  EXPECT_THAT(page.news(running(), at(0)),
+              ElementsAre("state: running, generation 1: 2 of 2 workers joined",
+                          "08:23:01  generation  2 of 2 workers joined",
+                          "08:23:02  validation  epoch 2 validated",
+                          StartsWith("epoch 3/60  12/13  box 0.081")));
   EXPECT_THAT(page.news(running(), at(1)), IsEmpty());
   coordinator::RunStatus later = running();
   later.progress.step = 39;
   later.events.push_back(event(3, EventKind::kCheckpoint, "saved"));
-  EXPECT_THAT(page.news(later, at(2)),
-              ElementsAre("08:23:03  checkpoint  saved",
-                          StartsWith("epoch 3/60")));
+  EXPECT_THAT(
+      page.news(later, at(2)),
+      ElementsAre("08:23:03  checkpoint  saved", StartsWith("epoch 3/60")));
   later.state = coordinator::RunPhase::kFinished;
   later.reason = "all 780 steps done";
   EXPECT_THAT(page.news(later, at(3)),
