@@ -38,8 +38,12 @@ std::string message_in(const std::string& body) {
              : "";
 }
 
-std::string without_query(const std::string& location) {
-  return short_line(location.substr(0, location.find_first_of("?#")), 200);
+// Scheme and host: the rest may be a secret.
+std::string origin_of(const std::string& location) {
+  const size_t scheme = location.find("://");
+  if (scheme == std::string::npos) return "another page";
+  return short_line(
+      location.substr(0, location.find_first_of("/?#", scheme + 3)), 200);
 }
 
 }  // namespace
@@ -49,8 +53,7 @@ void require_good(const WebAnswer& answer) {
   if (answer.status == 0) throw Undelivered(answer.fault);
   const std::string code = "HTTP " + std::to_string(answer.status);
   if (answer.status >= 300 && answer.status < 400) {
-    throw Undelivered(code + ", a redirect to " +
-                      without_query(answer.location) +
+    throw Undelivered(code + ", a redirect to " + origin_of(answer.location) +
                       ", which is not followed: give that address instead");
   }
   const bool is_denied = answer.status == 401 || answer.status == 403;

@@ -229,7 +229,12 @@ void MlflowRun::write_record() const {
 
 void MlflowRun::read_run() {
   const fs::path& folder = subject_.run_directory;
-  epochs_ = read_epochs(folder / run_files::kResults);
+  const fs::path results = folder / run_files::kResults;
+  // Clocks of files are coarse: two lines may have one time.
+  const std::pair state{written(results), bytes_of(results)};
+  if (std::exchange(read_results_, state) != state) {
+    epochs_ = read_epochs(results);
+  }
   if (!events_) {
     events_.emplace(folder / run_files::kEvents, record_.first_event);
   }
@@ -277,8 +282,13 @@ std::vector<std::string> MlflowRun::advance(const RunEnd* end,
 std::string MlflowRun::left(const RunEnd* end) const {
   if (!is_begun_) return "";
   std::vector<std::string> parts;
-  const auto waiting = static_cast<int64_t>(epochs_.size()) -
-                       static_cast<int64_t>(arrived_.size());
+  // A request may have been under way since before the newest epochs.
+  const size_t known =
+      end == nullptr
+          ? epochs_.size()
+          : read_epochs(subject_.run_directory / run_files::kResults).size();
+  const int64_t waiting =
+      static_cast<int64_t>(known) - static_cast<int64_t>(arrived_.size());
   if (!record_.parameters) parts.push_back("the parameters");
   if (waiting > 0) {
     parts.push_back("the metrics of " + counted(waiting, "epoch"));

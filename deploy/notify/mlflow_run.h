@@ -14,10 +14,12 @@
 // mark of its own.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deploy/notify/courier.h"
@@ -92,7 +94,10 @@ class MlflowRun : public Delivery {
   bool may_be_made_ = false;  // a request to make the run had no answer
   bool is_begun_ = false;
   std::optional<EventReader> events_;
-  std::vector<EpochLine> epochs_;     // as they stand in the file
+  std::vector<EpochLine> epochs_;  // as they stand in results.csv
+  // The file's time and size when it was read.
+  std::pair<std::optional<std::filesystem::file_time_type>, int64_t>
+      read_results_;
   std::vector<std::string> arrived_;  // those lines that the server has
   std::map<int64_t, int64_t> times_;  // an epoch's end, in milliseconds
   std::map<std::string, int64_t> line_times_;  // of lines once sent

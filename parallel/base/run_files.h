@@ -101,7 +101,8 @@ inline std::vector<Description> descriptions() {
       {{kEvents},
        "a line for each event: event, step, rank, reason, time, and more"},
       {{kResults, std::string(kTensorboardPrefix) + "*"},
-       "YOLOv5's columns, a line for each epoch; the same for TensorBoard"},
+       "YOLOv5's columns, a line for each epoch; the same for TensorBoard, "
+       "with pictures and PR curves"},
       {{weights + kBestWeights, weights + kLastWeights},
        "averaged weights under YOLOv5's tensor names"},
       {{std::string(kCheckpoints) + "/step-N/"},

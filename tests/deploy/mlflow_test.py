@@ -214,17 +214,24 @@ class Test:
             process = self.train("--epochs", "2", "--name", "nobody", "--mlflow", address, "--webhook",
                                  address + "/services/secret", wait=False)
             run = self.folder / "runs/train/nobody"
-            wait_for("the run's end", lambda: (run / "results.png").exists())
+            wait_for("the run's end", lambda: is_over(run))
             begin = time.monotonic()
             text = process.communicate(timeout=60)[1]
         seconds = time.monotonic() - begin
         assert process.returncode == 0, text
-        assert 8 < seconds < 14, f"{seconds} s"
+        # 10 s, and what a busy machine takes to end the processes.
+        assert 9 < seconds < 20, f"{seconds} s"
         missing = "the parameters, the metrics of 2 epochs, the end's state, results.png, best.safetensors"
         assert f"MLflow at {address} has not got {missing}" in text, text
         assert f"the webhook at {address} has not got 1 message" in text, text
         assert "secret" not in text, text
         print(f"a server that never answers costs {seconds:.1f} s at the end")
+
+
+def is_over(run):
+    with contextlib.suppress(FileNotFoundError):
+        return '"run_over"' in (run / "events.jsonl").read_text()
+    return False
 
 
 def has_metrics(server, experiment):

@@ -180,6 +180,21 @@ std::vector<fs::path> pictures_in(const fs::path& folder) {
   return files;
 }
 
+// When an earlier process of the run last wrote for TensorBoard, beyond its
+// file's head; it showed the pictures that were there.
+fs::file_time_type last_shown(const fs::path& folder) {
+  constexpr uintmax_t kHead = 100;
+  fs::file_time_type last = fs::file_time_type::min();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.") &&
+        entry.file_size(error) > kHead) {
+      last = std::max(last, entry.last_write_time(error));
+    }
+  }
+  return last;
+}
+
 }  // namespace
 
 Results::Results(const fs::path& folder, int64_t first_epoch)
@@ -187,9 +202,11 @@ Results::Results(const fs::path& folder, int64_t first_epoch)
       csv_(folder / run_files::kResults),
       tensorboard_(folder, now()) {
   cut_rows(csv_, first_epoch);
+  const fs::file_time_type shown = last_shown(folder_);
   for (const fs::path& file : pictures_in(folder_)) {
     std::error_code error;
-    known_pictures_[file.filename()] = fs::last_write_time(file, error);
+    const fs::file_time_type time = fs::last_write_time(file, error);
+    if (time <= shown) known_pictures_[file.filename()] = time;
   }
 }
 

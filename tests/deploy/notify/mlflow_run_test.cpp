@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
         FaultCase{"OtherJson", 200, "{\"run\":[1],\"experiment\":\"x\"}",
                   "not MLflow's"},
         FaultCase{"Redirect", 302, "",
-                  "a redirect to https://login.example/a, which"}),
+                  "a redirect to https://login.example, which"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {

@@ -77,6 +77,7 @@ TEST_F(TensorboardReader, ShowsCurvesByItsPlugin) {
   }
   EXPECT_EQ(printed(R"(
 from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+from tensorboard import context
 from tensorboard.plugins import base_plugin
 from tensorboard.plugins.pr_curve import pr_curves_plugin
 events = plugin_event_multiplexer.EventMultiplexer()
@@ -84,7 +85,7 @@ events.AddRun(folder, 'run')
 events.Reload()
 provider = data_provider.MultiplexerDataProvider(events, folder)
 plugin = pr_curves_plugin.PrCurvesPlugin(base_plugin.TBContext(data_provider=provider, logdir=folder))
-(curve,) = plugin.pr_curves_impl(None, 'x', ['run'], 'PR/all classes')['run']
+(curve,) = plugin.pr_curves_impl(context.RequestContext(), 'x', ['run'], 'PR/all classes')['run']
 for key in ('step', 'thresholds', 'precision', 'recall', 'true_positives', 'false_positives', 'false_negatives'):
     print(key, curve[key])
 )"),
