@@ -32,7 +32,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMost = 1e6;  // of prices and of images a second
+constexpr double kMost = 1e6;  // the largest price, and rate of images
 constexpr int64_t kMostMachines = 128;
 constexpr const char* kForm = "write it as p4d.24xlarge: 32.77";
 
@@ -280,7 +280,7 @@ AskData asked_once(const AskData& ask, std::string& counts) {
 struct Fit {
   std::string refusal;
   int64_t predicted_peak_bytes = 0;
-  int64_t images = 0;  // of the data set, where there is one
+  int64_t images = 0;  // the data set's; 0 without one
 };
 
 Fit fit_of(const CommandLine& line, const PlanMachines& machines,

@@ -23,7 +23,7 @@ struct PricedMachine {
   std::string name = {};
   bool is_card = false;
   int64_t number = 1;         // "NAME:2" are two machines, or two cards
-  double price_per_hour = 0;  // of one, in any currency
+  double price_per_hour = 0;  // one machine's, in any currency
   // What somebody measured on all of them together.
   std::optional<double> images_per_second = {};
 };
@@ -41,7 +41,7 @@ struct PricedPlan {
   int64_t num_gpus = 0;
   int64_t gpu_memory_bytes = 0;
   std::string refusal = {};          // "": the run fits
-  int64_t predicted_peak_bytes = 0;  // of the fullest process, where it fits
+  int64_t predicted_peak_bytes = 0;  // the fullest process's, where it fits
 
   double price_per_hour() const {
     return machine.price_per_hour * static_cast<double>(machine.number);
@@ -60,7 +60,7 @@ void rank_by_price(std::vector<PricedPlan>& plans, int64_t images);
 
 struct PriceAnswer {
   std::vector<PricedPlan> plans = {};  // ranked
-  int64_t images = 0;                  // of an epoch; 0 where nobody needs them
+  int64_t images = 0;                  // an epoch's; 0 where nobody needs them
 };
 
 // Plans for each machine of the list that --prices names. Throws Error (exit 2)

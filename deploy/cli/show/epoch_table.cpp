@@ -33,11 +33,11 @@ enum class Column {
 struct ColumnShape {
   Column column;
   const char* name;
-  size_t width;  // with what separates it from the one before
+  size_t width;  // what separates it from the one before is in
   int rank;      // the columns of the highest rank are left out first
 };
 
-// In the order of the table.
+// The order is the table's.
 constexpr std::array<ColumnShape, 14> kColumns = {{
     {Column::kEpoch, "Epoch", 0, 0},
     {Column::kMemory, "Memory", 10, 5},

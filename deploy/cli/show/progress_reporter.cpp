@@ -91,7 +91,7 @@ void ProgressReporter::note_on_terminal(const wire::EventRecord& event,
                                         coordinator::TimePoint now,
                                         Output& output) {
   if (event.event == EventKind::kEpoch) {
-    put_epoch(output);  // of an epoch without a validation
+    put_epoch(output);  // an earlier epoch has no validation
     const std::optional<TrainedEpoch> trained = trained_epoch(event);
     if (!trained) {
       output.lines.push_back(event.reason);

@@ -44,7 +44,7 @@ class StatusPage {
   std::optional<ValidatedEpoch> validated_;  // the newest that was seen
   std::string told_state_;
   int64_t told_sequence_ = 0;
-  int64_t told_tenths_ = -1;  // of epochs, counted from the run's start
+  int64_t told_tenths_ = -1;  // tenths of epochs since the start
 };
 
 // "|██████░░░   |": measured bytes filled, then up to the predicted ones
