@@ -51,7 +51,7 @@ class MlflowRun : public Delivery {
     std::string server, experiment;
     std::string experiment_id, run_id, artifacts;
     std::string mark;         // a tag that no other run has
-    int64_t epochs = 0;       // so many lines of results.csv have arrived
+    int64_t epochs = 0;       // lines of results.csv that have arrived
     bool parameters = false;  // they have arrived
     int64_t first_event = 0;  // the run's begin in events.jsonl
   };
