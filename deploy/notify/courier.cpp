@@ -131,7 +131,7 @@ seconds Courier::State::note_failure(const Undelivered& failure) {
         "): training goes on, and what it misses follows");
   }
   const int doublings = std::min(failures++, 6);
-  // At the end there is no time for patience.
+  // Patience has no time at the end.
   if (run_end) return kInterval;
   return std::clamp(
       std::max(kInterval * (1 << doublings), failure.retry_after()), kInterval,

@@ -252,7 +252,7 @@ void MlflowRun::read_run() {
   }
   tags_["headroom.processes_lost"] = std::to_string(losses_);
   tags_["headroom.out_of_memory_retries"] = std::to_string(retries_);
-  // From the first line that differs, all are news.
+  // All are news from the first line that differs.
   size_t same = 0;
   while (same < std::min(arrived_.size(), epochs_.size()) &&
          arrived_[same] == epochs_[same].text) {

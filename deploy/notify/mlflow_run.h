@@ -51,9 +51,9 @@ class MlflowRun : public Delivery {
     std::string server, experiment;
     std::string experiment_id, run_id, artifacts;
     std::string mark;         // a tag that no other run has
-    int64_t epochs = 0;       // so many lines of results.csv have arrived
+    int64_t epochs = 0;       // lines of results.csv that have arrived
     bool parameters = false;  // they have arrived
-    int64_t first_event = 0;  // where the run begins in events.jsonl
+    int64_t first_event = 0;  // the run's begin in events.jsonl
   };
   // What of a file was sent.
   struct Artifact {
@@ -94,13 +94,13 @@ class MlflowRun : public Delivery {
   bool may_be_made_ = false;  // a request to make the run had no answer
   bool is_begun_ = false;
   std::optional<EventReader> events_;
-  std::vector<EpochLine> epochs_;  // as they stand in results.csv
+  std::vector<EpochLine> epochs_;  // all that results.csv has
   // The file's time and size when it was read.
   std::pair<std::optional<std::filesystem::file_time_type>, int64_t>
       read_results_;
   std::vector<std::string> arrived_;  // those lines that the server has
   std::map<int64_t, int64_t> times_;  // an epoch's end, in milliseconds
-  std::map<std::string, int64_t> line_times_;  // of lines once sent
+  std::map<std::string, int64_t> line_times_;  // lines that were sent
   int waits_for_event_ = 0;
   std::map<std::string, std::string> tags_, sent_tags_;
   int64_t losses_ = 0, retries_ = 0;

@@ -32,7 +32,7 @@ struct NotifierRequest {
 struct Addressees {
   std::optional<WebAddress> mlflow, webhook;
   std::string experiment;
-  std::string authorization;  // for MLflow
+  std::string authorization;  // MLflow's
 };
 
 // Throws Error (exit 2) for an address that is none, or credentials that would

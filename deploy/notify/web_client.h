@@ -38,7 +38,7 @@ std::string basic_authorization(const std::string& name,
 
 struct WebRequest {
   std::string method = "POST";
-  std::string path;  // behind the address's own
+  std::string path;  // follows the address's own
   std::string body = {};
   // A file that is sent instead of the body; "" for none.
   std::filesystem::path file = {};
@@ -47,7 +47,7 @@ struct WebRequest {
 struct WebAnswer {
   int status = 0;  // 0: there was no answer, and `fault` says why
   std::string body = {};
-  std::string location = {};  // where a redirect points
+  std::string location = {};  // a redirect's target
   std::chrono::seconds retry_after{0};
   std::string fault = {};
 
