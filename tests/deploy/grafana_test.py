@@ -133,8 +133,8 @@ def metrics_of_a_run(headroom, folder):
     address = f"127.0.0.1:{free_port()}"
     run = subprocess.Popen(
         [headroom, "train", "--synthetic-input", "--cfg", "yolov5n", "--img", "64", "--batch",
-         "4", "--processes", "2", "--device", "cpu", "--noval", "--noplots", "--max-steps",
-         "5000", "--metrics", address],
+         "4", "--processes", "2", "--device", "cpu", "--threads", "1", "--noval", "--noplots",
+         "--max-steps", "5000", "--metrics", address],
         cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(iter(run.stderr.readline, "")))

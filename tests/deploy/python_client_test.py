@@ -32,7 +32,8 @@ from headroom.files import StepReader
 from headroom.program import flag_words
 
 PROGRAM, SHAPES = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
-MODEL = {"cfg": "yolov5n", "img": 64, "batch": 8, "device": "cpu", "workers": 1, "noplots": True}
+MODEL = {"cfg": "yolov5n", "img": 64, "batch": 8, "device": "cpu", "workers": 1,
+         "threads": 1, "noplots": True}
 
 
 def need(package):
@@ -128,13 +129,21 @@ def stopped_and_resumed(data):
     return resumed
 
 
-def stopped_from_elsewhere(data):
-    """Another Python has no process to signal: it finds the one that supervises."""
-    run = headroom.train(data=data, **MODEL, epochs=200, processes=2)
-    next(run.follow())
-    assert headroom.Run(run.path).stop()["exit_code"] == 130
-    with refused(130):
-        run.wait()
+def left_by_its_python(data):
+    """A run goes on when the Python that started it ends; another finds and stops it."""
+    code = ("import headroom, json, sys; "
+            "print(headroom.train(**json.loads(sys.argv[1])).path)")
+    request = {**MODEL, "data": data, "epochs": 500, "processes": 2}
+    done = subprocess.run([sys.executable, "-Bc", code, json.dumps(request)], check=True,
+                          env={**os.environ, "PYTHONPATH": str(CLIENT)}, capture_output=True)
+    run = headroom.Run(done.stdout.decode().strip())
+    assert run.state == "running" and run.log == []
+    committed = len(run.steps())
+    for step in run.follow():
+        if step["step"] > committed + 1:  # it was committed after that Python's end
+            break
+    outcome = run.stop()
+    assert outcome["exit_code"] == 130 and outcome["steps"] > committed, outcome
 
 
 def processes_here():
@@ -230,7 +239,7 @@ def check_runs():
     compared([run, resumed])
     other_commands(run, data)
     refused_requests(data)
-    stopped_from_elsewhere(data)
+    left_by_its_python(data)
     killed(data)
 
 

@@ -99,23 +99,32 @@ class TrainProcess:
         return document if isinstance(document, dict) else {}
 
 
+def _words_of(process: pathlib.Path) -> List[bytes]:
+    return (process / "cmdline").read_bytes().split(b"\0")
+
+
 def supervisor_of(run: pathlib.Path) -> Optional[int]:
-    """The process of this machine that supervises the run in this folder."""
+    """The `headroom train` of this machine whose coordinator serves the run in this folder."""
     if sys.platform != "linux":
         return None
     wanted = os.fsencode(run.resolve())
-    for folder in pathlib.Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
+    processes = pathlib.Path("/proc")
+    for process in processes.iterdir():
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"coordinator" not in words[1:2] or b"--run-directory" not in words:
+            if not process.name.isdigit() or process.stat().st_uid != os.geteuid():
                 continue
-            named = words[words.index(b"--run-directory") + 1]
-            if os.path.realpath(os.path.join(os.readlink(os.fsencode(folder) + b"/cwd"),
-                                             named)) == wanted:
-                status = (folder / "stat").read_text(errors="replace")
-                return int(status.rpartition(")")[2].split()[1])
-        except (OSError, IndexError):  # it has ended, or is another user's
+            words = _words_of(process)
+            if words[1:2] != [b"coordinator"] or b"--run-directory" not in words:
+                continue
+            folder = words[words.index(b"--run-directory") + 1]
+            here = os.readlink(os.fsencode(process / "cwd"))
+            if os.path.realpath(os.path.join(here, folder)) != wanted:
+                continue
+            status = (process / "stat").read_text(errors="replace")
+            parent = status.rpartition(")")[2].split()[1]
+            # Another process has become the parent where the supervisor was killed.
+            if _words_of(processes / parent)[1:2] == [b"train"]:
+                return int(parent)
+        except (OSError, IndexError):  # the process has ended meanwhile
             continue
     return None
