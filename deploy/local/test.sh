@@ -13,8 +13,8 @@ for argument in "$@"; do
 done
 
 # A few tests judge what we write by its readers' own programs: TensorBoard,
-# onnxruntime, the Kubernetes schemas. They are skipped by name where these
-# cannot be had.
+# onnxruntime, the Kubernetes schemas, notebooks. They are skipped by name where
+# these cannot be had.
 provide_python_packages() {
   local venv="$dependencies/venv" list="$repository/tests/python_packages.txt"
   if cmp -s "$list" "$venv/COMPLETE"; then return; fi

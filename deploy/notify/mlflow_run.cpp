@@ -14,7 +14,6 @@
 
 #include "configs/knobs.h"
 #include "configs/run_config.h"
-#include "configs/run_files.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
@@ -162,9 +161,10 @@ MlflowRun::MlflowRun(Subject subject)
 bool MlflowRun::is_begun() {
   std::error_code error;
   const auto run = written(subject_.run_directory / run_files::kRun);
-  is_begun_ = is_begun_ ||
-              (run && run != older_run_ &&
-               !fs::exists(subject_.run_directory / configs::kOlderRun, error));
+  is_begun_ =
+      is_begun_ ||
+      (run && run != older_run_ &&
+       !fs::exists(subject_.run_directory / run_files::kOlderRun, error));
   return is_begun_;
 }
 

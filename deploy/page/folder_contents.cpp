@@ -12,7 +12,6 @@
 #include <sstream>
 #include <utility>
 
-#include "configs/run_files.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -230,14 +229,13 @@ std::vector<int64_t> checkpoints_in(const fs::path& run_directory) {
   std::vector<int64_t> steps;
   std::error_code error;
   // Those of an older run are none of this one's.
-  if (fs::exists(run_directory / configs::kOlderRun, error)) return steps;
+  if (fs::exists(run_directory / run_files::kOlderRun, error)) return steps;
   fs::directory_iterator entry(run_directory / run_files::kCheckpoints, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
     const std::string name = entry->path().filename().string();
-    const auto step = name.starts_with("step-")
-                          ? parse_whole(name.substr(5), 0)
-                          : std::nullopt;
+    const auto step = name.starts_with("step-") ? parse_whole(name.substr(5), 0)
+                                                : std::nullopt;
     if (step && fs::exists(entry->path() / "MANIFEST.json", ignored)) {
       steps.push_back(*step);
     }

@@ -1,0 +1,150 @@
+"""The program `headroom`: where it is, how it is called, what it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from headroom.errors import REQUEST, RESOURCE, HeadroomError
+
+PathLike = Union[str, "os.PathLike[str]"]
+Scalar = Union[bool, int, float, str, "os.PathLike[str]"]
+Flag = Union[None, Scalar, Sequence[Scalar], Mapping[str, Scalar]]
+
+# A line about a file that export wrote.
+_EXPORTED = re.compile(r"^(.+?): (?:ONNX|TorchScript|safetensors), ", re.MULTILINE)
+
+# They answer something else than the command's result, or are set here.
+_NOT_TAKEN = ("help", "version", "json")
+
+
+def find_program(program: Optional[PathLike] = None) -> str:
+    """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH."""
+    named = os.fspath(program) if program is not None else os.environ.get("HEADROOM_PROGRAM", "")
+    found = shutil.which(named or "headroom")
+    if found is not None:
+        return os.path.abspath(found)
+    if named:
+        raise HeadroomError(REQUEST, f"[client] {named} is no program that can be started: name "
+                            "headroom by its path, as in build/bin/headroom")
+    raise HeadroomError(REQUEST, "[client] there is no headroom on PATH: name it with "
+                        "program=..., or in the environment as HEADROOM_PROGRAM")
+
+
+def _text(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else os.fspath(value) if isinstance(
+        value, os.PathLike) else repr(value)
+
+
+def flag_words(flags: Mapping[str, Flag]) -> List[str]:
+    """Keywords as words of a command line.
+
+    `bn_group=32` is `--bn-group 32`; True is the flag alone; None and False
+    leave it out; a list is several words; `set={"hyp.lr0": 0.01}` is `--set
+    hyp.lr0=0.01`; another mapping, as `layout={"data": 2}`, is joined by commas.
+    """
+    words: List[str] = []
+    for keyword, value in flags.items():
+        name = "--" + keyword.replace("_", "-")
+        if keyword in _NOT_TAKEN:
+            raise HeadroomError(REQUEST, f"[client] {keyword}= is not for the caller: leave it out")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(name)
+        elif isinstance(value, Mapping):
+            pairs = [f"{key}={_text(part)}" for key, part in value.items()]
+            if keyword == "set":
+                words += [word for pair in pairs for word in (name, pair)]
+            elif pairs:
+                words += [name, ",".join(pairs)]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            if value:
+                words += [name, *map(_text, value)]
+        else:
+            words += [name, _text(value)]
+    return words
+
+
+def document_of(text: str) -> Any:
+    """The JSON document that the program printed; None where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def refusal(exit_code: int, document: Any, printed: str) -> HeadroomError:
+    """What a program that ended with `exit_code` said of it."""
+    reason = document.get("reason") if isinstance(document, dict) else None
+    text = reason if isinstance(reason, str) and reason else printed.strip()
+    if exit_code < 0:  # a signal ended it: nobody said why
+        text = f"[client] headroom was killed by signal {-exit_code}. {text}".rstrip()
+        exit_code = RESOURCE
+    return HeadroomError(exit_code, text or f"[client] headroom ended with exit code {exit_code}")
+
+
+def call(command: str, words: Sequence[str], program: Optional[PathLike]) -> str:
+    """What the command prints on standard output, once it has ended well."""
+    done = subprocess.run([find_program(program), command, *words], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    out = done.stdout.decode(errors="replace")
+    if done.returncode != 0:
+        raise refusal(done.returncode, document_of(out), done.stderr.decode(errors="replace"))
+    return out
+
+
+def call_json(command: str, words: Sequence[str], program: Optional[PathLike]) -> Any:
+    out = call(command, [*words, "--json"], program)
+    document = document_of(out)
+    if document is None:
+        raise HeadroomError(1, f"[client] headroom {command} --json printed no JSON: {out[:200]}")
+    return document
+
+
+class Written(NamedTuple):
+    """What a command printed, and the files or the folder that it says it wrote."""
+
+    text: str
+    paths: List[pathlib.Path]
+
+
+def plan(*, program: Optional[PathLike] = None, **flags: Flag) -> Any:
+    """The plan that train would use with these flags, and why; starts nothing.
+
+    With `sweep=["img=320,640", "batch=8..64"]` a table of plans, as `cells`.
+    """
+    return call_json("plan", flag_words(flags), program)
+
+
+def val(*, data: Flag = None, weights: Flag = None, program: Optional[PathLike] = None,
+        **flags: Flag) -> Any:
+    """Evaluates weights on a data set: `map50`, `map`, `precision`, `recall` and more."""
+    return call_json("val", flag_words({"data": data, "weights": weights, **flags}), program)
+
+
+def verify(*, data: Flag, program: Optional[PathLike] = None, **flags: Flag) -> Any:
+    """What is wrong with a data set, and what training does about it."""
+    return call_json("verify", flag_words({"data": data, **flags}), program)
+
+
+def detect(*, weights: Flag, source: Flag, program: Optional[PathLike] = None,
+           **flags: Flag) -> Written:
+    """Looks for objects in images or videos; `paths` is the folder of results."""
+    out = call("detect", flag_words({"weights": weights, "source": source, **flags}), program)
+    _, found, folder = out.rstrip("\n").rpartition("; results in ")
+    return Written(out, [pathlib.Path(folder)] if found else [])
+
+
+def export(*, weights: Flag, include: Flag = None, program: Optional[PathLike] = None,
+           **flags: Flag) -> Written:
+    """Writes weights as ONNX, TorchScript or safetensors; `paths` are the files."""
+    out = call("export", flag_words({"weights": weights, "include": include, **flags}), program)
+    return Written(out, [pathlib.Path(line[1]) for line in _EXPORTED.finditer(out)])

@@ -1,0 +1,223 @@
+"""A run: started here, or looked at in its folder."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO
+
+from headroom.errors import INTERRUPTED, REQUEST, RESOURCE, HeadroomError
+from headroom.files import StepReader, read_document, read_records, read_results
+from headroom.process import TrainProcess, supervisor_of
+from headroom.program import Flag, PathLike, Scalar, find_program, flag_words
+from headroom.table import Record, Table
+
+_POLL_SECONDS = 0.1
+
+
+def _is_held(run: pathlib.Path) -> bool:
+    """Whether a coordinator holds the log of the run in this folder."""
+    try:
+        import fcntl
+    except ImportError:  # no run goes on on such a system: the folder is a copy
+        return False
+    try:
+        lock = os.open(run / "coordinator.log.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+
+
+class Run:
+    """The folder of a run, and the program where it was started here.
+
+    A run goes on when Python ends; `Run(path)` finds it again. Its files are
+    read anew at each call.
+    """
+
+    def __init__(self, path: PathLike, *, program: Optional[PathLike] = None) -> None:
+        self.path = pathlib.Path(path).absolute()
+        self._program = program
+        self._process: Optional[TrainProcess] = None
+        self._is_stopping = False
+        if not (self.path / "run.yaml").exists():
+            raise HeadroomError(REQUEST, f"[client] {self.path} has no run.yaml: name the folder "
+                                "of a run, for example runs/train/exp")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    # What it is doing.
+
+    @property
+    def state(self) -> str:
+        """"running", "finished", "failed", or "killed" where no end was written."""
+        if self._goes_on():
+            return "running"
+        return str(self._end().get("state", "killed"))
+
+    @property
+    def log(self) -> List[str]:
+        """What the program printed for people, where it was started here."""
+        return self._process.lines if self._process is not None else []
+
+    def _goes_on(self) -> bool:
+        return (self._process is not None and self._process.is_running()) or _is_held(self.path)
+
+    def _end(self) -> Record:
+        """The last event, where it is that of the run's end."""
+        events = self.events()
+        return events[-1] if events and events[-1].get("event") == "run_over" else {}
+
+    # What it wrote.
+
+    def follow(self, poll_seconds: float = _POLL_SECONDS) -> Iterator[Record]:
+        """Each step as it is committed, from the first one; ends with the run.
+
+        Ends too where the run failed: `wait()` says why.
+        """
+        reader = StepReader(self.path / "steps.jsonl")
+        try:
+            while True:
+                goes_on = self._goes_on()  # asked first, so that the last steps are read
+                yield from reader.new_steps()
+                if not goes_on:
+                    return
+                time.sleep(poll_seconds)
+        finally:
+            reader.close()
+
+    def steps(self) -> Table:
+        """The committed steps so far, as steps.jsonl has them."""
+        return read_records(self.path / "steps.jsonl")
+
+    def epochs(self) -> Table:
+        """The epochs so far, by the columns of YOLOv5's results.csv."""
+        return read_results(self.path / "results.csv")
+
+    def events(self) -> Table:
+        """What happened, each with its reason, as events.jsonl has it."""
+        return read_records(self.path / "events.jsonl")
+
+    @property
+    def summary(self) -> Dict[str, Any]:
+        """The metrics of the best weights so far, and what the run took."""
+        return self._document("summary.json", "after the first epoch, and at the end")
+
+    @property
+    def plan(self) -> Dict[str, Any]:
+        """The plan of the newest generation, with its predicted bytes."""
+        return self._document("plan.json", "when the run begins")
+
+    @property
+    def best(self) -> pathlib.Path:
+        """The file of the best weights."""
+        return self.path / "weights" / "best.safetensors"
+
+    def _document(self, name: str, when: str) -> Dict[str, Any]:
+        document: Dict[str, Any] = read_document(self.path / name, when)
+        return document
+
+    # What is done with it.
+
+    def wait(self, timeout: Optional[float] = None) -> Dict[str, Any]:
+        """Waits for the end. Returns the summary, with `exit_code` and `reason`.
+
+        Throws HeadroomError where the run ended badly, unless stop() ended it,
+        and TimeoutError where it runs on.
+        """
+        if self._process is not None:
+            try:
+                return self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                raise self._runs_on(timeout) from None
+            except HeadroomError as error:
+                if not (self._is_stopping and error.exit_code == INTERRUPTED):
+                    raise
+                return self._outcome(error.exit_code, error.text)
+        limit = None if timeout is None else time.monotonic() + timeout
+        while self._goes_on():
+            if limit is not None and time.monotonic() > limit:
+                raise self._runs_on(timeout)
+            time.sleep(_POLL_SECONDS)
+        end = self._end()
+        exit_code = int(end.get("exit_code", RESOURCE))
+        reason = str(end.get("reason", f"[client] the run in {self.path} was killed: no end is "
+                                       "written; resume() goes on"))
+        if exit_code != 0 and not (self._is_stopping and exit_code == INTERRUPTED):
+            raise HeadroomError(exit_code, reason)
+        return self._outcome(exit_code, reason)
+
+    def _runs_on(self, timeout: Optional[float]) -> TimeoutError:
+        return TimeoutError(f"the run in {self.path} goes on after {timeout:g} s")
+
+    def _outcome(self, exit_code: int, reason: str) -> Dict[str, Any]:
+        has_summary = (self.path / "summary.json").exists()
+        return {**(self.summary if has_summary else {}), "exit_code": exit_code, "reason": reason,
+                "run_directory": str(self.path)}
+
+    def stop(self, timeout: Optional[float] = None) -> Dict[str, Any]:
+        """Ends the run at a committed step, as Ctrl-C does, and waits for that.
+
+        resume() goes on with it. A run that has ended already is left alone.
+        """
+        self._is_stopping = True
+        if self._process is not None:
+            self._process.interrupt()
+        elif self._goes_on():
+            supervisor = supervisor_of(self.path)
+            if supervisor is None:
+                raise HeadroomError(REQUEST, f"[client] no process of this machine supervises the "
+                                    f"run in {self.path}: stop it where it was started")
+            os.kill(supervisor, signal.SIGINT)
+        return self.wait(timeout)
+
+    def resume(self, *, log_to: Optional[TextIO] = None, **flags: Flag) -> "Run":
+        """Goes on at the newest valid checkpoint; the run of that, in the same folder."""
+        return _start({"resume": str(self.path), **flags}, self._program, log_to)
+
+
+def train(*, data: Flag = None, cfg: Flag = None, weights: Flag = None, img: Flag = None,
+          batch: Flag = None, epochs: Flag = None, processes: Flag = None,
+          set: Optional[Mapping[str, Scalar]] = None,  # the flag's name
+          program: Optional[PathLike] = None, log_to: Optional[TextIO] = None,
+          **flags: Flag) -> Run:
+    """Starts a run; returns it once it was not refused and has begun.
+
+    Every flag of `headroom train` is a keyword: `bn_group=32`, `cos_lr=True`,
+    `img=(320, 640)`, `layout={"data": 2}`, `set={"hyp.lr0": 0.01}`. `program` is
+    the program's path, where it is neither on PATH nor in HEADROOM_PROGRAM.
+    What the program prints for people goes to `log_to` and to `Run.log`.
+    """
+    asked: Dict[str, Flag] = {"data": data, "cfg": cfg, "weights": weights, "img": img,
+                              "batch": batch, "epochs": epochs, "processes": processes,
+                              "set": set}
+    return _start({**asked, **flags}, program, log_to)
+
+
+def _start(flags: Mapping[str, Flag], program: Optional[PathLike],
+           log_to: Optional[TextIO]) -> Run:
+    for keyword in ("coordinator", "rendezvous"):
+        if flags.get(keyword) is not None:
+            raise HeadroomError(REQUEST, f"[client] {keyword}= is for agents of a run elsewhere: "
+                                "start those with the program itself")
+    process = TrainProcess([find_program(program), "train", *flag_words(flags), "--json"], log_to)
+    while process.is_running() and not process.has_begun():
+        time.sleep(_POLL_SECONDS / 2)
+    if not process.has_begun():
+        process.wait(None)
+    if process.path is None:
+        printed = "\n".join(process.lines)
+        raise HeadroomError(1, f"[client] headroom train named no folder: {printed}")
+    run = Run(process.path, program=program)
+    run._process = process
+    return run
