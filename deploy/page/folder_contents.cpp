@@ -235,9 +235,8 @@ std::vector<int64_t> checkpoints_in(const fs::path& run_directory) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
     const std::string name = entry->path().filename().string();
-    const auto step = name.starts_with("step-")
-                          ? parse_whole(name.substr(5), 0)
-                          : std::nullopt;
+    const auto step = name.starts_with("step-") ? parse_whole(name.substr(5), 0)
+                                                : std::nullopt;
     if (step && fs::exists(entry->path() / "MANIFEST.json", ignored)) {
       steps.push_back(*step);
     }

@@ -105,11 +105,10 @@ namespace {
 constexpr const char* kRecord = ".headroom-files";
 
 // What a new run would go on with, or take for its own.
-constexpr std::array kReplaced = {run_files::kSteps,   run_files::kResults,
-                                  run_files::kSummary, run_files::kReport,
-                                  "labels.jpg",        "train_batch0.jpg",
-                                  "train_batch1.jpg",  "train_batch2.jpg",
-                                  "PR_curve.png"};
+constexpr std::array kReplaced = {
+    run_files::kSteps,  run_files::kResults, run_files::kSummary,
+    run_files::kReport, "labels.jpg",        "train_batch0.jpg",
+    "train_batch1.jpg", "train_batch2.jpg",  "PR_curve.png"};
 
 bool are_weights_of_ours(const fs::path& file) {
   try {
