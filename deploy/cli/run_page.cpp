@@ -70,8 +70,8 @@ void leave_report(const std::string& run_directory,
   request.runs = {place_of(run_directory)};
   if (status.over()) request.status = status;
   try {
-    page::write_report(folder / run_files::kReport,
-                       page::report_text(request), /*may_replace=*/false);
+    page::write_report(folder / run_files::kReport, page::report_text(request),
+                       /*may_replace=*/false);
   } catch (const Error& error) {
     say(std::string("the report could not be written: ") + error.what());
   }

@@ -183,8 +183,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   const auto say = [&](const std::string& text) { terminal.print(text); };
   std::unique_ptr<page::PageServer> page;
   if (trains) {
-    page = serve_page(line, request.run_directory,
-                      [&newest] { return newest.get(); }, say);
+    page = serve_page(
+        line, request.run_directory, [&newest] { return newest.get(); }, say);
   }
   if (page != nullptr) {
     options.on_status = [&newest](const coordinator::RunStatus& status) {

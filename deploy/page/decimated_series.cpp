@@ -91,10 +91,10 @@ void DecimatedSeries::decimate() {
   }();
   for (size_t i = 0; i < stay.size(); ++i) {
     steps_[i] = steps_[stay[i]];
-    std::copy_n(values_.begin() +
-                    static_cast<std::ptrdiff_t>(stay[i] * num_columns_),
-                num_columns_,
-                values_.begin() + static_cast<std::ptrdiff_t>(i * num_columns_));
+    std::copy_n(
+        values_.begin() + static_cast<std::ptrdiff_t>(stay[i] * num_columns_),
+        num_columns_,
+        values_.begin() + static_cast<std::ptrdiff_t>(i * num_columns_));
   }
   steps_.resize(stay.size());
   values_.resize(stay.size() * num_columns_);

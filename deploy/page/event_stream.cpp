@@ -13,10 +13,10 @@ struct EventStream::Reader {
   EventStream* stream = nullptr;
   MHD_Connection* connection = nullptr;
   std::string id;
-  uint64_t seen = 0;   // the version that was sent last
-  Text sending;        // null: nothing is on its way
+  uint64_t seen = 0;    // the version that was sent last
+  Text sending;         // null: nothing is on its way
   size_t num_sent = 0;  // bytes of it
-  bool waits = false;  // its connection is suspended
+  bool waits = false;   // its connection is suspended
   Clock::time_point last_sent;
 };
 
@@ -83,10 +83,9 @@ void EventStream::release(void* reader) {
   EventStream& stream = *one->stream;
   const std::lock_guard lock(stream.mutex_);
   stream.readers_.erase(one.get());
-  const bool is_last =
-      std::ranges::none_of(stream.readers_, [&](const Reader* other) {
-        return other->id == one->id;
-      });
+  const bool is_last = std::ranges::none_of(
+      stream.readers_,
+      [&](const Reader* other) { return other->id == one->id; });
   if (is_last) stream.topics_.erase(one->id);
 }
 
@@ -111,8 +110,7 @@ ssize_t EventStream::fill(Reader& reader, char* buffer, size_t max) {
     reader.num_sent = 0;
     reader.last_sent = now;
   }
-  const size_t count =
-      std::min(max, reader.sending->size() - reader.num_sent);
+  const size_t count = std::min(max, reader.sending->size() - reader.num_sent);
   std::memcpy(buffer, reader.sending->data() + reader.num_sent, count);
   reader.num_sent += count;
   if (reader.num_sent == reader.sending->size()) {

@@ -33,8 +33,7 @@ bool LineFollower::goes_on(int descriptor, uint64_t size) const {
 }
 
 void LineFollower::take_bytes(
-    std::string_view bytes,
-    const std::function<void(std::string_view)>& take) {
+    std::string_view bytes, const std::function<void(std::string_view)>& take) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
     const std::string_view part = bytes.substr(0, end);
@@ -82,8 +81,8 @@ void LineFollower::read(const std::function<void()>& restart,
     if (count <= 0) break;
     const std::string_view bytes(block.data(), static_cast<size_t>(count));
     offset_ += bytes.size();
-    tail_ = (tail_ + std::string(bytes.substr(
-                         bytes.size() - std::min(bytes.size(), kTail))));
+    tail_ = (tail_ + std::string(bytes.substr(bytes.size() -
+                                              std::min(bytes.size(), kTail))));
     if (tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
     take_bytes(bytes, take);
   }

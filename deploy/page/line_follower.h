@@ -36,9 +36,9 @@ class LineFollower {
                   const std::function<void(std::string_view)>& take);
 
   std::filesystem::path file_;
-  uint64_t offset_ = 0;    // bytes that were read
+  uint64_t offset_ = 0;  // bytes that were read
   uint64_t file_number_ = 0;
-  std::string tail_;       // the last bytes before offset_
+  std::string tail_;  // the last bytes before offset_
   std::string half_line_;
   bool is_skipping_ = false;  // the rest of a line that is too long
   int64_t overlong_lines_ = 0;

@@ -43,8 +43,8 @@ int listening_socket(const PageOptions& options, const ListenAddress& address) {
   std::string why;
   const coordinator::Addresses found = coordinator::resolved(address, &why);
   if (!found) throw cannot_listen(options, why);
-  const int handle = ::socket(found->ai_family,
-                              SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int handle =
+      ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int on = 1;
   if (handle < 0 ||
       ::setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
@@ -103,8 +103,8 @@ bool is_host_of(const std::string& given, const ListenAddress& address) {
   if (host == lower_case(address.host)) return true;
   if (wire::is_loopback(address.host)) return wire::is_loopback(host);
   const bool is_any = address.host == "0.0.0.0" || address.host == "::";
-  return is_any && (is_number(host) || host == "localhost" ||
-                    host == machine_name());
+  return is_any &&
+         (is_number(host) || host == "localhost" || host == machine_name());
 }
 
 // The page's rules for the browser. `nonce` is that of the page's script.
@@ -121,8 +121,10 @@ void free_text(void* text) { delete static_cast<Text*>(text); }
 MHD_Response* response_of(const Text& text) {
   auto kept = std::make_unique<Text>(text);
   // The library does not write to it.
-  MHD_Response* const response = MHD_create_response_from_buffer_with_free_callback_cls(
-      text->size(), const_cast<char*>(text->data()), &free_text, kept.get());
+  MHD_Response* const response =
+      MHD_create_response_from_buffer_with_free_callback_cls(
+          text->size(), const_cast<char*>(text->data()), &free_text,
+          kept.get());
   if (response != nullptr) kept.release();
   return response;
 }
@@ -223,9 +225,9 @@ class PageServer::Server {
            const_cast<char*>(options_.security.certificate.c_str())});
     }
     items.push_back({MHD_OPTION_END, 0, nullptr});
-    daemon_ = MHD_start_daemon(flags, 0, nullptr, nullptr, &Server::handle,
-                               this, MHD_OPTION_ARRAY, items.data(),
-                               MHD_OPTION_END);
+    daemon_ =
+        MHD_start_daemon(flags, 0, nullptr, nullptr, &Server::handle, this,
+                         MHD_OPTION_ARRAY, items.data(), MHD_OPTION_END);
   }
 
   static MHD_Result handle(void* server, MHD_Connection* connection,
@@ -273,9 +275,8 @@ class PageServer::Server {
     if (path == "/" && !token.empty() && wire::equal_secrets(token, token_)) {
       return welcome();
     }
-    if (!wire::equal_secrets(value_of(connection, MHD_COOKIE_KIND,
-                                      cookie_.c_str()),
-                             token_)) {
+    if (!wire::equal_secrets(
+            value_of(connection, MHD_COOKIE_KIND, cookie_.c_str()), token_)) {
       return text_answer(
           MHD_HTTP_FORBIDDEN,
           "This page needs its token: open the address that headroom printed, "
@@ -304,10 +305,10 @@ class PageServer::Server {
   Answer welcome() const {
     Answer answer = text_answer(MHD_HTTP_SEE_OTHER, "The page is at /.");
     answer.headers.emplace_back("Location", "/");
-    answer.headers.emplace_back(
-        "Set-Cookie", cookie_ + "=" + token_ +
-                          "; HttpOnly; SameSite=Strict; Path=/" +
-                          (is_encrypted() ? "; Secure" : ""));
+    answer.headers.emplace_back("Set-Cookie",
+                                cookie_ + "=" + token_ +
+                                    "; HttpOnly; SameSite=Strict; Path=/" +
+                                    (is_encrypted() ? "; Secure" : ""));
     return answer;
   }
 
@@ -332,16 +333,15 @@ class PageServer::Server {
                                std::to_string(kMostPoints) +
                                ", and from is a step.");
       }
-      return json_answer(shelf_.steps(word("id"),
-                                      static_cast<size_t>(*points), *from));
+      return json_answer(
+          shelf_.steps(word("id"), static_cast<size_t>(*points), *from));
     }
     if (path == "/api/timeline") {
       const auto rank = number("rank", 0, 0, 1 << 20);
       if (!rank) {
         return text_answer(MHD_HTTP_BAD_REQUEST, "rank is a number from 0.");
       }
-      return json_answer(
-          shelf_.timeline(word("id"), static_cast<int>(*rank)));
+      return json_answer(shelf_.timeline(word("id"), static_cast<int>(*rank)));
     }
     if (path == "/events") {
       MHD_Response* const stream = events_->subscribe(word("id"), connection);

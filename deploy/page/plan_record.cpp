@@ -88,9 +88,8 @@ const std::vector<PlanRecord::Rejection>& PlanRecord::rejected() {
     other.layout = layout;
     std::string why;
     try {
-      const planner::PlanDecision decision =
-          planner::choose_plan(other, world_size, layers(),
-                               planner::PlanAnswer::kWhetherAdmissible);
+      const planner::PlanDecision decision = planner::choose_plan(
+          other, world_size, layers(), planner::PlanAnswer::kWhetherAdmissible);
       why = decision.plan ? "possible, and not preferred" : decision.reason;
     } catch (const Error& error) {
       why = error.text();

@@ -153,9 +153,9 @@ class Report {
       const RunRecord& record = *records_[i];
       data += (i == 0 ? "{\"run\":" : ",{\"run\":") + run_text(i) +
               ",\"steps\":" + record.steps(points_, 0) + ",\"timelines\":[";
-      const int ranks =
-          std::min(record.world_size(),
-                   std::max(1, kMostTimelines / static_cast<int>(records_.size())));
+      const int ranks = std::min(
+          record.world_size(),
+          std::max(1, kMostTimelines / static_cast<int>(records_.size())));
       for (int rank = 0; rank < ranks; ++rank) {
         data += (rank == 0 ? "" : ",") + record.timeline(rank).value_or("null");
       }

@@ -1,8 +1,8 @@
 #include "deploy/page/run_record.h"
 
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -142,9 +142,7 @@ struct RunRecord::State {
     return {"stopped", "no end of the run is written: it was killed"};
   }
 
-  bool is_running() const {
-    return live ? !live->over() : held;
-  }
+  bool is_running() const { return live ? !live->over() : held; }
 
   int64_t batch() const { return config ? config->global_batch_size : 0; }
   int64_t steps_per_epoch() const {
@@ -160,12 +158,13 @@ struct RunRecord::State {
     int64_t step = history.num_steps();
     int64_t steps = steps_per_epoch() * all_epochs;
     if (config && config->max_steps > 0) {
-      steps = steps > 0 ? std::min(steps, config->max_steps)
-                        : config->max_steps;
+      steps =
+          steps > 0 ? std::min(steps, config->max_steps) : config->max_steps;
     }
     const double newest_epoch = history.newest(StepColumn::kEpoch);
-    int64_t epoch =
-        std::isfinite(newest_epoch) ? static_cast<int64_t>(newest_epoch) + 1 : 0;
+    int64_t epoch = std::isfinite(newest_epoch)
+                        ? static_cast<int64_t>(newest_epoch) + 1
+                        : 0;
     double rate = history.newest(StepColumn::kImagesPerSecond);
     std::string phase;
     if (live && live->progress.num_epochs > 0) {
@@ -184,14 +183,17 @@ struct RunRecord::State {
                  {"eta_seconds", nullptr},
                  {"phase", phase}};
     if (is_running() && rate > 0 && steps >= step && batch() > 0) {
-      json["eta_seconds"] = static_cast<double>((steps - step) * batch()) / rate;
+      json["eta_seconds"] =
+          static_cast<double>((steps - step) * batch()) / rate;
     }
     return json;
   }
 
   Json rank_json(int rank) const {
-    Json json = {{"rank", rank},          {"host", nullptr},
-                 {"worker", nullptr},     {"state", end().state},
+    Json json = {{"rank", rank},
+                 {"host", nullptr},
+                 {"worker", nullptr},
+                 {"state", end().state},
                  {"heartbeat_age", nullptr}};
     if (const auto known = events.workers().find(rank);
         known != events.workers().end()) {
@@ -260,8 +262,8 @@ struct RunRecord::State {
   }
 
   Json plan_json() const {
-    Json json = {{"reason", ""}, {"rejected", Json::array()},
-                 {"lines", Json::array()}};
+    Json json = {
+        {"reason", ""}, {"rejected", Json::array()}, {"lines", Json::array()}};
     if (!plan) return json;
     json["reason"] = plan->plan().reason;
     json["lines"] = plan->lines();
@@ -343,12 +345,13 @@ void RunRecord::refresh(const coordinator::RunStatus* live, bool is_held) {
 std::string RunRecord::overview() const {
   const State& state = *state_;
   const Json progress = state.progress();
-  Json json = {{"id", state.id},
-               {"state", state.end().state},
-               {"model", state.model},
-               {"img", state.config ? Json(state.config->image_height) : Json()},
-               {"batch", state.config ? Json(state.batch()) : Json()},
-               {"processes", world_size()}};
+  Json json = {
+      {"id", state.id},
+      {"state", state.end().state},
+      {"model", state.model},
+      {"img", state.config ? Json(state.config->image_height) : Json()},
+      {"batch", state.config ? Json(state.batch()) : Json()},
+      {"processes", world_size()}};
   for (const char* key :
        {"epoch", "epochs", "step", "steps", "images_per_second"}) {
     json[key] = progress[key];
@@ -362,29 +365,29 @@ std::string RunRecord::run(const PictureAddress& address,
                            const std::string& pictures_note) const {
   const State& state = *state_;
   const RunEnd end = state.end();
-  Json json = {{"id", state.id},
-               {"directory", state.directory.string()},
-               {"state", end.state},
-               {"reason", end.reason},
-               {"version", state.live && !state.live->version.empty()
-                               ? state.live->version
-                               : std::string(wire::kVersion)},
-               {"resume_command", state.resume_command()},
-               {"progress", state.progress()},
-               {"settings", state.settings},
-               {"epochs",
-                {{"columns", state.epochs.columns},
-                 {"rows", state.epoch_rows()}}},
-               {"layout", state.layout_json()},
-               {"ranks", state.ranks()},
-               {"memory_limit", state.memory_limit()},
-               {"events", Json::array()},
-               {"num_events", state.events.count()},
-               {"plan", state.plan_json()},
-               {"pictures", Json::array()},
-               {"checkpoints", Json::array()},
-               {"per_class", state.per_class},
-               {"corrupt_lines", state.history.corrupt_lines()}};
+  Json json = {
+      {"id", state.id},
+      {"directory", state.directory.string()},
+      {"state", end.state},
+      {"reason", end.reason},
+      {"version", state.live && !state.live->version.empty()
+                      ? state.live->version
+                      : std::string(wire::kVersion)},
+      {"resume_command", state.resume_command()},
+      {"progress", state.progress()},
+      {"settings", state.settings},
+      {"epochs",
+       {{"columns", state.epochs.columns}, {"rows", state.epoch_rows()}}},
+      {"layout", state.layout_json()},
+      {"ranks", state.ranks()},
+      {"memory_limit", state.memory_limit()},
+      {"events", Json::array()},
+      {"num_events", state.events.count()},
+      {"plan", state.plan_json()},
+      {"pictures", Json::array()},
+      {"checkpoints", Json::array()},
+      {"per_class", state.per_class},
+      {"corrupt_lines", state.history.corrupt_lines()}};
   for (const std::string& event : state.events.newest()) {
     json["events"].push_back(Json::parse(event, nullptr, false));
   }
@@ -426,18 +429,16 @@ std::string RunRecord::steps(size_t points, int64_t from) const {
     Json row = Json::array();
     row.push_back(point.step);
     for (size_t column = 0; column < point.values.size(); ++column) {
-      const bool is_whole =
-          column == static_cast<size_t>(StepColumn::kEpoch) ||
-          column == static_cast<size_t>(StepColumn::kSkipped);
+      const bool is_whole = column == static_cast<size_t>(StepColumn::kEpoch) ||
+                            column == static_cast<size_t>(StepColumn::kSkipped);
       row.push_back(is_whole ? whole_or_null(point.values[column])
                              : number_or_null(point.values[column]));
     }
     json["rows"].push_back(std::move(row));
   }
   const size_t ranks = std::max<size_t>(1, history.memory().size());
-  const size_t most =
-      std::clamp(kMostShownMemory / ranks, kLeastShownMemory,
-                 std::max(points, kLeastShownMemory));
+  const size_t most = std::clamp(kMostShownMemory / ranks, kLeastShownMemory,
+                                 std::max(points, kLeastShownMemory));
   for (const auto& [rank, series] : history.memory()) {
     Json one = {{"rank", rank},
                 {"step", Json::array()},
@@ -459,19 +460,18 @@ std::string RunRecord::steps(size_t points, int64_t from) const {
 std::optional<std::string> RunRecord::timeline(int rank) const {
   if (rank < 0 || rank >= world_size()) return std::nullopt;
   const PlanRecord::Timeline& timeline = state_->plan->timeline(rank);
-  Json json = {{"rank", rank},
-               {"peak", timeline.why_not.empty()
-                            ? Json(timeline.step.peak_bytes)
-                            : Json()},
-               {"points", Json::array()}};
+  Json json = {
+      {"rank", rank},
+      {"peak",
+       timeline.why_not.empty() ? Json(timeline.step.peak_bytes) : Json()},
+      {"points", Json::array()}};
   if (!timeline.why_not.empty()) json["why_not"] = timeline.why_not;
   static constexpr std::array kParts = {"forward", "loss", "backward"};
   for (const predict::PartMemory& part : timeline.step.parts) {
-    json["points"].push_back(
-        {{"phase", kParts[static_cast<size_t>(part.part)]},
-         {"layer", state_->plan->layer_name(part.layer)},
-         {"kept", part.kept_bytes},
-         {"scratch", part.scratch_bytes}});
+    json["points"].push_back({{"phase", kParts[static_cast<size_t>(part.part)]},
+                              {"layer", state_->plan->layer_name(part.layer)},
+                              {"kept", part.kept_bytes},
+                              {"scratch", part.scratch_bytes}});
   }
   if (timeline.why_not.empty()) {
     json["points"].push_back({{"phase", "commit"},

@@ -33,10 +33,9 @@ void RunShelf::look_for_runs() {
   }
   std::vector<std::unique_ptr<Entry>> entries;
   for (RunPlace& place : places) {
-    const auto known =
-        std::ranges::find_if(entries_, [&](const auto& entry) {
-          return entry != nullptr && entry->place == place;
-        });
+    const auto known = std::ranges::find_if(entries_, [&](const auto& entry) {
+      return entry != nullptr && entry->place == place;
+    });
     if (known != entries_.end()) {
       entries.push_back(std::move(*known));
       continue;
@@ -63,8 +62,9 @@ void RunShelf::refresh(Entry& entry) {
   }
   std::optional<coordinator::RunStatus> live;
   if (source_.live && entry.place.id == source_.live_id) live = source_.live();
-  entry.record->refresh(live ? &*live : nullptr,
-                        source_.is_held && source_.is_held(entry.place.directory));
+  entry.record->refresh(
+      live ? &*live : nullptr,
+      source_.is_held && source_.is_held(entry.place.directory));
   entry.answers.clear();
   entry.read = Clock::now();
 }
@@ -110,9 +110,9 @@ Text RunShelf::run(const std::string& id) {
 }
 
 Text RunShelf::steps(const std::string& id, size_t points, int64_t from) {
-  return answer(
-      id, "steps " + std::to_string(points) + " " + std::to_string(from),
-      [&](RunRecord& record) { return record.steps(points, from); });
+  return answer(id,
+                "steps " + std::to_string(points) + " " + std::to_string(from),
+                [&](RunRecord& record) { return record.steps(points, from); });
 }
 
 Text RunShelf::timeline(const std::string& id, int rank) {

@@ -66,8 +66,9 @@ class RunShelf {
   void look_for_runs();
   Entry* find(const std::string& id);
   void refresh(Entry& entry);
-  Text answer(const std::string& id, const std::string& name,
-              const std::function<std::optional<std::string>(RunRecord&)>& make);
+  Text answer(
+      const std::string& id, const std::string& name,
+      const std::function<std::optional<std::string>(RunRecord&)>& make);
 
   const RunSource source_;
   std::mutex mutex_;  // guards what follows

@@ -104,8 +104,8 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
     } else if (depth_ == 3 && outer_ == "memory") {
       RankBytes& rank = memory.back();
       if (key_ == "rank") {
-        rank.rank = value >= 0 && value < kMostRanks ? static_cast<int>(value)
-                                                     : -1;
+        rank.rank =
+            value >= 0 && value < kMostRanks ? static_cast<int>(value) : -1;
       }
       if (key_ == "predicted_peak_bytes") rank.predicted = value;
       if (key_ == "measured_peak_bytes") rank.measured = value;
@@ -149,12 +149,11 @@ void StepHistory::take(std::string_view line) {
   epoch_samples_ = record.epoch_samples;
   for (const RankBytes& bytes : record.memory) {
     if (bytes.rank < 0) continue;
-    const auto [place, is_new] = memory_.try_emplace(
-        bytes.rank, DecimatedSeries(2, kMostMemoryOfRank));
+    const auto [place, is_new] =
+        memory_.try_emplace(bytes.rank, DecimatedSeries(2, kMostMemoryOfRank));
     if (is_new) {
-      const size_t capacity =
-          std::clamp(kMostMemoryPoints / memory_.size(), kLeastMemoryOfRank,
-                     kMostMemoryOfRank);
+      const size_t capacity = std::clamp(kMostMemoryPoints / memory_.size(),
+                                         kLeastMemoryOfRank, kMostMemoryOfRank);
       for (auto& [rank, series] : memory_) series.set_capacity(capacity);
     }
     place->second.add(*record.step,

@@ -31,7 +31,7 @@ enum class StepColumn {
   kSkipped
 };
 inline constexpr std::array kStepColumns = {
-    "epoch", "box", "obj", "cls", "grad_norm", "lr", "images_per_second",
+    "epoch",  "box", "obj", "cls", "grad_norm", "lr", "images_per_second",
     "skipped"};
 
 class StepHistory {
@@ -46,7 +46,7 @@ class StepHistory {
 
   const DecimatedSeries& steps() const { return steps_; }
   const std::map<int, DecimatedSeries>& memory() const { return memory_; }
-  int64_t num_steps() const { return num_steps_; }  // committed so far
+  int64_t num_steps() const { return num_steps_; }          // committed so far
   int64_t epoch_samples() const { return epoch_samples_; }  // 0: not known
   // The newest values; NaN where nothing is known.
   double newest(StepColumn column) const;

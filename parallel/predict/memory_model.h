@@ -133,7 +133,7 @@ StepRequest rank_step(const MemoryRequest& request,
 // The bytes of a rank in each part of its step. The state between steps and
 // what lies beside the micro-batches is in kept_bytes.
 struct StepTimeline {
-  int64_t peak_bytes = 0;  // estimate_rank_memory()'s total
+  int64_t peak_bytes = 0;   // estimate_rank_memory()'s total
   int64_t state_bytes = 0;  // bytes that are there between steps too
   std::vector<PartMemory> parts;
 };

@@ -47,8 +47,8 @@ StepMemory step_memory(const StepRequest& request);
 enum class StepPart { kForward, kLoss, kBackward };
 struct PartMemory {
   StepPart part = StepPart::kForward;
-  int64_t layer = -1;       // -1: the messages and images before the first one
-  int64_t kept_bytes = 0;   // bytes that are alive at its end
+  int64_t layer = -1;      // -1: the messages and images before the first one
+  int64_t kept_bytes = 0;  // bytes that are alive at its end
   int64_t scratch_bytes = 0;  // bytes beyond those at its fullest
 };
 

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -290,6 +291,17 @@ def watch_training(browser, folder, train):
     tab.close(program.ended - 2)
 
 
+def stop_early(folder, train):
+    """A run that is interrupted after some steps."""
+    program = Program(folder, *train, "--epochs", "40", "--name", "short", "--page", "off")
+    steps = folder / "runs/short/steps.jsonl"
+    until(lambda: steps.exists() and len(steps.read_text().splitlines()) >= 4, 120, "the first steps of a run")
+    program.process.send_signal(signal.SIGINT)
+    code = program.end(120)
+    check(code == 130, f"the interrupted run ended with {code}:\n" + "\n".join(program.lines[-20:]))
+    check(not any(line.startswith("page:") for line in program.lines), "--page off serves a page")
+
+
 def look_at_folder(browser, folder, headroom):
     """Both runs, served after their end, and compared."""
     program = Program(folder, headroom, "page", "runs", "--listen", "127.0.0.1:0")
@@ -351,8 +363,7 @@ def main(headroom, shapes):
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             watch_training(browser, folder, train)
-            short = Program(folder, *train, "--epochs", "4", "--max-steps", "7", "--name", "short", "--page", "off")
-            check(short.end(120) == 0, "the short run failed:\n" + "\n".join(short.lines[-20:]))
+            stop_early(folder, train)
             look_at_folder(browser, folder, headroom)
             look_at_report(browser, folder / "runs/exp")
             browser.close()

@@ -152,23 +152,22 @@ TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
               403)
         << other;
   }
-  for (const std::string& own : {"localhost:" + port, "[::1]:" + port,
-                                 std::string("localhost:8080")}) {
-    EXPECT_EQ(status_of(ask_with("/", "Host: " + own + "\r\n" + cookie())),
-              200)
+  for (const std::string& own :
+       {"localhost:" + port, "[::1]:" + port, std::string("localhost:8080")}) {
+    EXPECT_EQ(status_of(ask_with("/", "Host: " + own + "\r\n" + cookie())), 200)
         << own;
   }
   const std::string known = "Host: " + host() + "\r\n" + cookie();
   for (const std::string& origin :
        {std::string("http://evil.example"), std::string("null"),
         "https://" + host(), std::string("http://127.0.0.1:1")}) {
-    EXPECT_EQ(status_of(ask_with("/api/runs",
-                                 known + "Origin: " + origin + "\r\n")),
-              403)
+    EXPECT_EQ(
+        status_of(ask_with("/api/runs", known + "Origin: " + origin + "\r\n")),
+        403)
         << origin;
   }
-  EXPECT_EQ(status_of(ask_with(
-                "/api/runs", known + "Origin: http://" + host() + "\r\n")),
+  EXPECT_EQ(status_of(ask_with("/api/runs",
+                               known + "Origin: http://" + host() + "\r\n")),
             200);
 }
 

@@ -129,7 +129,8 @@ TEST(RunRecord, BrokenFilesLeaveWhatIsUnknownNull) {
   const headroom::testing::TemporaryFolder folder;
   folder.write("run.yaml", "cfg: [");
   folder.write("plan.json", "{");
-  folder.write("events.jsonl", "{\"event\":\"join\",\"reason\":\"a\xff\xfe\"}\n");
+  folder.write("events.jsonl",
+               "{\"event\":\"join\",\"reason\":\"a\xff\xfe\"}\n");
   folder.write("summary.json", "[]");
   RunRecord record("odd", folder.path());
   const Json run = run_of(record);
@@ -173,8 +174,8 @@ TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
       phases.insert(point["phase"]);
     }
     EXPECT_EQ(fullest, peak);
-    EXPECT_EQ(phases, (std::set<std::string>{"forward", "loss", "backward",
-                                             "commit"}));
+    EXPECT_EQ(phases,
+              (std::set<std::string>{"forward", "loss", "backward", "commit"}));
   }
   EXPECT_FALSE(record.timeline(2).has_value());
 }

@@ -17,8 +17,9 @@ class StepHistoryTest : public ::testing::Test {
     history_.refresh();
   }
   double box(size_t index) const {
-    return history_.steps().point(
-        index).values[static_cast<size_t>(StepColumn::kBox)];
+    return history_.steps()
+        .point(index)
+        .values[static_cast<size_t>(StepColumn::kBox)];
   }
 
   headroom::testing::TemporaryFolder folder_;

@@ -132,8 +132,7 @@ TEST(StepTimeline, ItsFullestPartIsTheRanksEstimate) {
       const plan::MeshCoordinates at =
           plan::coordinates_of(request.plan.layout, rank);
       const StepTimeline timeline = step_timeline(request, at);
-      EXPECT_EQ(timeline.peak_bytes,
-                estimate_rank_memory(request, at).total());
+      EXPECT_EQ(timeline.peak_bytes, estimate_rank_memory(request, at).total());
       int64_t fullest = 0;
       for (const PartMemory& part : timeline.parts) {
         EXPECT_GE(part.kept_bytes, timeline.state_bytes);
@@ -152,8 +151,11 @@ TEST(StepTimeline, LayersComeForwardThenTheLossThenLayersBackward) {
     if (part.layer >= 0) order.emplace_back(part.part, part.layer);
   }
   const std::vector<std::pair<StepPart, int64_t>> expected = {
-      {StepPart::kForward, 0}, {StepPart::kForward, 1}, {StepPart::kLoss, 1},
-      {StepPart::kBackward, 1}, {StepPart::kBackward, 0}};
+      {StepPart::kForward, 0},
+      {StepPart::kForward, 1},
+      {StepPart::kLoss, 1},
+      {StepPart::kBackward, 1},
+      {StepPart::kBackward, 0}};
   EXPECT_EQ(order, expected);
   // What a layer keeps is there until its backward.
   EXPECT_GT(timeline.parts[2].kept_bytes, timeline.state_bytes);
