@@ -14,8 +14,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBytes = 16;  // bytes of a thread: one load
 
-// byte / 255 in float32, whatever is made of it, to the bit: what the product
-// leaves over is exact and corrects it. A division would take four times the
+// The byte / 255 in float32, whatever is made of it, to the bit: what the
+// product leaves over is exact and corrects it. A division would take more
 // instructions, and a branch for each byte.
 template <typename T>
 __device__ T scaled(uint8_t byte) {

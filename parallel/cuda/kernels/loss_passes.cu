@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
-// Of a multiprocessor. The fit of a match keeps some numbers in memory for it:
-// few threads fit, and the loads of many cells are what takes time.
+// A multiprocessor's blocks. The fit of a match keeps some numbers in memory
+// for it: few threads fit, and the loads of many cells are what takes time.
 constexpr int kBlocksAtATime = 4;
 
 // Returns the sum in every lane; always in the same order.

@@ -38,8 +38,8 @@ LIMITS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 89: (1536, 100),
 ELEMENT_BYTES = {'double': 8, 'float': 4, '__nv_bfloat16': 2, '__half': 2}
 ACTIVATIONS = ('silu', 'leaky', 'hardswish', 'mish')
 SILU_INSTRUCTIONS = 14
-# Whose speed is the memory's: what hides half a microsecond of latency where a
-# multiprocessor's share of the bandwidth is 36 GB/s, as on an H200.
+# Kernels whose speed is the memory's, and what hides half a microsecond of
+# latency where a multiprocessor's share of the bandwidth is 36 GB/s (H200).
 STREAMING = ('squares_kernel', 'commit_kernel', 'scale_kernel')
 FLIGHT_KIB = 18
 BOUNDS = 'at least 4 blocks; for sums of values and SiLU in bf16 and float 4 ' \
