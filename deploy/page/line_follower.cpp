@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kLongestLine = 16 << 20;
 constexpr size_t kBlock = 1 << 20;
-constexpr size_t kTail = 64;
+// More than a line, whose end often is that of the line before.
+constexpr size_t kTail = 64 << 10;
 
 }  // namespace
 

@@ -153,8 +153,12 @@ Answer json_answer(const Text& text) {
 
 std::string value_of(MHD_Connection* connection, MHD_ValueKind kind,
                      const char* name) {
-  const char* const value = MHD_lookup_connection_value(connection, kind, name);
-  return value == nullptr ? "" : value;
+  const char* value = nullptr;
+  size_t size = 0;
+  const bool is_there =
+      MHD_lookup_connection_value_n(connection, kind, name, std::strlen(name),
+                                    &value, &size) == MHD_YES;
+  return is_there && value != nullptr ? std::string(value, size) : "";
 }
 
 void log_nothing(void*, const char*, va_list) {}

@@ -57,7 +57,7 @@ TEST(Report, NoTextOfARunEndsTheElementThatHoldsIt) {
   const Json& run = data["runs"][0]["run"];
   EXPECT_EQ(run["per_class"][0]["name"], "</script><b>");
   EXPECT_EQ(run["events"][0]["reason"],
-            std::string("</script><!-- \0\x1b[31m \xe2\x80\xa8", 25));
+            std::string("</script><!-- \0\x1b[31m \xe2\x80\xa8", 24));
   // Elements of the page itself: the data, and the scripts.
   size_t ends = 0;
   for (size_t at = report.find("</script"); at != std::string::npos;

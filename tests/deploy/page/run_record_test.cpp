@@ -94,11 +94,13 @@ TEST(RunRecord, ALiveStatusOutranksTheFiles) {
   status.progress.num_epochs = 4;
   status.progress.epoch = 2;
   status.progress.images_per_second = 50;
-  status.members = {{.worker_id = "new-1",
-                     .hostname = "other",
-                     .rank = 1,
-                     .heartbeat_age_seconds = 0.25,
-                     .state = coordinator::MemberActivity::kRunning}};
+  coordinator::MemberStatus member;
+  member.worker_id = "new-1";
+  member.hostname = "other";
+  member.rank = 1;
+  member.heartbeat_age_seconds = 0.25;
+  member.state = coordinator::MemberActivity::kRunning;
+  status.members = {member};
   const Json run = run_of(record, &status);
   EXPECT_EQ(run["state"], "running");
   EXPECT_EQ(run["progress"]["step"], 8);
