@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -290,6 +291,16 @@ def watch_training(browser, folder, train):
     tab.close(program.ended - 2)
 
 
+def interrupt_one(folder, train):
+    """A run that Ctrl-C stops after its first epoch, so that it can be continued."""
+    program = Program(folder, *train, "--epochs", "500", "--name", "short", "--page", "off")
+    results = folder / "runs/short/results.csv"
+    until(lambda: results.exists() and len(results.read_text().splitlines()) > 1, 60, "the first epoch of a short run")
+    program.process.send_signal(signal.SIGINT)
+    code = program.end(60)
+    check(code == 130, f"the interrupted run ended with {code}:\n" + "\n".join(program.lines[-20:]))
+
+
 def look_at_folder(browser, folder, headroom):
     """Both runs, served after their end, and compared."""
     program = Program(folder, headroom, "page", "runs", "--listen", "127.0.0.1:0")
@@ -351,8 +362,7 @@ def main(headroom, shapes):
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             watch_training(browser, folder, train)
-            short = Program(folder, *train, "--epochs", "4", "--max-steps", "7", "--name", "short", "--page", "off")
-            check(short.end(120) == 0, "the short run failed:\n" + "\n".join(short.lines[-20:]))
+            interrupt_one(folder, train)
             look_at_folder(browser, folder, headroom)
             look_at_report(browser, folder / "runs/exp")
             browser.close()
