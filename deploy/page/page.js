@@ -186,6 +186,7 @@ function takeRun(run) {
 const asked = new Set();
 async function fetchTimeline() {
   const [id, rank] = [state.id, state.rank];
+  if (!listOf(state.run.ranks).some((one) => one.rank === rank)) return;  // there is no plan yet
   const key = `${id}/${rank}`;
   if (state.timelines.has(key) || asked.has(key)) return;
   asked.add(key);

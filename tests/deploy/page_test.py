@@ -114,7 +114,7 @@ class Tab:
 
     def see_console(self, message):
         if message.type in ("error", "warning"):
-            self.console.append((time.monotonic(), message.text))
+            self.console.append((time.monotonic(), f"{message.text} {message.location.get('url')}"))
 
     def text(self, selector):
         return self.page.locator(selector).first.inner_text()
@@ -270,7 +270,7 @@ def look_at_pictures(tab):
 
 def watch_training(browser, folder, train):
     """The page beside a run that loses a worker and memory, up to its end."""
-    program = Program(folder, *train, "--epochs", "80", "--name", "exp", "--page", "127.0.0.1:0", "--inject", FAULTS)
+    program = Program(folder, *train, "--epochs", "60", "--name", "exp", "--page", "127.0.0.1:0", "--inject", FAULTS)
     tab = Tab(browser, program.address())
     tab.page.locator("#state").wait_for()
     until(lambda: "running" in tab.text("#state"), 60, "the run is shown as running")
@@ -285,17 +285,16 @@ def watch_training(browser, folder, train):
     if program.process.poll() is None:
         drive(tab)
         tab.look("training")
-    code = program.end(240)
+    code = program.end(400)
     check(code == 0, f"training ended with {code}:\n" + "\n".join(program.lines[-20:]))
     until(lambda: "lost" in tab.text("#connection"), 40, "the mark that the connection is gone")
     tab.close(program.ended - 2)
 
 
-def stop_early(folder, train):
-    """A run that is interrupted after some steps."""
-    program = Program(folder, *train, "--epochs", "40", "--name", "short", "--page", "off")
-    steps = folder / "runs/short/steps.jsonl"
-    until(lambda: steps.exists() and len(steps.read_text().splitlines()) >= 4, 120, "the first steps of a run")
+def interrupt_one(folder, train):
+    """A run that Ctrl-C stops after a checkpoint, so that it can be continued."""
+    program = Program(folder, *train, "--epochs", "500", "--name", "short", "--page", "off")
+    until(lambda: list(folder.glob("runs/short/checkpoints/step-*/MANIFEST.json")), 120, "a checkpoint of a short run")
     program.process.send_signal(signal.SIGINT)
     code = program.end(120)
     check(code == 130, f"the interrupted run ended with {code}:\n" + "\n".join(program.lines[-20:]))
@@ -363,7 +362,7 @@ def main(headroom, shapes):
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             watch_training(browser, folder, train)
-            stop_early(folder, train)
+            interrupt_one(folder, train)
             look_at_folder(browser, folder, headroom)
             look_at_report(browser, folder / "runs/exp")
             browser.close()
