@@ -152,8 +152,8 @@ class Test:
                 during = statistics.median(self.window(run))
                 server.signal(signal.SIGCONT)
                 ratios.append(during / before)
-                print(f"pair {number + 1}: a step takes {before * 1000:.1f} ms before, {during * 1000:.1f} ms while the "
-                      f"server stands still: ratio {ratios[-1]:.3f}")
+                print(f"pair {number + 1}: a step takes {before * 1000:.1f} ms before, {during * 1000:.1f} ms while "
+                      f"the server stands still: ratio {ratios[-1]:.3f}")
             print(f"median ratio {statistics.median(ratios):.3f}")
             before = statistics.median(self.window(run))
             server.kill()
@@ -180,7 +180,9 @@ class Test:
         parameters = {one["key"]: one["value"] for one in data["params"]}
         assert parameters["epochs"] == "10000" and parameters["hyp.lr0"] == "0.01", parameters
         tags = {one["key"]: one["value"] for one in data["tags"]}
-        assert tags["headroom.generation"] == "1" and tags["headroom.processes_lost"] == "0", tags
+        events = [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()]
+        assert tags["headroom.generation"] == str(events.count("generation")), tags
+        assert tags["headroom.processes_lost"] == str(events.count("loss_of_process")), tags
         for file in (run / "results.png", run / "weights/best.safetensors"):
             path = info["artifact_uri"].removeprefix("mlflow-artifacts:/") + "/" + file.name
             kept = server.ask("mlflow-artifacts/artifacts/" + path)
@@ -201,7 +203,7 @@ class Test:
         assert [one["info"]["status"] for one in runs] == ["FINISHED", "FINISHED"], runs
         info = next(one for one in runs if one["info"]["run_id"] != cut["info"]["run_id"])
         tags = {one["key"]: one["value"] for one in info["data"]["tags"]}
-        assert tags["headroom.processes_lost"] == "1", tags
+        assert int(tags["headroom.processes_lost"]) >= 1, tags
         assert info["info"]["run_id"] in text, text
         assert expect_all_metrics(server, info["info"]["run_id"], run) == 4
 
@@ -247,8 +249,8 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        subprocess.run([sys.argv[2], str(folder / "shapes"), "--train", "37", "--val", "9", "--size", "128"], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([sys.argv[2], str(folder / "shapes"), "--train", "37", "--val", "9", "--size", "128"],
+                       check=True, stdout=subprocess.DEVNULL)
         server = Server(program, folder)
         test = Test(sys.argv[1], folder / "shapes/data.yaml", folder)
         test.nobody()
