@@ -179,7 +179,7 @@ TEST(PricePlans, MachinesOfTheCatalogueWithWhatFits) {
       "g5.xlarge: {price: 1.006, images_per_second: 300}\n"
       "p4d.24xlarge: 32.77\n"
       "GTX 1650: 0.05\n",
-      {"--img", "1280", "--images", "1000", "--batch", "16"});
+      {"--img", "1280", "--images", "1000"});
   std::vector<std::string> names;
   for (const PricedPlan& one : answer.plans) names.push_back(one.machine.name);
   EXPECT_THAT(names, ElementsAre("g5.xlarge", "g4dn.xlarge", "p4d.24xlarge",
@@ -195,6 +195,7 @@ TEST(PricePlans, MachinesOfTheCatalogueWithWhatFits) {
 
 TEST(PricePlans, TheImagesAreThoseOfTheDataSetWhichIsReadOnce) {
   const TemporaryFolder folder;
+  folder.write("images/a.png", "");
   folder.write("data.yaml", "train: images\nval: images\nnames: [a]\n");
   int asked = 0;
   const AskData ask = [&](configs::RunConfig& config, WantedFacts) {
