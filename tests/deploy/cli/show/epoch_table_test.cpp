@@ -62,7 +62,7 @@ TEST(EpochTable, OfEightyColumns) {
             "   3/60  1.25 GiB  0.081  0.033  0.021     208  0.812  0.744  "
             "0.791  0.452");
   EXPECT_EQ(live_line(middle_of_a_run(), std::nullopt, 79, kTerminal),
-            "   3/60  1.25 GiB  0.081  0.033  0.021   92% |███████████    | "
+            "   3/60  1.25 GiB  0.081  0.033  0.021   92% |████████████▉ | "
             "12/13  58.3 img/s");
 }
 

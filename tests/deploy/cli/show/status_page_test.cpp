@@ -83,15 +83,15 @@ TEST(StatusPage, TheEssentials) {
       ElementsAre(
           "run       /runs/exp",
           "state     running, generation 1: 2 of 2 workers joined",
-          "progress    5% |█▏                    | 40/780 steps  58.3 img/s  "
-          "ETA 6m10s",
+          "progress    5% |█▎                        | 40/780 steps  58.3 "
+          "img/s  ETA 6m10s",
           "epoch     3/60  12/13 steps  train",
           "losses    box 0.081  obj 0.033  cls 0.021",
           "validated mAP50 0.750  mAP 0.450  P 0.800  R 0.700  after epoch 2",
           "memory    measured | predicted | limit",
-          "  rank 0   a          |████████████████░░░         | 1.25 GiB | 1.5 "
+          "  rank 0   a          |██████████████████░░░       | 1.25 GiB | 1.5 "
           "GiB | 2 GiB",
-          "  rank 1   a          |███████████████░░░░░░░        | 1 GiB | 1.5 "
+          "  rank 1   a          |███████████████░░░░░░░░       | 1 GiB | 1.5 "
           "GiB | 2 GiB",
           "events", "  08:23:01  generation  2 of 2 workers joined",
           "  08:23:02  validation  epoch 2 validated"));
