@@ -42,7 +42,7 @@ def main():
         best = pathlib.Path(folder) / "runs/train/exp/weights"
         assert (best / "best.onnx").stat().st_size > 1 << 20
         pictures = [output for cell in notebook.cells if cell.cell_type == "code"
-                    for output in cell.outputs if "image/png" in output.get("data", {})]
+                    for output in cell.outputs if "image/jpeg" in output.get("data", {})]
         assert len(pictures) == 1, "the picture with boxes is not shown"
 
 
