@@ -32,7 +32,7 @@ def main():
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         os.environ["IPYTHONDIR"] = folder  # no settings of this user
-        nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3",
+        nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3",
                                 resources={"metadata": {"path": folder}}).execute()
         printed = "".join(output.get("text", "") for cell in notebook.cells
                           if cell.cell_type == "code" for output in cell.outputs)
