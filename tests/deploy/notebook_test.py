@@ -32,7 +32,7 @@ def main():
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         os.environ["IPYTHONDIR"] = folder  # no settings of this user
-        nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3",
+        nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3",
                                 resources={"metadata": {"path": folder}}).execute()
         printed = "".join(output.get("text", "") for cell in notebook.cells
                           if cell.cell_type == "code" for output in cell.outputs)
@@ -42,7 +42,7 @@ def main():
         best = pathlib.Path(folder) / "runs/train/exp/weights"
         assert (best / "best.onnx").stat().st_size > 1 << 20
         pictures = [output for cell in notebook.cells if cell.cell_type == "code"
-                    for output in cell.outputs if "image/png" in output.get("data", {})]
+                    for output in cell.outputs if "image/jpeg" in output.get("data", {})]
         assert len(pictures) == 1, "the picture with boxes is not shown"
 
 
