@@ -11,6 +11,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
 
