@@ -142,7 +142,7 @@ class Membership {
   Member* find_mutable(const std::string& worker_id);
   std::optional<std::string> replace_gone(Node& known, const Node& node);
   std::optional<std::string> room_error(const Node& node) const;
-  // Until open(), agents that fell silent make room once all their workers are
+  // Agents that fell silent before open() make room once all their workers are
   // gone.
   void forget_absent();
 

@@ -339,8 +339,8 @@ class Supervisor {
         if (!coordinator_restarts_.is_over) terminal_.print(end->reason);
       }
     }
-    // Before there is a generation, its workers' places are free only once it
-    // has been silent for a while.
+    // The places of its workers are free at once in a generation, before the
+    // first one only when it has been silent for a while.
     const auto least_delay =
         std::chrono::seconds(status_.generation > 0 ? 0 : 3);
     if (is_due(*agent_, agent_restarts_, "", least_delay, now)) start_agent();

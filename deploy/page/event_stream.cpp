@@ -102,7 +102,7 @@ ssize_t EventStream::fill(Reader& reader, char* buffer, size_t max) {
     } else if (now - reader.last_sent >= sign_of_life_) {
       reader.sending = kAlive;
     } else {
-      // Without this the server would ask again at once.
+      // The server would ask again at once otherwise.
       reader.waits = true;
       MHD_suspend_connection(reader.connection);
       return 0;

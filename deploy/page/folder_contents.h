@@ -80,7 +80,7 @@ struct EpochTable {
   struct Best {
     double epoch = 0, map50 = 0, map = 0;
   };
-  std::optional<Best> best;  // by YOLOv5's fitness
+  std::optional<Best> best;  // the epoch of the greatest fitness
 };
 EpochTable epoch_table(const std::string& csv);
 

@@ -60,7 +60,7 @@ class RunShelf {
     RunPlace place;
     std::unique_ptr<RunRecord> record;
     std::optional<Clock::time_point> read;
-    std::map<std::string, Text> answers;  // of what was read
+    std::map<std::string, Text> answers;  // what was read gives these
   };
 
   void look_for_runs();

@@ -61,7 +61,7 @@ class StepHistory {
 
   LineFollower follower_;
   DecimatedSeries steps_;
-  std::map<int, DecimatedSeries> memory_;  // by rank
+  std::map<int, DecimatedSeries> memory_;  // each rank's
   int64_t num_steps_ = 0;
   int64_t epoch_samples_ = 0;
   int64_t corrupt_lines_ = 0;

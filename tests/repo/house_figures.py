@@ -86,6 +86,11 @@ OTHER_ROWS = re.compile(
     r"[Cc]ells|head_?\.|line\(|--rows|\"rows\"|\bmatch|rows /|global batch")
 
 
+def num_words(text):
+    """Tokens with a letter or a digit: the bars between a table's cells are none."""
+    return sum(any(map(str.isalnum, token)) for token in text.split())
+
+
 def folder_of(path):
     return path.rpartition("/")[0] or "."
 
@@ -187,7 +192,7 @@ def measure(root):
     lengths = {name: len(text.splitlines()) for name, text in sources.items()}
     folders = collections.Counter(folder_of(name) for name in sources)
     markdown = {name: text for name, text in texts.items() if name.endswith(".md")}
-    words = {name: len(text.split()) for name, text in markdown.items()}
+    words = {name: num_words(text) for name, text in markdown.items()}
     guides = {name: len(text.splitlines()) for name, text in markdown.items()
               if name.endswith("/README.md")}
     includes = includes_of(sources)
