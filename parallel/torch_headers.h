@@ -1,6 +1,7 @@
 // The LibTorch headers that most files with tensors need, compiled once.
 // Files still include what they use: this header only makes that cheap. It
-// leaves out the header of all operators, which costs each of its readers.
+// leaves ATen/ATen.h out, which declares every operator and costs each of its
+// readers.
 #pragma once
 
 #include <ATen/TensorOperators.h>
