@@ -80,15 +80,13 @@ std::vector<size_t> DecimatedSeries::chosen(size_t most, int64_t from) const {
 }
 
 void DecimatedSeries::decimate() {
-  const std::vector<size_t> stay = [&] {
-    std::vector<size_t> indices;
-    const int64_t range = steps_.back() - steps_.front();
-    do {
-      bucket_ *= 2;
-      indices = kept(0, bucket_);
-    } while (indices.size() > capacity_ / 2 && bucket_ <= range);
-    return indices;
-  }();
+  // Points that came since the last time may fill a bucket that is wide enough.
+  std::vector<size_t> stay = kept(0, bucket_);
+  const int64_t range = steps_.back() - steps_.front();
+  while (stay.size() > capacity_ / 2 && bucket_ <= range) {
+    bucket_ *= 2;
+    stay = kept(0, bucket_);
+  }
   for (size_t i = 0; i < stay.size(); ++i) {
     steps_[i] = steps_[stay[i]];
     std::copy_n(

@@ -15,6 +15,7 @@
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::page {
 namespace {
@@ -104,7 +105,7 @@ void EventList::forget() {
 }
 
 void EventList::take(std::string_view line) {
-  Event event = Event::parse(line, nullptr, false);
+  Event event = Event::parse(valid_utf8(std::string(line)), nullptr, false);
   if (!event.is_object()) return;
   ++count_;
   if (event.contains("time")) {

@@ -147,7 +147,8 @@ const std::vector<CommandSummary>& command_summaries() {
        "the same as one HTML file, to keep or to mail",
        false,
        {"headroom report runs/train/exp",
-        "headroom report runs/train/exp runs/train/exp2 --output two.html"},
+        "headroom report runs/train/exp runs/train/exp2 --output two.html",
+        "headroom report runs/train/exp --output exp.html --exist-ok"},
        false,
        "Writes report.html, at most 2 MB, that needs nothing beside it: into "
        "the run\ndirectory, or here where several runs are named.",
