@@ -105,7 +105,7 @@ void EventList::forget() {
 }
 
 void EventList::take(std::string_view line) {
-  Event event = Event::parse(valid_utf8(std::string(line)), nullptr, false);
+  Event event = Event::parse(valid_utf8(line), nullptr, false);
   if (!event.is_object()) return;
   ++count_;
   if (event.contains("time")) {
