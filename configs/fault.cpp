@@ -40,14 +40,14 @@ constexpr auto kKinds = std::to_array<FaultDescription>(
      {.value = Kind::kHang,
       .name = "hang",
       .example = "hang@rank=1,step=3",
-      .does = "it stops for good"},
+      .does = "the process stops for good"},
      {.value = Kind::kPause,
       .name = "pause",
       .number = "seconds",
       .number_member = &Fault::seconds,
       .needs_number = true,
       .example = "pause@rank=0,step=3,seconds=2",
-      .does = "it stops for so long"}});
+      .does = "the process stops for so many seconds"}});
 
 constexpr auto kPhases =
     std::to_array<NamedValue<Phase>>({{Phase::kStep, "step"},

@@ -189,6 +189,8 @@ double number_of(const RunConfig& config, const Knob& knob) {
       knob.member);
 }
 
+// Files have these in quotes. They never had precisions so, and older files are
+// to be read.
 bool is_text(const Knob& knob) {
   return std::holds_alternative<std::string RunConfig::*>(knob.member) ||
          std::holds_alternative<Layout RunConfig::*>(knob.member) ||

@@ -36,8 +36,19 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     heartbeat_node(now, node.node_id);
     return std::nullopt;
   }
-  if (room_error(node)) forget_absent();
-  if (auto why = room_error(node)) return why;
+  if (!room_error(node)) return add_node(now, node);
+  // The silent keep their places unless the other agent is taken in.
+  Membership next = *this;
+  next.forget_silent();
+  if (auto why = next.room_error(node)) return why;
+  if (auto why = next.add_node(now, node)) return why;
+  *this = std::move(next);
+  return std::nullopt;
+}
+
+// REQUIRES: there is room for the node.
+std::optional<std::string> Membership::add_node(TimePoint now,
+                                                const Node& node) {
   std::vector<Member> added;
   for (const std::string& worker_id : node.worker_ids) {
     if (auto why = name_error("worker_id", worker_id)) return why;
@@ -63,23 +74,34 @@ std::optional<std::string> Membership::register_node(TimePoint now,
   return std::nullopt;
 }
 
-void Membership::forget_absent() {
+bool Membership::has_joined_workers(const Node& node) const {
+  return std::ranges::any_of(node.worker_ids, [&](const std::string& id) {
+    return find(id)->state == MemberState::kJoined;
+  });
+}
+
+bool Membership::may_have_room_later(const Node& node) const {
+  return !open_ && find_node(node.node_id) == nullptr && room_error(node) &&
+         std::ranges::any_of(nodes_, [this](const Node& other) {
+           return !has_joined_workers(other);
+         });
+}
+
+void Membership::forget_silent() {
   if (open_) return;
-  const auto is_absent = [this](const Node& node) {
-    return node.silent &&
-           std::ranges::all_of(node.worker_ids, [&](const std::string& id) {
-             return find(id)->state == MemberState::kGone;
-           });
-  };
-  std::set<std::string> absent;
+  std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    if (is_absent(node)) absent.insert(node.node_id);
+    // Its workers that had not joined became gone when it fell silent.
+    if (node.silent && !has_joined_workers(node)) {
+      forgotten.insert(node.node_id);
+    }
   }
   std::erase_if(members_, [&](const Member& member) {
-    return absent.contains(member.node_id);
+    return forgotten.contains(member.node_id);
   });
-  std::erase_if(
-      nodes_, [&](const Node& node) { return absent.contains(node.node_id); });
+  std::erase_if(nodes_, [&](const Node& node) {
+    return forgotten.contains(node.node_id);
+  });
 }
 
 std::optional<std::string> Membership::room_error(const Node& node) const {
@@ -198,12 +220,15 @@ bool Membership::leave(const std::string& worker_id) {
   return true;
 }
 
-void Membership::leave_absent(const std::string& node_id) {
+std::vector<std::string> Membership::leave_absent(const std::string& node_id) {
+  std::vector<std::string> absent;
   for (Member& member : members_) {
     if (member.node_id == node_id && member.state == MemberState::kExpected) {
       member.state = MemberState::kGone;
+      absent.push_back(member.worker_id);
     }
   }
+  return absent;
 }
 
 Expired Membership::expire(TimePoint now) {

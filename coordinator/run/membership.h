@@ -71,6 +71,10 @@ class Membership {
   // workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
 
+  // Whether a node that is refused for want of room may ask again: another has
+  // no worker there, and may fall silent.
+  bool may_have_room_later(const Node& node) const;
+
   // Allows more slots than the run expected, from now on.
   void open() { open_ = true; }
 
@@ -96,8 +100,8 @@ class Membership {
   // True if it was not gone before.
   bool leave(const std::string& worker_id);
 
-  // The node's workers that have not joined become gone.
-  void leave_absent(const std::string& node_id);
+  // The node's workers that have not joined become gone, and are returned.
+  std::vector<std::string> leave_absent(const std::string& node_id);
 
   // True if it was not so before.
   bool drain_node(const std::string& node_id) {
@@ -142,9 +146,11 @@ class Membership {
   Member* find_mutable(const std::string& worker_id);
   std::optional<std::string> replace_gone(Node& known, const Node& node);
   std::optional<std::string> room_error(const Node& node) const;
-  // Agents that fell silent before open() make room once all their workers are
-  // gone.
-  void forget_absent();
+  std::optional<std::string> add_node(TimePoint now, const Node& node);
+  bool has_joined_workers(const Node& node) const;
+  // Agents that fell silent before open() make room once no worker of theirs is
+  // there.
+  void forget_silent();
 
   int expected_workers_;
   bool open_ = false;

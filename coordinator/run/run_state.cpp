@@ -127,18 +127,15 @@ RestartDecision RunState::worker_exited(TimePoint now,
                                         const std::string& worker_id,
                                         int exit_code,
                                         const std::string& last_words) {
-  RestartDecision decision;
   const Member* member = membership_.find(worker_id);
-  if (member == nullptr) {
-    decision.reason = "it takes no part in this run";
-    return decision;
-  }
+  if (member == nullptr) return {.reason = "it takes no part in this run"};
   given_up_.erase(worker_id);
   if (const auto known = restarts_.find(worker_id); known != restarts_.end()) {
     return known->second;
   }
   const bool was_released = membership_.is_released(worker_id) || over();
   const bool may_return = !was_released && may_have_successor();
+  RestartDecision decision;
   if (may_return) {
     decision = restart_budgets_[{member->node_id, member->local_slot}].note_end(
         exit_code, num_commits_, membership_.is_draining(member->node_id));
@@ -195,6 +192,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   }
   if (ending_.first_complaint.empty()) ending_.first_complaint = message;
   if (!peer_lost) {
+    // Nobody waits for another worker to fail likewise.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now, loss_of(worker_id, "stopped: " + message, /*explained=*/true));
     if (!over() && phase_ != RunPhase::kStopping) begin_stopping(now);
@@ -360,8 +358,12 @@ void RunState::tick(TimePoint now) {
     emit(EventKind::kAgentSilent, -1,
          "the agent of node " + node_id + " has been silent for " + limit,
          true);
-    // Later on it may speak again, and its workers join after all.
-    if (phase_ == RunPhase::kWaiting) membership_.leave_absent(node_id);
+    // Later on its workers keep their places, and may join after all.
+    if (phase_ != RunPhase::kWaiting) continue;
+    for (const std::string& worker_id : membership_.leave_absent(node_id)) {
+      lose(now, loss_of(worker_id, "has not joined, and its agent is silent",
+                        /*explained=*/true));
+    }
   }
   for (const std::string& worker_id : expired.worker_ids) {
     give_up(now, worker_id, "was silent for " + limit);

@@ -11,6 +11,8 @@
 //                            v
 //                        stopping --saved, or nothing to save--> failed
 //
+// A worker that is lost in `waiting` is waited for; the run stops where it gets
+// no successor.
 // Calls are what happened, with the time as an argument; what is to be done
 // about it is read out with take_orders() and take_events().
 //

@@ -24,6 +24,7 @@
 #include "coordinator/service/service.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/run_files.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
@@ -274,7 +275,8 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
                                  options.expected_workers, layers);
     if (!saved.plan) {
       throw Error("resume",
-                  options.run_directory + "/plan.json is no plan for this run" +
+                  options.run_directory + "/" + run_files::kPlan +
+                      " is no plan for this run" +
                       (saved.plan_error.empty() ? "" : ": " + saved.plan_error),
                   "give --processes, so that one is chosen");
     }

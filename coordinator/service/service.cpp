@@ -243,8 +243,11 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.hostname = printable(asked.hostname);
         node.launcher_rank = asked.launcher_rank;
         node.worker_ids = asked.worker_ids;
-        refusal = refuse_for(RefusalKind::kNotAsAgreed,
-                             state_.register_node(now, node));
+        const auto why = state_.register_node(now, node);
+        refusal = refuse_for(state_.membership().may_have_room_later(node)
+                                 ? RefusalKind::kNotYet
+                                 : RefusalKind::kNotAsAgreed,
+                             why);
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
         *response = wire::to_wire(

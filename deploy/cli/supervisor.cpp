@@ -135,6 +135,7 @@ class Supervisor {
     status_ = {};
     child_ended_.reset();
     coordinator_restarts_ = {};
+    agent_restarts_ = {};
     return true;
   }
 
@@ -298,7 +299,7 @@ class Supervisor {
   // Whether `child` was killed and is to be started again now. Says what comes
   // of its end.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
-              std::chrono::milliseconds least_delay, Clock::time_point now) {
+              Clock::time_point now) {
     if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
         status_.over() || options_.interrupts() > 0) {
       restarts.due.reset();
@@ -315,7 +316,7 @@ class Supervisor {
           (decision.restart ? "it is started again" + where : decision.reason));
       restarts.is_over = !decision.restart;
       if (restarts.is_over) return false;
-      restarts.due = now + std::max(decision.delay, least_delay);
+      restarts.due = now + decision.delay;
     }
     if (now < *restarts.due) return false;
     restarts.due.reset();
@@ -327,8 +328,7 @@ class Supervisor {
   // workers.
   void restart_children(Clock::time_point now) {
     const std::string address = address_;
-    if (is_due(*coordinator_, coordinator_restarts_, " at " + address,
-               std::chrono::milliseconds(0), now)) {
+    if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
       const auto end = start_coordinator(address);
       coordinator_restarts_.has_failed = end.has_value();
       if (end) {  // once more, unless it has nothing to go on from
@@ -339,11 +339,7 @@ class Supervisor {
         if (!coordinator_restarts_.is_over) terminal_.print(end->reason);
       }
     }
-    // The places of its workers are free at once in a generation, before the
-    // first one only when it has been silent for a while.
-    const auto least_delay =
-        std::chrono::seconds(status_.generation > 0 ? 0 : 3);
-    if (is_due(*agent_, agent_restarts_, "", least_delay, now)) start_agent();
+    if (is_due(*agent_, agent_restarts_, "", now)) start_agent();
   }
 
   // The run's end as its coordinator told it.

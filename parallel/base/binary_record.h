@@ -51,8 +51,7 @@ Number number_at(std::string_view bytes, size_t at) {
   return static_cast<Number>(number_of_bytes(bytes.substr(at, sizeof(Number))));
 }
 
-// Plain values between processes of one run, which have one program: as they
-// lie in memory.
+// Values as they lie in memory, for processes that run the same build.
 class RecordWriter {
  public:
   template <typename T>

@@ -50,17 +50,20 @@ inline constexpr const char* kBestWeights = "best.safetensors";
 // The weights that --save-period keeps begin with it: epoch12.safetensors.
 inline constexpr const char* kEpochPrefix = "epoch";
 
-// What a checkpoint's folder holds is listed there; it is written last, so that
-// a folder without it is unfinished.
+// It lists what a checkpoint's folder holds, and is written last: a folder
+// without it is unfinished.
 inline constexpr const char* kManifest = "MANIFEST.json";
 // The tensors of a checkpoint.
 inline constexpr const char* kState = "state.safetensors";
 
 // The training images' labels as a picture.
 inline constexpr const char* kLabelsPicture = "labels.jpg";
+// Names of pictures of training's first batches, and of validation's, begin so.
+inline constexpr const char* kTrainBatchPrefix = "train_batch";
+inline constexpr const char* kValidationBatchPrefix = "val_batch";
 // The first batches of training with their boxes.
 inline std::string train_batch_picture(int64_t batch) {
-  return "train_batch" + std::to_string(batch) + ".jpg";
+  return kTrainBatchPrefix + std::to_string(batch) + ".jpg";
 }
 // The columns of kResults as curves.
 inline constexpr const char* kResultsPicture = "results.png";
@@ -120,7 +123,7 @@ inline std::vector<Description> descriptions() {
        "--noplots"},
       {{std::string(kLogs) + "/"},
        "what the processes printed; rotated, 32 MiB at most each"},
-      {{"coordinator.log"}, "the coordinator's decisions, while the run lasts"},
+      {{kCoordinatorLog}, "the coordinator's decisions, while the run lasts"},
   };
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/optim/flat_kernels.h"
 
@@ -166,8 +167,11 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
 }
 
 std::vector<std::string> moment_names(OptimizerKind kind) {
-  if (kind == OptimizerKind::kSgd) return {"momentum"};
-  return {"first_moment", "second_moment"};
+  std::vector<std::string> names = {"momentum"};
+  if (kind != OptimizerKind::kSgd) names = {"first_moment", "second_moment"};
+  HEADROOM_CHECK(std::ssize(names) == configs::num_moments(kind),
+                 "plans count other moments than there are");
+  return names;
 }
 
 void optimizer_step(OptimizerKind kind, const OptimizerStep& step,

@@ -122,7 +122,8 @@ kernels::AdamCoefficients<double> adam_coefficients(
 
 using configs::OptimizerKind;
 
-// One name per moment buffer, as checkpoints have them: configs::num_moments.
+// The names of the moment buffers in checkpoints, configs::num_moments(kind) of
+// them.
 std::vector<std::string> moment_names(OptimizerKind kind);
 
 // Settings that are the same for every range of the parameters.

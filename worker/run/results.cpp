@@ -171,8 +171,9 @@ std::vector<fs::path> pictures_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
     if (name.ends_with(".jpg") &&
-        (name == "labels.jpg" || name.starts_with("train_batch") ||
-         name.starts_with("val_batch"))) {
+        (name == run_files::kLabelsPicture ||
+         name.starts_with(run_files::kTrainBatchPrefix) ||
+         name.starts_with(run_files::kValidationBatchPrefix))) {
       files.push_back(entry.path());
     }
   }
@@ -187,7 +188,8 @@ fs::file_time_type last_shown(const fs::path& folder) {
   fs::file_time_type last = fs::file_time_type::min();
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().starts_with("events.out.tfevents.") &&
+    if (entry.path().filename().string().starts_with(
+            run_files::kTensorboardPrefix) &&
         entry.file_size(error) > kHead) {
       last = std::max(last, entry.last_write_time(error));
     }

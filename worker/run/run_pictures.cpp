@@ -162,7 +162,8 @@ void RunPictures::draw_validation() {
 
 void RunPictures::draw_batches() {
   for (int64_t i = 0; i < pictures::kPicturedBatches; ++i) {
-    const std::string stem = "val_batch" + std::to_string(i);
+    const std::string stem =
+        run_files::kValidationBatchPrefix + std::to_string(i);
     draw_or_say(subject_.say, stem + "_labels.jpg", [&] {
       pictures::BatchPicture labels(subject_.validation, i);
       if (labels.samples().empty()) return;

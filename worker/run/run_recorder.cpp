@@ -355,7 +355,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
 
 void RunRecorder::record_pictures() {
   if (!results_) return;
-  write_or_say("events.out.tfevents", /*is_end=*/false,
+  write_or_say(run_files::kTensorboardPrefix, /*is_end=*/false,
                [&] { results_->show_pictures(); });
 }
 

@@ -137,13 +137,21 @@ void TensorboardWriter::add_curve(int64_t step, double wall_time,
 
 void TensorboardWriter::write_record(const std::string& payload) {
   const std::string length = number_bytes<uint64_t>(payload.size());
-  file_ << length << number_bytes(mask(crc32c(length))) << payload
-        << number_bytes(mask(crc32c(payload)));
-  file_.flush();
+  const std::string record = length + number_bytes(mask(crc32c(length))) +
+                             payload + number_bytes(mask(crc32c(payload)));
+  file_ << record << std::flush;
   if (!file_) {
+    // Readers stop at a record that lacks its end: the file goes on after the
+    // last whole one.
+    std::error_code ignored;
+    file_.close();
+    std::filesystem::resize_file(path_, size_, ignored);
+    file_.clear();
+    file_.open(path_, std::ios::binary | std::ios::app);
     throw Error("run", "cannot write " + path_.string(),
                 "free some space there", ExitCode::kResource);
   }
+  size_ += record.size();
 }
 
 }  // namespace headroom::run

@@ -41,6 +41,7 @@ class TensorboardWriter {
 
   std::filesystem::path path_;
   std::ofstream file_;
+  uintmax_t size_ = 0;  // bytes of whole records
 };
 
 }  // namespace headroom::run

@@ -94,17 +94,19 @@ void make_marked(const RendezvousFolder& folder) {
   }
   std::ofstream marker(fs::path(made) / kMarker);
   marker << "Processes of one job meet here.\n" << std::flush;
-  if (!marker || renameat2(AT_FDCWD, made.c_str(), AT_FDCWD,
-                           folder.path.c_str(), RENAME_NOREPLACE) != 0) {
+  if (!marker) {
+    remove_folder(made);
+    refuse_folder(folder, "cannot be written to");
+  }
+  if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, folder.path.c_str(),
+                RENAME_NOREPLACE) != 0) {
     remove_folder(made);  // another process of the job was faster
   }
 }
 
-// Makes a private folder unless something is there, and looks whose that is.
-void make_private(const RendezvousFolder& folder, unsigned user_id) {
-  struct stat found {};
-  if (lstat(folder.path.c_str(), &found) != 0) make_marked(folder);
-  if (lstat(folder.path.c_str(), &found) != 0) return;  // removed just now
+// Refuses what is not a private folder of this user.
+void require_private(const RendezvousFolder& folder, const struct stat& found,
+                     unsigned user_id) {
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
   if (found.st_uid != user_id) {
     refuse_folder(folder, "belongs to user " + std::to_string(found.st_uid) +
@@ -131,6 +133,12 @@ FolderHold::~FolderHold() {
 
 bool FolderHold::lock(int operation) const {
   return descriptor_ >= 0 && flock(descriptor_, operation) == 0;
+}
+
+struct stat FolderHold::status() const {
+  struct stat held {};
+  HEADROOM_CHECK(fstat(descriptor_, &held) == 0, "a folder that is held");
+  return held;
 }
 
 bool FolderHold::has_file(const char* name) const {
@@ -185,9 +193,14 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
   remove_left_behind(folder.path.parent_path(), user_id);
   // Another job may have taken it for left behind before it was held.
   for (int tries = 0; tries < 100; ++tries) {
-    make_private(folder, user_id);
+    struct stat found {};
+    if (lstat(folder.path.c_str(), &found) != 0) make_marked(folder);
+    if (lstat(folder.path.c_str(), &found) != 0) continue;  // removed just now
+    require_private(folder, found, user_id);
     FolderHold hold(opened(folder.path));
     if (!hold.lock(LOCK_SH)) continue;
+    // The name may be another folder's by now.
+    require_private(folder, hold.status(), user_id);
     // The order matters: a folder has its marker before its name and loses it
     // after its name, so that one with a name and no marker is none of ours.
     const bool is_ours = hold.has_file(kMarker);

@@ -14,6 +14,8 @@
 // killed, and the next job removes it. Everything else is left alone.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -46,6 +48,8 @@ class FolderHold {
 
   // flock's `operation`; true if it was done.
   bool lock(int operation) const;
+  // REQUIRES: it holds a folder.
+  struct stat status() const;
   // Whether the folder holds a regular file of that name.
   bool has_file(const char* name) const;
   // Whether it is that folder which lies at `path`.

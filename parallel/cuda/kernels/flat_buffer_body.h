@@ -151,8 +151,8 @@ HEADROOM_HD void commit_piece(const FlatBufferArguments& arguments,
   const bool is_averaged = steps && averages != nullptr;
   for (int k = first; k < piece.size; k += step) {
     const int64_t i = piece.offset + k;
-    // All is read before anything is written: on a device no load may pass a
-    // store, and each would wait for the one before.
+    // All is read before anything is written: the compiler must assume that the
+    // buffers overlap, so that a load behind a store would wait for it.
     const T gradient = whole_gradient(arguments, scale, i);
     T parameter = 0, first_moment = 0, second_moment = 0, average = 0;
     if (is_stepped || is_averaged) parameter = parameters[i];

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
-// A multiprocessor's blocks. The fit of a match keeps some numbers in memory
-// for it: few threads fit, and the loads of many cells are what takes time.
+// Blocks that a multiprocessor runs at a time. The compiler keeps some numbers
+// of the box loss in memory for it; more threads hide the time of cells' loads.
 constexpr int kBlocksAtATime = 4;
 
 // Returns the sum in every lane; always in the same order.

@@ -246,6 +246,38 @@ TEST(BeforeTheFirstGeneration, WhoGetsNoSuccessorEndsTheRun) {
   }
 }
 
+TEST(BeforeTheFirstGeneration, UnderMpiASilentAgentEndsTheRun) {
+  FailStopRun run(2);
+  run.register_node();
+  run.join(0);
+  run.orders();
+  run.pass(2100, {}, false);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  EXPECT_EQ(run.state.reason(),
+            "worker w1 on h has not joined, and its agent is silent; no step "
+            "had been committed, start the run again");
+  EXPECT_EQ(run.orders(), "w0:exit");
+}
+
+// Nor is it forgotten that its lost worker is to be killed.
+TEST(BeforeTheFirstGeneration, ARefusedAgentTakesNobodysPlace) {
+  ScriptedRun run(2);
+  run.register_node();
+  run.join(0);
+  run.state.worker_disconnected(run.now, "w0");
+  run.pass(2100, {0}, false);
+  const Node large{.node_id = "m",
+                   .hostname = "h",
+                   .launcher_rank = 0,
+                   .worker_ids = {"m0", "m1", "m2"},
+                   .last_seen = {}};
+  EXPECT_NE(run.state.register_node(run.now, large), std::nullopt);
+  const NodeAnswer answer = run.state.node_heartbeat(run.now, "n");
+  EXPECT_TRUE(answer.known);
+  EXPECT_EQ(answer.lost_worker_ids, std::vector<std::string>{"w0"});
+}
+
 TEST(BeforeTheFirstGeneration, AnAgentThatFellSilentMakesRoomForAnother) {
   ScriptedRun run(2);
   run.register_node();
@@ -256,7 +288,9 @@ TEST(BeforeTheFirstGeneration, AnAgentThatFellSilentMakesRoomForAnother) {
                    .worker_ids = {"m0", "m1"},
                    .last_seen = {}};
   EXPECT_NE(run.state.register_node(run.now, other), std::nullopt);
+  EXPECT_FALSE(run.state.membership().may_have_room_later(other));
   run.state.worker_disconnected(run.now, "w0");
+  EXPECT_TRUE(run.state.membership().may_have_room_later(other));
   run.pass(2100, {0}, false);
   EXPECT_EQ(run.state.register_node(run.now, other), std::nullopt);
   run.state.join(run.now, "m0", "m");

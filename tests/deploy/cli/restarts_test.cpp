@@ -219,7 +219,7 @@ TEST_F(Restarts, AKillBeforeTheFirstGenerationEndsNoRun) {
     }
     victims = descendants(run.pid(), victim);
     ASSERT_FALSE(victims.empty());
-    kill(victims.front(), SIGKILL);
+    for (const pid_t pid : victims) kill(pid, SIGKILL);
     const ProgramResult result = run.join();
     EXPECT_EQ(result.exit_code, 0) << victim << result.err;
     EXPECT_THAT(result.err, HasSubstr("started again")) << victim;
