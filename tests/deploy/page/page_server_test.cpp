@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "coordinator/service/certificates.h"
 #include "parallel/base/check.h"
 #include "tests/deploy/page/run_directory_fixture.h"
 
@@ -350,6 +352,26 @@ TEST_F(PageServerTest, BeyondLoopbackItNeedsCertificatesAndAToken) {
         std::string("evil.example")}) {
     EXPECT_EQ(status_at(other), 403) << other;
   }
+}
+
+TEST_F(PageServerTest, UnderACertificateEveryNameMayReachIt) {
+  const headroom::testing::TemporaryFolder folder;
+  coordinator::make_certificates(folder.path() / "certs", {"ml.example"});
+  PageOptions options = options_of(folder_.path());
+  options.security = wire::read_channel_security(
+      (folder.path() / "certs").string(), "", wire::ChannelSide::kServer);
+  server_ = std::make_unique<PageServer>(std::move(options));
+  httplib::SSLClient client("127.0.0.1", server_->port());
+  client.enable_server_certificate_verification(false);
+  const auto status_with = [&](const std::string& cookie) {
+    const auto answer = client.Get(
+        "/api/runs", {{"Host", "ml.example:1234"}, {"Cookie", cookie}});
+    return answer ? answer->status : 0;
+  };
+  EXPECT_EQ(status_with("headroom_page_" + std::to_string(server_->port()) +
+                        "=" + server_->token()),
+            200);
+  EXPECT_EQ(status_with(""), 403);
 }
 
 }  // namespace
