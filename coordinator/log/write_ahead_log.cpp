@@ -1,7 +1,6 @@
 #include "coordinator/log/write_ahead_log.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
+#include "parallel/base/file_lock.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 
@@ -118,7 +118,7 @@ std::unique_ptr<WriteAheadLog> WriteAheadLog::open(
                   std::string("cannot be opened: ") + std::strerror(errno),
                   "name a file in a folder that can be written");
   }
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+  if (!lock_soon(lock)) {
     ::close(lock);
     throw refusal(file, "belongs to a coordinator that is running",
                   "stop that one first, or name another log");

@@ -1,5 +1,6 @@
 #include "deploy/cli/run_page.h"
 
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -58,6 +59,10 @@ std::unique_ptr<page::PageServer> serve_page(
     if (line.has("--page")) throw;
     say("page:  not served, for it " + error.text());
     return nullptr;
+  } catch (const std::exception& error) {
+    if (line.has("--page")) throw;
+    say(std::string("page:  not served: ") + error.what());
+    return nullptr;
   }
 }
 
@@ -65,14 +70,18 @@ void leave_report(const std::string& run_directory,
                   const coordinator::RunStatus& status, const Say& say) {
   std::error_code ignored;
   const fs::path folder(run_directory);
-  if (!fs::exists(folder / run_files::kSteps, ignored)) return;
+  // The files there may be an older run's.
+  if (!fs::exists(folder / run_files::kSteps, ignored) ||
+      fs::exists(folder / run_files::kOlderRun, ignored)) {
+    return;
+  }
   page::ReportRequest request;
   request.runs = {place_of(run_directory)};
   if (status.over()) request.status = status;
   try {
     page::write_report(folder / run_files::kReport, page::report_text(request),
                        /*may_replace=*/false);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     say(std::string("the report could not be written: ") + error.what());
   }
 }

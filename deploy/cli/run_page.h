@@ -47,8 +47,9 @@ std::unique_ptr<page::PageServer> serve_page(
     std::function<std::optional<coordinator::RunStatus>()> status,
     const Say& say);
 
-// Writes report.html into the folder of a run that has begun. Where that is
-// not possible, it is said: the run has ended as it has.
+// Writes report.html into the folder of a run that has committed a step; none
+// where the files there are still an older run's. Where that is not possible,
+// it is said: the run has ended as it has.
 void leave_report(const std::string& run_directory,
                   const coordinator::RunStatus& status, const Say& say);
 

@@ -121,6 +121,7 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   } else if (run.end.exit_code == 0) {
     std::fputs(result_text(request.config, run.status).c_str(), stdout);
   }
+  std::fflush(stdout);  // a pipe would show it at the end of the process
   if (run.end.exit_code != 0) {
     terminal.print(run.end.reason);
     const std::string hint = resume_hint(run.end, request.run_directory);
@@ -195,13 +196,15 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   notify::Notifier notifier(addressees,
                             run_to_notify(request, addressees, terminal));
   const SupervisedRun run = supervise(options, terminal);
-  notifier.finish({run.end.exit_code, run.end.reason});
   newest.set(run.status);
+  if (folder) withdraw_address(*folder, place->job_id);
+  // The verdict comes first: the others may take a while.
+  const int exit_code = report(request, run, line.has("--json"), terminal);
+  notifier.finish({run.end.exit_code, run.end.reason});
   if (trains && !request.config.noplots) {
     leave_report(request.run_directory, run.status, say);
   }
-  if (folder) withdraw_address(*folder, place->job_id);
-  return report(request, run, line.has("--json"), terminal);
+  return exit_code;
 }
 
 // mpirun binds a process of a small job to one core, and its workers with it.

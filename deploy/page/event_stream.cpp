@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -134,10 +135,15 @@ void EventStream::publish_all(std::unique_lock<std::mutex>& lock) {
   for (const Reader* reader : readers_) ids.insert(reader->id);
   for (const std::string& id : ids) {
     if (is_over_) return;
-    lock.unlock();
-    const Text changes = shelf_.changes(id);
-    lock.lock();
-    if (changes != nullptr && topics_.contains(id)) publish(id, changes);
+    try {
+      lock.unlock();
+      const Text changes = shelf_.changes(id);
+      lock.lock();
+      if (changes != nullptr && topics_.contains(id)) publish(id, changes);
+    } catch (const std::exception&) {
+      // The old text stays: training goes on whatever is wrong with its files.
+      if (!lock.owns_lock()) lock.lock();
+    }
   }
 }
 

@@ -28,6 +28,7 @@ constexpr size_t kLongestEvent = 64 << 10;
 constexpr int64_t kMostFileBytes = 16 << 20;
 constexpr size_t kMostEpochs = 20'000;
 constexpr size_t kMostPictures = 200;
+constexpr int kDeepestJson = 64;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 // "2026-11-21T08:23:00.123Z" in seconds of the Unix epoch.
@@ -70,6 +71,18 @@ std::map<int, EventList::Worker> workers_of(const Event& generation) {
 
 }  // namespace
 
+Event shallow_json(std::string_view text) {
+  bool is_deep = false;
+  Event json = Event::parse(
+      text,
+      [&](int depth, Event::parse_event_t, const Event&) {
+        if (depth > kDeepestJson) is_deep = true;
+        return !is_deep;
+      },
+      /*allow_exceptions=*/false);
+  return is_deep ? Event(Event::value_t::discarded) : json;
+}
+
 std::optional<std::string> WatchedFile::changed() {
   std::error_code error;
   const auto time = fs::last_write_time(path_, error);
@@ -105,7 +118,7 @@ void EventList::forget() {
 }
 
 void EventList::take(std::string_view line) {
-  Event event = Event::parse(valid_utf8(line), nullptr, false);
+  Event event = shallow_json(valid_utf8(line));
   if (!event.is_object()) return;
   ++count_;
   if (event.contains("time")) {
@@ -237,7 +250,7 @@ std::vector<int64_t> checkpoints_in(const fs::path& run_directory) {
     const std::string name = entry->path().filename().string();
     const auto step = name.starts_with("step-") ? parse_whole(name.substr(5), 0)
                                                 : std::nullopt;
-    if (step && fs::exists(entry->path() / "MANIFEST.json", ignored)) {
+    if (step && fs::exists(entry->path() / run_files::kManifest, ignored)) {
       steps.push_back(*step);
     }
   }

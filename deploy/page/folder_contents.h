@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,10 @@
 #include "deploy/page/line_follower.h"
 
 namespace headroom::page {
+
+// The value of a text; a discarded one where it is no JSON, or has more than 64
+// levels: whoever writes it out again recurses.
+nlohmann::ordered_json shallow_json(std::string_view text);
 
 // A file that is read again when it changed.
 class WatchedFile {

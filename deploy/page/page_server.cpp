@@ -95,16 +95,27 @@ std::string machine_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? lower_case(name) : "";
 }
 
+// Others may know the machine by its full name, and it itself by the short one.
+bool is_this_machine(const std::string& host) {
+  const std::string name = machine_name();
+  const std::string short_name = name.substr(0, name.find('.'));
+  return !short_name.empty() &&
+         (host == short_name || host.starts_with(short_name + "."));
+}
+
 // Another site reaches this server by a name of its own. Numbers and the names
 // of this machine are nobody else's. Ports may differ: a tunnel has its own.
-bool is_host_of(const std::string& given, const ListenAddress& address) {
+// Where the browser checks a certificate, that tells whose name it is.
+bool is_host_of(const std::string& given, const ListenAddress& address,
+                bool is_encrypted) {
   const std::string host = lower_case(host_without_port(given));
   if (host.empty()) return false;
+  if (is_encrypted) return true;
   if (host == lower_case(address.host)) return true;
   if (wire::is_loopback(address.host)) return wire::is_loopback(host);
   const bool is_any = address.host == "0.0.0.0" || address.host == "::";
   return is_any &&
-         (is_number(host) || host == "localhost" || host == machine_name());
+         (is_number(host) || host == "localhost" || is_this_machine(host));
 }
 
 // The page's rules for the browser. `nonce` is that of the page's script.
@@ -292,7 +303,7 @@ class PageServer::Server {
   // Why the request comes from another site's page; "" where it does not.
   std::string stranger(MHD_Connection* connection) const {
     const std::string host = value_of(connection, MHD_HEADER_KIND, "Host");
-    if (!is_host_of(host, address_)) {
+    if (!is_host_of(host, address_, is_encrypted())) {
       return "This server is not reached by that name: open the address that "
              "headroom printed.";
     }

@@ -18,6 +18,9 @@ namespace {
 constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
+// The plan was written for another model than the files describe now.
+constexpr const char* kMismatch =
+    "the run's plan and its model do not belong together";
 
 }  // namespace
 
@@ -93,6 +96,8 @@ const std::vector<PlanRecord::Rejection>& PlanRecord::rejected() {
       why = decision.plan ? "possible, and not preferred" : decision.reason;
     } catch (const Error& error) {
       why = error.text();
+    } catch (const CheckFailure&) {
+      why = kMismatch;
     }
     rejected_->push_back({plan::short_text(layout), why});
   }
@@ -115,8 +120,7 @@ const PlanRecord::Timeline& PlanRecord::timeline(int rank) {
   } catch (const Error& error) {
     timeline.why_not = error.what();
   } catch (const CheckFailure&) {
-    // The plan was written for another model than the files describe now.
-    timeline.why_not = "the run's plan and its model do not belong together";
+    timeline.why_not = kMismatch;
   }
   return timeline;
 }

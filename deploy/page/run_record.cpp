@@ -35,8 +35,10 @@ std::string text_of(const Json& json) {
 Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
+// Beyond 2^53 a double is no whole number that anybody counted.
+bool is_countable(double value) { return std::abs(value) <= 0x1p53; }
 Json whole_or_null(double value) {
-  return std::isfinite(value) ? Json(static_cast<int64_t>(value)) : Json();
+  return is_countable(value) ? Json(static_cast<int64_t>(value)) : Json();
 }
 
 Json settings_of(const configs::RunConfig& config) {
@@ -50,12 +52,12 @@ Json settings_of(const configs::RunConfig& config) {
   return settings;
 }
 
-struct RunEnd {
+struct ShownState {
   std::string state = "unknown", reason;
 };
 
-RunEnd end_of(int exit_code, std::string reason) {
-  RunEnd end;
+ShownState end_of(int exit_code, std::string reason) {
+  ShownState end;
   end.reason = std::move(reason);
   if (exit_code == static_cast<int>(ExitCode::kDone)) {
     end.state = "finished";
@@ -86,9 +88,23 @@ struct RunRecord::State {
     if (status != nullptr) live = *status;
     held = is_held;
     read_definition();
+    std::error_code error;
+    const bool has_none =
+        (live || held) && fs::exists(directory / run_files::kOlderRun, error);
+    if (has_none) {
+      forget_results();
+    } else {
+      read_results();
+    }
+    events.refresh();
+    pictures = pictures_in(directory);
+    checkpoints = checkpoints_in(directory);
+  }
+
+  void read_results() {
     if (const auto text = results_file.changed()) epochs = epoch_table(*text);
     if (const auto text = summary_file.changed()) {
-      const Json summary = Json::parse(*text, nullptr, false);
+      const Json summary = shallow_json(*text);
       per_class = nullptr;
       if (summary.is_object() && summary.contains("per_class") &&
           summary["per_class"].is_array()) {
@@ -96,9 +112,15 @@ struct RunRecord::State {
       }
     }
     history.refresh();
-    events.refresh();
-    pictures = pictures_in(directory);
-    checkpoints = checkpoints_in(directory);
+  }
+
+  // What lies there is an older run's until this one has committed a step.
+  void forget_results() {
+    results_file = WatchedFile(results_file.path());
+    summary_file = WatchedFile(summary_file.path());
+    epochs = {};
+    per_class = nullptr;
+    history = StepHistory(directory);
   }
 
   // The files that say what the run is. A file that cannot be read leaves what
@@ -129,7 +151,7 @@ struct RunRecord::State {
     plan = std::make_unique<PlanRecord>(directory, *config, *now);
   }
 
-  RunEnd end() const {
+  ShownState end() const {
     if (live) {
       if (live->over()) return end_of(live->exit_code, live->reason);
       return {"running", live->reason};
@@ -162,9 +184,8 @@ struct RunRecord::State {
           steps > 0 ? std::min(steps, config->max_steps) : config->max_steps;
     }
     const double newest_epoch = history.newest(StepColumn::kEpoch);
-    int64_t epoch = std::isfinite(newest_epoch)
-                        ? static_cast<int64_t>(newest_epoch) + 1
-                        : 0;
+    int64_t epoch =
+        is_countable(newest_epoch) ? static_cast<int64_t>(newest_epoch) + 1 : 0;
     double rate = history.newest(StepColumn::kImagesPerSecond);
     std::string phase;
     if (live && live->progress.num_epochs > 0) {
@@ -364,7 +385,7 @@ std::string RunRecord::overview() const {
 std::string RunRecord::run(const PictureAddress& address,
                            const std::string& pictures_note) const {
   const State& state = *state_;
-  const RunEnd end = state.end();
+  const ShownState end = state.end();
   Json json = {
       {"id", state.id},
       {"directory", state.directory.string()},

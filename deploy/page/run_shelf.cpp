@@ -64,7 +64,7 @@ void RunShelf::refresh(Entry& entry) {
   if (source_.live && entry.place.id == source_.live_id) live = source_.live();
   entry.record->refresh(
       live ? &*live : nullptr,
-      source_.is_held && source_.is_held(entry.place.directory));
+      !live && source_.is_held && source_.is_held(entry.place.directory));
   entry.answers.clear();
   entry.read = Clock::now();
 }

@@ -28,7 +28,7 @@ struct RunSource {
   // The runs that there are now. It is asked again every five seconds; an Error
   // leaves those that were known.
   std::function<std::vector<RunPlace>()> places;
-  // Whether a coordinator writes a folder.
+  // Whether a coordinator writes a folder; asked where no status is live.
   std::function<bool(const std::filesystem::path&)> is_held;
   // The status of the run `live_id`; null without one.
   std::function<std::optional<coordinator::RunStatus>()> live;

@@ -64,7 +64,7 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    if (depth_ == 0) return false;
+    if (depth_ == 0 || (depth_ == 2 && outer_ == "memory")) return false;
     if (depth_ == 1) outer_ = key_;
     return ++depth_ < kDeepest;
   }

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "parallel/base/check.h"
+#include "parallel/base/file_lock.h"
 #include "parallel/base/numbered_folder.h"
 
 namespace headroom::cli {
@@ -33,7 +34,7 @@ void remove_stale_log(const fs::path& file) {
     throw unmade(file.parent_path(),
                  std::error_code(errno, std::generic_category()));
   }
-  const bool is_free = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+  const bool is_free = lock_soon(lock);
   std::string start(run_files::kLogMagic.size(), '\0');
   std::ifstream(file, std::ios::binary)
       .read(start.data(), static_cast<std::streamsize>(start.size()));

@@ -311,7 +311,7 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
   progress.cls = member_of(folder.step, "cls", 0.0);
   progress.images_per_second = member_of(folder.step, "images_per_second", 0.0);
   for (const Json& record :
-       last_records(run_directory + "/events.jsonl", kEvents)) {
+       last_records(run_directory + "/" + run_files::kEvents, kEvents)) {
     const wire::EventRecord event = event_of(record);
     if (event.event == EventKind::kGeneration) {
       status.generation =

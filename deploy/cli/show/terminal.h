@@ -42,10 +42,8 @@ class Terminal {
   std::string live_;
 };
 
-// Rows of cells as lines of aligned columns.
-
-// Two spaces in front and between; the first row has the most cells. "" for no
-// rows.
+// Rows of cells as lines of aligned columns, with two spaces in front and
+// between; the first row has the most cells. "" for no rows.
 std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace headroom::cli

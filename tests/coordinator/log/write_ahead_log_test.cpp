@@ -1,12 +1,17 @@
 #include "coordinator/log/write_ahead_log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "parallel/base/check.h"
 
@@ -86,6 +91,19 @@ TEST_F(WriteAheadLogTest, ASecondUserIsRefusedByName) {
   EXPECT_EQ(refusal(), "[log] " + file().string() +
                            " belongs to a coordinator that is running: stop "
                            "that one first, or name another log");
+}
+
+TEST_F(WriteAheadLogTest, WhoOnlyAsksWhetherItIsHeldIsWaitedFor) {
+  write({"one"});
+  const int asker =
+      ::open((file().string() + ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(asker, LOCK_SH | LOCK_NB), 0);
+  std::thread answer([asker] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ::close(asker);
+  });
+  EXPECT_EQ(refusal(), "");
+  answer.join();
 }
 
 // As after kill -9 or a power failure in mid-write.

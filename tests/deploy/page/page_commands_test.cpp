@@ -144,6 +144,10 @@ TEST_F(PageOfTraining, TheReportIsLeftOnceStepsAreThere) {
   EXPECT_TRUE(is_report(folder_.path() / "report.html"));
   EXPECT_EQ(said_, "");
   folder_.write("report.html", "mine");
+  folder_.write(".older-run", "");
+  cli::leave_report(folder_.path().string(), status, say);
+  EXPECT_EQ(said_, "");
+  std::filesystem::remove(folder_.path() / ".older-run");
   cli::leave_report(folder_.path().string(), status, say);
   EXPECT_NE(said_.find("no report"), std::string::npos) << said_;
 }

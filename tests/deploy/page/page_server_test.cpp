@@ -2,14 +2,17 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 
+#include "coordinator/service/certificates.h"
 #include "parallel/base/check.h"
 #include "tests/deploy/page/run_directory_fixture.h"
 
@@ -260,6 +263,29 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
   EXPECT_EQ(status_of(ask("/api/runs")), 200);
 }
 
+TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
+  std::atomic<bool> is_faulty = false;
+  PageOptions options = options_of(folder_.path());
+  options.source.is_held = [&](const std::filesystem::path&) {
+    if (is_faulty) throw CheckFailure("a fault");
+    return false;
+  };
+  server_ = std::make_unique<PageServer>(std::move(options));
+  const Connection connection(server_->port());
+  connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
+                  cookie() + "\r\n");
+  connection.read("\"steps\":6");
+  is_faulty = true;
+  folder_.append("steps.jsonl", step_line(6) + "\n");
+  EXPECT_EQ(connection.read(": alive\n").find("\"steps\":7"),
+            std::string::npos);
+  is_faulty = false;
+  EXPECT_NE(connection.read("\"steps\":7").find("\"steps\":7"),
+            std::string::npos);
+  is_faulty = true;
+  server_.reset();
+}
+
 TEST_F(PageServerTest, AReaderThatDoesNotReadHoldsNobodyUpAndIsClosed) {
   // So much that no buffer of the system holds it.
   std::string picture(30 << 20, 'p');
@@ -308,8 +334,44 @@ TEST_F(PageServerTest, BeyondLoopbackItNeedsCertificatesAndAToken) {
   options.listen = "0.0.0.0:0";
   EXPECT_THROW(PageServer{options}, Error);
   options.insecure_network = true;
-  const PageServer server(options);
-  EXPECT_GT(server.port(), 0);
+  server_ = std::make_unique<PageServer>(options);
+  EXPECT_GT(server_->port(), 0);
+  char name[256] = {};
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  const std::string machine(name);
+  const std::string short_name = machine.substr(0, machine.find('.'));
+  const auto status_at = [&](const std::string& named) {
+    return status_of(ask_with("/", "Host: " + named + "\r\n" + cookie()));
+  };
+  for (const std::string& own :
+       {machine, short_name + ".lab.example:1", std::string("10.0.0.5")}) {
+    EXPECT_EQ(status_at(own), 200) << own;
+  }
+  for (const std::string& other :
+       {short_name + "x", short_name + "x.lab.example",
+        std::string("evil.example")}) {
+    EXPECT_EQ(status_at(other), 403) << other;
+  }
+}
+
+TEST_F(PageServerTest, UnderACertificateEveryNameMayReachIt) {
+  const headroom::testing::TemporaryFolder folder;
+  coordinator::make_certificates(folder.path() / "certs", {"ml.example"});
+  PageOptions options = options_of(folder_.path());
+  options.security = wire::read_channel_security(
+      (folder.path() / "certs").string(), "", wire::ChannelSide::kServer);
+  server_ = std::make_unique<PageServer>(std::move(options));
+  httplib::SSLClient client("127.0.0.1", server_->port());
+  client.enable_server_certificate_verification(false);
+  const auto status_with = [&](const std::string& cookie) {
+    const auto answer = client.Get(
+        "/api/runs", {{"Host", "ml.example:1234"}, {"Cookie", cookie}});
+    return answer ? answer->status : 0;
+  };
+  EXPECT_EQ(status_with("headroom_page_" + std::to_string(server_->port()) +
+                        "=" + server_->token()),
+            200);
+  EXPECT_EQ(status_with(""), 403);
 }
 
 }  // namespace

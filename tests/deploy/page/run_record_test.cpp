@@ -143,6 +143,58 @@ TEST(RunRecord, BrokenFilesLeaveWhatIsUnknownNull) {
   EXPECT_FALSE(record.timeline(0).has_value());
 }
 
+TEST(RunRecord, NestingThatIsTooDeepIsRefused) {
+  const RunDirectory folder;
+  const auto nested = [](int levels) {
+    const auto count = static_cast<size_t>(levels);
+    return std::string(count, '[') + std::string(count, ']');
+  };
+  for (const int levels : {70, 200'000}) {
+    folder.append("events.jsonl",
+                  "{\"event\":\"odd\",\"a\":" + nested(levels) + "}\n");
+    folder.write("summary.json", "{\"per_class\":[" + nested(levels) + "]}");
+    RunRecord record("exp", folder.path());
+    const Json run = run_of(record);
+    EXPECT_EQ(run["num_events"], 2) << levels;
+    EXPECT_TRUE(run["per_class"].is_null()) << levels;
+  }
+  folder.append("events.jsonl",
+                "{\"event\":\"odd\",\"a\":" + nested(60) + "}\n");
+  RunRecord record("exp", folder.path());
+  EXPECT_EQ(run_of(record)["num_events"], 3);
+}
+
+TEST(RunRecord, NumbersThatNobodyCountedAreUnknown) {
+  const RunDirectory folder;
+  folder.write("results.csv",
+               "epoch,metrics/mAP_0.5,metrics/mAP_0.5:0.95\n1e300,0.5,0.3\n");
+  folder.append("steps.jsonl",
+                "{\"step\":6,\"epoch\":1e300,\"memory\":[{\"rank\":0,"
+                "\"measured_peak_bytes\":1e300}]}\n");
+  RunRecord record("exp", folder.path());
+  const Json run = run_of(record);
+  EXPECT_TRUE(run["epochs"]["rows"][0][0].is_null());
+  EXPECT_EQ(run["progress"]["epoch"], 0);
+  EXPECT_TRUE(run["ranks"][0]["measured_peak"].is_null());
+}
+
+TEST(RunRecord, TheResultsOfAnOlderRunAreNoneOfTheOneThatHoldsItsFolder) {
+  const RunDirectory folder;
+  folder.write(".older-run", "");
+  RunRecord record("exp", folder.path());
+  const auto expect_results = [&](const Json& run, bool are_there) {
+    EXPECT_EQ(run["progress"]["step"], are_there ? 6 : 0);
+    EXPECT_EQ(run["epochs"]["rows"].size(), are_there ? 2u : 0u);
+    EXPECT_EQ(run["per_class"].is_null(), !are_there);
+  };
+  const coordinator::RunStatus waiting;
+  expect_results(run_of(record), true);
+  expect_results(run_of(record, nullptr, /*is_held=*/true), false);
+  expect_results(run_of(record, &waiting), false);
+  std::filesystem::remove(folder.path() / ".older-run");
+  expect_results(run_of(record, &waiting), true);
+}
+
 TEST(RunRecord, StepsAreGivenWithTheirMemory) {
   const RunDirectory folder;
   RunRecord record("exp", folder.path());

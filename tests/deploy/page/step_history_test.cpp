@@ -69,6 +69,12 @@ TEST_F(StepHistoryTest, DeepNestingIsALineThatIsNoStep) {
   EXPECT_EQ(history_.num_steps(), 1);
 }
 
+TEST_F(StepHistoryTest, MemoryThatIsNoListOfRanksIsALineThatIsNoStep) {
+  append("{\"step\":0,\"memory\":[[1]]}\n" + step_line(0) + "\n");
+  EXPECT_EQ(history_.corrupt_lines(), 1);
+  EXPECT_EQ(history_.num_steps(), 1);
+}
+
 TEST_F(StepHistoryTest, StepsThatARestartedRunTakesAgainReplaceTheFirstOnes) {
   for (int64_t step = 0; step < 6; ++step) append(step_line(step) + "\n");
   append(step_line(3, 9) + "\n");
