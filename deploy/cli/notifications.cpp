@@ -10,7 +10,7 @@
 
 namespace headroom::cli {
 
-notify::Addressees addressees_of(const CommandLine& line) {
+notify::Addressees requested_addressees(const CommandLine& line) {
   if (line.command != "train") return {};
   if (line.has("--mlflow-experiment") && !line.has("--mlflow")) {
     throw Error("command line",

@@ -9,9 +9,8 @@
 namespace headroom::cli {
 
 // Throws Error (exit 2) for flags that cannot be met.
-notify::Addressees addressees_of(const CommandLine& line);
+notify::Addressees requested_addressees(const CommandLine& line);
 
-// The run that others are told of. Also says where a resumed run was recorded
 // The run that others are told of. Says so where MLflow had it before and is
 // named no more. Borrows the terminal.
 notify::Notifier::Run run_to_notify(const RunRequest& request,

@@ -134,7 +134,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
-  const notify::Addressees addressees = addressees_of(line);
+  const notify::Addressees addressees = requested_addressees(line);
   SupervisorOptions options;
   options.listen = listen_address(line, place);
   options.security = take_identity(line, options.listen);

@@ -59,7 +59,7 @@ void require_good(const WebAnswer& answer) {
   const bool is_denied = answer.status == 401 || answer.status == 403;
   throw Undelivered(
       code + (is_denied ? ", access denied" : "") + message_in(answer.body),
-      answer.retry_after);
+      answer.status, answer.retry_after);
 }
 
 struct Courier::State {
@@ -104,6 +104,8 @@ void Courier::State::run() {
     lock.lock();
     if (is_stopped) break;
     left = delivery->left(known_end);
+    // The server is not to blame for what the run's end cut.
+    if (failure && run_end && !end) continue;
     const seconds pause = failure ? note_failure(*failure) : note_success();
     for (const std::string& line : lines) say(line);
     if (end && left.empty() && !failure) {
@@ -159,6 +161,7 @@ void Courier::end(const RunEnd& end, Clock::time_point deadline) {
   const std::lock_guard lock(state_->mutex);
   state_->deadline = deadline;
   state_->run_end = end;
+  state_->delivery->cut();
   state_->changed.notify_all();
 }
 

@@ -21,14 +21,20 @@ namespace headroom::notify {
 // A server did not take what it was sent.
 class Undelivered : public std::runtime_error {
  public:
-  explicit Undelivered(const std::string& why,
+  explicit Undelivered(const std::string& why, int http_status = 0,
                        std::chrono::seconds retry_after = {})
-      : std::runtime_error(why), retry_after_(retry_after) {}
+      : std::runtime_error(why),
+        http_status_(http_status),
+        retry_after_(retry_after) {}
+
+  // What the server answered; 0 where that says nothing.
+  int http_status() const { return http_status_; }
 
   // How long the server wants to be left alone; 0 if it did not say.
   std::chrono::seconds retry_after() const { return retry_after_; }
 
  private:
+  int http_status_;
   std::chrono::seconds retry_after_;
 };
 
@@ -54,7 +60,12 @@ class Delivery {
                                            std::chrono::milliseconds limit) = 0;
   // Names what has not arrived; "" for nothing.
   virtual std::string left(const RunEnd* end) const = 0;
-  // Ends the request that is under way. Any thread may call it.
+  // Ends an advance() that knows of no end yet, where it may take long: the
+  // request that is under way, and those that would follow. Any thread may call
+  // it.
+  virtual void cut() = 0;
+  // Ends the request that is under way, and refuses later ones. Any thread may
+  // call it.
   virtual void stop() = 0;
 };
 
@@ -68,7 +79,8 @@ class Courier {
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
 
-  // The run has ended: what is left has until `deadline`.
+  // The run has ended: what is left has until `deadline`. An upload that is
+  // under way is cut, for it may take minutes.
   void end(const RunEnd& end, std::chrono::steady_clock::time_point deadline);
   // Whether all has arrived; waits for it so long.
   bool wait(std::chrono::milliseconds limit);

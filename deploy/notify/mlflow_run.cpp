@@ -147,7 +147,7 @@ MlflowRun::MlflowRun(Subject subject)
     : subject_(std::move(subject)),
       client_(subject_.address, subject_.authorization) {
   const fs::path& folder = subject_.run_directory;
-  picture_.file = folder / "results.png";
+  picture_.file = folder / run_files::kResultsPicture;
   weights_.file = folder / run_files::kWeights / run_files::kBestWeights;
   if (!subject_.goes_on) older_run_ = written(folder / run_files::kRun);
   if (subject_.goes_on) {
@@ -201,7 +201,7 @@ void MlflowRun::read_record() {
   record_ = record;
   may_be_made_ = record.run_id.empty();
   // A run that goes on cuts the lines that it will write anew.
-  for (const EpochLine& line :
+  for (const ResultsLine& line :
        read_epochs(subject_.run_directory / run_files::kResults)) {
     if (static_cast<int64_t>(arrived_.size()) == record_.epochs) break;
     arrived_.push_back(line.text);
@@ -264,16 +264,15 @@ void MlflowRun::read_run() {
 std::vector<std::string> MlflowRun::advance(const RunEnd* end,
                                             std::chrono::milliseconds limit) {
   limit_ = limit;
+  if (end != nullptr) client_.go_on();
   if (is_begun()) {
     read_run();
     if (!is_open_) open();
-    if (!record_.parameters) send_parameters();
     send_epochs(end);
     send_tags(end);
-    if (end != nullptr) {
-      send_state(end);
-      send_artifact(picture_, true);
-    }
+    if (end != nullptr) send_state(end);
+    if (!record_.parameters) send_parameters();
+    if (end != nullptr) send_artifact(picture_, true);
     send_artifact(weights_, end != nullptr);
   }
   return std::exchange(lines_, {});
@@ -362,8 +361,10 @@ void MlflowRun::open() {
       "/#/experiments/" + record_.experiment_id + "/runs/" + record_.run_id);
   if (!takes_artifacts_) {
     say("MLflow: the server leaves artifacts to its clients (" +
-        short_line(record_.artifacts, 200) +
-        "), so results.png and best.safetensors are not sent; mlflow server "
+        short_line(record_.artifacts, 200) + "), so " +
+        std::string(run_files::kResultsPicture) + " and " +
+        run_files::kBestWeights +
+        " are not sent; mlflow server "
         "--serve-artifacts takes them");
   }
 }
@@ -461,13 +462,24 @@ void MlflowRun::send_parameters() {
     parameters.push_back(
         pair_json(knob.key, configs::value_text(config, knob)));
   }
+  std::string refusal;
   for (size_t i = 0; i < parameters.size(); i += kParametersAtOnce) {
     Json part = Json::array();
     for (size_t k = i; k < std::min(i + kParametersAtOnce, parameters.size());
          ++k) {
       part.push_back(parameters[k]);
     }
-    log_batch(dumped({{"params", part}}));
+    try {
+      log_batch(dumped({{"params", part}}));
+    } catch (const Undelivered& failure) {
+      // A server refuses values that it finds too long, or that have changed.
+      if (failure.http_status() != 400) throw;
+      refusal = failure.what();
+    }
+  }
+  if (!refusal.empty()) {
+    say("MLflow: the server refuses parameters, which are not sent again (" +
+        refusal + ")");
   }
   record_.parameters = true;
   write_record();
@@ -485,7 +497,7 @@ void MlflowRun::send_epochs(const RunEnd* end) {
     const size_t last = std::min(first + kEpochsAtOnce, epochs_.size());
     Json metrics = Json::array();
     for (size_t i = first; i < last; ++i) {
-      const EpochLine& line = epochs_[i];
+      const ResultsLine& line = epochs_[i];
       const auto known = times_.find(line.epoch);
       // A line that is sent again has the time that it had before.
       const int64_t time =

@@ -1,6 +1,6 @@
 // MlflowRun: a run as MLflow shows it, by the server's REST interface.
 //
-//   parameters   the settings of run.yaml, once
+//   parameters   the settings of run.yaml, once; a server may refuse some
 //   metrics      the figures of results.csv, step = epoch, as they appear
 //   tags         generation, lost processes, out-of-memory retries, the end
 //   artifacts    results.png and best.safetensors, where the server keeps
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "deploy/notify/courier.h"
-#include "deploy/notify/run_record.h"
+#include "deploy/notify/run_lines.h"
 #include "deploy/notify/web_client.h"
 
 namespace headroom::notify {
@@ -43,6 +43,7 @@ class MlflowRun : public Delivery {
   std::vector<std::string> advance(const RunEnd* end,
                                    std::chrono::milliseconds limit) override;
   std::string left(const RunEnd* end) const override;
+  void cut() override { client_.cut(); }
   void stop() override { client_.stop(); }
 
  private:
@@ -52,7 +53,7 @@ class MlflowRun : public Delivery {
     std::string experiment_id, run_id, artifacts;
     std::string mark;         // a tag that no other run has
     int64_t epochs = 0;       // lines of results.csv that have arrived
-    bool parameters = false;  // they have arrived
+    bool parameters = false;  // they have arrived, or were refused
     int64_t first_event = 0;  // the run's begin in events.jsonl
   };
   // What of a file was sent.
@@ -94,7 +95,7 @@ class MlflowRun : public Delivery {
   bool may_be_made_ = false;  // a request to make the run had no answer
   bool is_begun_ = false;
   std::optional<EventReader> events_;
-  std::vector<EpochLine> epochs_;  // all that results.csv has
+  std::vector<ResultsLine> epochs_;  // all that results.csv has
   // The file's time and size when it was read.
   std::pair<std::optional<std::filesystem::file_time_type>, int64_t>
       read_results_;

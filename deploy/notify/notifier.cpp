@@ -62,6 +62,7 @@ Addressees addressees_of(const NotifierRequest& request) {
                   "interface cannot stand behind",
                   "give the address of the server alone");
     }
+    while (result.mlflow->path.ends_with('/')) result.mlflow->path.pop_back();
     result.authorization = authorization_for(*result.mlflow);
   }
   if (!request.webhook.empty()) {

@@ -25,6 +25,8 @@ namespace {
 constexpr size_t kLongestAnswer = 1 << 20;
 constexpr auto kConnectLimit = std::chrono::seconds(5);
 constexpr int64_t kLongestPause = 60;
+constexpr auto kStopInterval = std::chrono::milliseconds(100);
+constexpr const char* kEnded = "the request was ended";
 
 Error refused(const std::string& flag, const std::string& what) {
   return Error("command line", flag + ": " + what,
@@ -155,7 +157,6 @@ WebAddress parse_web_address(const std::string& flag, const std::string& text) {
   }
   const size_t slash = std::min(rest.find_first_of("/?#"), rest.size());
   address.path = rest.substr(slash);
-  while (address.path.ends_with('/')) address.path.pop_back();
   std::string host = rest.substr(0, slash);
   if (host.find('@') != std::string::npos) {
     throw refused(flag,
@@ -186,6 +187,17 @@ std::string basic_authorization(const std::string& name,
 WebClient::WebClient(WebAddress address, std::string authorization)
     : address_(std::move(address)), authorization_(std::move(authorization)) {}
 
+void WebClient::cut() {
+  const std::lock_guard lock(mutex_);
+  is_cut_ = true;
+  changed_.notify_all();
+}
+
+void WebClient::go_on() {
+  const std::lock_guard lock(mutex_);
+  is_cut_ = false;
+}
+
 void WebClient::stop() {
   const std::lock_guard lock(mutex_);
   is_stopped_ = true;
@@ -195,9 +207,18 @@ void WebClient::stop() {
 WebAnswer WebClient::send(const WebRequest& asked,
                           std::chrono::milliseconds limit) {
   WebAnswer answer;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_cut_ || is_stopped_) {
+      answer.fault = kEnded;
+      return answer;
+    }
+  }
   httplib::Request request;
   request.method = asked.method;
   request.path = address_.path + asked.path;
+  // "https://host" and "https://host?x=1" are addresses too.
+  if (!request.path.starts_with('/')) request.path.insert(0, "/");
   request.body = asked.body;
   request.set_header("User-Agent", "headroom");
   request.set_header("Accept", "application/json");
@@ -229,21 +250,22 @@ WebAnswer WebClient::send(const WebRequest& asked,
 
   // A server that sends a byte now and then keeps within the timeouts above for
   // ever.
-  bool is_done = false, is_late = false;
-  std::thread watchdog([&] {
+  bool is_late = false, is_ended = false;
+  std::jthread watchdog([&](const std::stop_token& done) {
     std::unique_lock lock(mutex_);
-    is_late =
-        !changed_.wait_for(lock, limit, [&] { return is_done || is_stopped_; });
-    if (is_done) return;
-    lock.unlock();
-    client->stop();
+    is_ended = changed_.wait_for(lock, done, limit,
+                                 [&] { return is_cut_ || is_stopped_; });
+    is_late = !is_ended && !done.stop_requested();
+    // A client that is still connecting forgets that it was stopped.
+    while (!done.stop_requested()) {
+      lock.unlock();
+      client->stop();
+      lock.lock();
+      changed_.wait_for(lock, done, kStopInterval, [] { return false; });
+    }
   });
   const httplib::Result result = client->send(request);
-  {
-    const std::lock_guard lock(mutex_);
-    is_done = true;
-    changed_.notify_all();
-  }
+  watchdog.request_stop();
   watchdog.join();
   if (result) {
     answer.status = result->status;
@@ -256,6 +278,7 @@ WebAnswer WebClient::send(const WebRequest& asked,
   answer.body.clear();
   answer.fault =
       is_too_long ? "an answer longer than " + format_bytes(kLongestAnswer)
+      : is_ended  ? kEnded
       : is_late
           ? "no answer within " +
                 format_seconds(std::chrono::duration<double>(limit).count())

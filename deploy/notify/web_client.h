@@ -1,10 +1,13 @@
 // WebClient: one HTTP request after another to one server, each within a time
-// limit, whatever that server does.
+// limit from when it is connected, whatever that server does. What comes before
+// has limits of its own: the connection to each address of the host and each
+// wait of a TLS handshake take at most 5 s, the look-up of the name as long as
+// the system lets it. Nobody can end these.
 //
 // No redirect is followed: credentials would go to whoever is named there. An
 // answer is cut at 1 MiB. Certificates are verified with the machine's list.
 //
-// Threads: send() from one; stop() from any.
+// Threads: send() from one; the others from any.
 // Errors: Error (exit 2) for an address that is none. What goes wrong with a
 // server is a value.
 #pragma once
@@ -21,7 +24,7 @@ struct WebAddress {
   bool is_encrypted = false;
   std::string host;
   int port = 0;
-  std::string path;  // "" or "/…" without a slash at the end
+  std::string path;  // all that follows, as it was given; "" for nothing
 
   // Scheme, host and port; the path may be a secret.
   std::string shown() const;
@@ -60,7 +63,10 @@ class WebClient {
   explicit WebClient(WebAddress address, std::string authorization = "");
 
   WebAnswer send(const WebRequest& request, std::chrono::milliseconds limit);
-  // Ends the request that is under way, and refuses later ones.
+  // Ends the request that is under way, and refuses later ones until go_on().
+  void cut();
+  void go_on();
+  // Does the same for ever.
   void stop();
 
   const WebAddress& address() const { return address_; }
@@ -68,9 +74,9 @@ class WebClient {
  private:
   const WebAddress address_;
   const std::string authorization_;
-  std::mutex mutex_;  // guards is_stopped_
-  std::condition_variable changed_;
-  bool is_stopped_ = false;
+  std::mutex mutex_;  // guards the two flags
+  std::condition_variable_any changed_;
+  bool is_cut_ = false, is_stopped_ = false;
 };
 
 }  // namespace headroom::notify

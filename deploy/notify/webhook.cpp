@@ -1,6 +1,7 @@
 #include "deploy/notify/webhook.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,8 +12,18 @@
 namespace headroom::notify {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // Slack refuses longer ones.
 constexpr size_t kLongestReason = 2000;
+
+// Whether the same message would be refused again. Credentials may be mended,
+// and a server that is busy takes it later.
+bool is_for_good(int status) {
+  constexpr std::array kPassing = {401, 403, 408, 429};
+  return status >= 400 && status < 500 &&
+         std::ranges::find(kPassing, status) == kPassing.end();
+}
 
 // Attempts that are merely repeated change nothing that anybody would look at.
 bool is_news(const EventLine& event) {
@@ -57,6 +68,7 @@ void Webhook::take_events() {
 
 std::vector<std::string> Webhook::advance(const RunEnd* end,
                                           std::chrono::milliseconds limit) {
+  const Clock::time_point deadline = Clock::now() + limit;
   take_events();
   if (end != nullptr && !std::exchange(has_end_, true)) {
     queue_.push_back(message({.kind = to_string(EventKind::kRunOver),
@@ -67,23 +79,44 @@ std::vector<std::string> Webhook::advance(const RunEnd* end,
                               .generation = {},
                               .change = ""}));
   }
-  std::vector<std::string> lines;
-  if (!queue_.empty()) {
-    const WebAnswer answer =
-        client_.send({.path = "", .body = queue_.front()}, limit);
+  if (!queue_.empty()) send_oldest(limit);
+  while (end != nullptr && !queue_.empty() && Clock::now() < deadline) {
+    send_oldest(std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - Clock::now()));
+  }
+  if (has_end_ && queue_.empty()) {
+    if (dropped_ > 0) {
+      lines_.push_back("webhook: " + counted(dropped_, "message") +
+                       " more than the queue holds were dropped");
+    }
+    if (refused_ > 1) {
+      lines_.push_back("webhook: " + counted(refused_, "message") +
+                       " were refused and dropped");
+    }
+  }
+  return std::exchange(lines_, {});
+}
+
+void Webhook::send_oldest(std::chrono::milliseconds limit) {
+  const WebAnswer answer =
+      client_.send({.path = "", .body = queue_.front()}, limit);
+  try {
     require_good(answer);
-    queue_.pop_front();
+  } catch (const Undelivered& refusal) {
+    if (!is_for_good(answer.status)) throw;
+    if (refused_++ == 0) {
+      lines_.push_back(
+          "warning: the webhook refuses a message, which is "
+          "dropped (" +
+          std::string(refusal.what()) + "): look at the address of --webhook");
+    }
   }
-  if (has_end_ && queue_.empty() && dropped_ > 0) {
-    lines.push_back("webhook: " + counted(dropped_, "message") +
-                    " more than the queue holds were dropped");
-  }
-  return lines;
+  queue_.pop_front();
 }
 
 std::string Webhook::left(const RunEnd* end) const {
   const int64_t waiting = static_cast<int64_t>(queue_.size()) + dropped_ +
-                          (end != nullptr && !has_end_ ? 1 : 0);
+                          refused_ + (end != nullptr && !has_end_ ? 1 : 0);
   if (queue_.empty() && (end == nullptr || has_end_)) return "";
   return counted(waiting, "message");
 }

@@ -1,11 +1,13 @@
 // Webhook: a JSON object for each end, loss and out-of-memory retry of a run,
-// by POST to an address, in their order, at most one a second.
+// by POST to an address, in their order, at most one a second. After the run's
+// end the rest follows at once.
 //
 //   {"event": "loss_of_process", "run": "exp3", "step": 12, "reason": "...",
 //    "time": "2026-11-21T08:23:00.123Z", "text": "exp3: ..."}
 //
 // "text" is what Slack and its like show. The queue is bounded: news beyond it
-// are counted and dropped, the end never.
+// are counted and dropped, the end never. A message that the server refuses for
+// good is counted and dropped too.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@
 #include <vector>
 
 #include "deploy/notify/courier.h"
-#include "deploy/notify/run_record.h"
+#include "deploy/notify/run_lines.h"
 #include "deploy/notify/web_client.h"
 
 namespace headroom::notify {
@@ -29,19 +31,25 @@ class Webhook : public Delivery {
   std::vector<std::string> advance(const RunEnd* end,
                                    std::chrono::milliseconds limit) override;
   std::string left(const RunEnd* end) const override;
+  // A message is short, and one that is cut might arrive twice.
+  void cut() override {}
   void stop() override { client_.stop(); }
 
  private:
   void take_events();
+  // REQUIRES: the queue has one.
+  void send_oldest(std::chrono::milliseconds limit);
   std::string message(const EventLine& event) const;
 
   WebClient client_;
   std::string run_name_;
   EventReader events_;
   std::deque<std::string> queue_;  // bodies of requests
-  int64_t dropped_ = 0;
+  int64_t dropped_ = 0;            // beyond the queue
+  int64_t refused_ = 0;
   int64_t newest_step_ = 0;
   bool has_end_ = false;  // queued, or sent
+  std::vector<std::string> lines_;
 };
 
 }  // namespace headroom::notify

@@ -264,14 +264,20 @@ CommandLine line_for(CommandLine line, const PricedMachine& machine) {
   return line;
 }
 
+// What the data set has, once somebody asked for it.
+struct KnownCounts {
+  bool is_asked = false;
+  std::string counts;
+};
+
 // The data set is read once, whatever the number of machines.
-AskData asked_once(const AskData& ask, std::string& counts) {
-  return [&ask, &counts](configs::RunConfig& config, WantedFacts wanted) {
-    if (counts.empty()) {
+AskData asked_once(const AskData& ask, KnownCounts& known) {
+  return [&ask, &known](configs::RunConfig& config, WantedFacts wanted) {
+    if (!known.is_asked) {
       ask(config, wanted);
-      counts = config.label_counts;
+      known = {.is_asked = true, .counts = config.label_counts};
     }
-    config.label_counts = counts;
+    config.label_counts = known.counts;
   };
 }
 
@@ -352,15 +358,14 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   const std::optional<int64_t> images = images_given(given);
   const std::string file = given.value_of("--prices");
   PriceAnswer answer;
-  std::string counts;
-  const AskData once = asked_once(ask, counts);
+  KnownCounts known;
+  const AskData once = asked_once(ask, known);
   std::map<std::tuple<int64_t, int64_t, int>, Fit> fits;
   int64_t in_data = 0;
-  bool has_speed = false;
+  bool has_epoch_price = false;  // of a plan that fits
   for (PricedMachine& machine :
        parse_prices(yaml::read_config_file(file, "plan"), file)) {
     PricedPlan plan{.machine = std::move(machine)};
-    has_speed = has_speed || plan.machine.images_per_second.has_value();
     const configs::Instance& kind = kind_of(plan.machine);
     plan.num_gpus = plan.machine.number * kind.gpus;
     plan.gpu_memory_bytes = kind.gpu_memory_bytes;
@@ -382,9 +387,12 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
     plan.refusal = fit->second.refusal;
     plan.predicted_peak_bytes = fit->second.predicted_peak_bytes;
     in_data = fit->second.images;
+    has_epoch_price =
+        has_epoch_price ||
+        (plan.refusal.empty() && plan.machine.images_per_second.has_value());
     answer.plans.push_back(std::move(plan));
   }
-  answer.images = images_of_epoch(images, in_data, has_speed);
+  answer.images = images_of_epoch(images, in_data, has_epoch_price);
   rank_by_price(answer.plans, answer.images);
   return answer;
 }

@@ -94,8 +94,10 @@ std::string progress_line(const coordinator::RunStatus& status,
   }
   if (progress.num_epochs == 0) return "starting";
   std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
-                     std::to_string(progress.step_in_epoch) + "/" +
-                     std::to_string(progress.steps_per_epoch);
+                     std::to_string(progress.step_in_epoch);
+  if (progress.steps_per_epoch > 0) {
+    line += "/" + std::to_string(progress.steps_per_epoch);
+  }
   if (progress.phase == wire::WorkerPhase::kValidate) line += "  validating";
   if (progress.phase == wire::WorkerPhase::kCheckpoint) line += "  saving";
   line += losses_text(progress.box, progress.obj, progress.cls) +

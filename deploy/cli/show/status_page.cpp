@@ -103,9 +103,12 @@ std::string event_text(const wire::EventRecord& event) {
                     kLongestText);
 }
 
-// Tenths of epochs that are done, or of a validation's images.
+// Tenths of epochs that are done; of all steps or images where nobody knows an
+// epoch's length, as in a validation and in a folder's first epoch.
 int64_t tenths_of(const wire::RunProgress& progress) {
-  if (progress.steps_per_epoch <= 0) return 0;
+  if (progress.steps_per_epoch <= 0) {
+    return progress.num_steps > 0 ? 10 * progress.step / progress.num_steps : 0;
+  }
   return 10 * progress.step / progress.steps_per_epoch;
 }
 

@@ -29,7 +29,7 @@ class StatusPage {
                                  TerminalSize size, coordinator::TimePoint now);
 
   // What has happened since the last call: the state where it changed, each
-  // event, and the progress after each tenth of an epoch.
+  // event, and the progress after each tenth of an epoch or a validation.
   std::vector<std::string> news(const coordinator::RunStatus& status,
                                 coordinator::TimePoint now);
 

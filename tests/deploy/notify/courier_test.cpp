@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 // What a test tells it to be, as the thread of a Courier meets it.
 struct Server {
   std::atomic<bool> is_away = false, is_stuck = false, has_ended = false;
+  std::atomic<bool> is_uploading = false;  // until the end cuts it
   std::atomic<int> calls = 0;
 };
 
@@ -29,6 +30,10 @@ class Parcel : public Delivery {
   std::vector<std::string> advance(const RunEnd* end, milliseconds) override {
     ++server_.calls;
     while (server_.is_stuck) std::this_thread::sleep_for(milliseconds(1));
+    while (end == nullptr && server_.is_uploading && !is_cut_) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    if (end == nullptr && is_cut_) throw Undelivered("cut");
     if (server_.is_away) throw Undelivered("no connection");
     if (end != nullptr) server_.has_ended = true;
     return {};
@@ -36,10 +41,12 @@ class Parcel : public Delivery {
   std::string left(const RunEnd* end) const override {
     return end != nullptr && !server_.has_ended ? "the end" : "";
   }
+  void cut() override { is_cut_ = true; }
   void stop() override {}
 
  private:
   Server& server_;
+  std::atomic<bool> is_cut_ = false;
 };
 
 class CourierTest : public ::testing::Test {
@@ -93,6 +100,16 @@ TEST_F(CourierTest, WhatDidNotArriveIsSaid) {
   courier.give_up();
   EXPECT_EQ(lines().back(),
             "warning: MLflow has not got the end (no connection)");
+}
+
+TEST_F(CourierTest, TheEndCutsAnUploadAndBlamesNobody) {
+  server_.is_uploading = true;
+  Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
+  while (server_.calls == 0) std::this_thread::yield();
+  courier.end({.exit_code = 0, .reason = ""}, Clock::now() + seconds(5));
+  EXPECT_TRUE(courier.wait(seconds(5)));
+  EXPECT_TRUE(server_.has_ended);
+  EXPECT_TRUE(lines().empty());
 }
 
 // The look-up of a name cannot be ended.

@@ -216,6 +216,52 @@ TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
   is_over = true;
 }
 
+TEST_F(MlflowRunTest, TheEndComesBeforeAnUploadThatItCut) {
+  std::atomic<bool> is_uploading = false, is_over = false;
+  server_.set_fault([&](const httplib::Request& request, httplib::Response&) {
+    if (request.method != "PUT") return false;
+    is_uploading = true;
+    for (int i = 0; i < 3000 && !is_over; ++i) {  // 30 s
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return true;
+  });
+  folder_.write("weights/best.safetensors", "weights");
+  const auto mlflow = begun_run();
+  std::thread cutter([&] {
+    while (!is_uploading) std::this_thread::sleep_for(milliseconds(1));
+    mlflow->cut();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(mlflow->advance(nullptr, kLimit), Undelivered);
+  cutter.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
+  const RunEnd end{.exit_code = 0, .reason = "done"};
+  EXPECT_THROW(mlflow->advance(&end, seconds(1)), Undelivered);
+  is_over = true;
+  EXPECT_EQ(only_run().status, "FINISHED");
+  EXPECT_EQ(mlflow->left(&end), "best.safetensors");
+}
+
+TEST_F(MlflowRunTest, ParametersThatAreRefusedHoldNothingUp) {
+  server_.set_fault(
+      [](const httplib::Request& request, httplib::Response& answer) {
+        if (request.body.find("\"params\"") == std::string::npos) return false;
+        answer.status = 400;
+        answer.set_content("{\"message\":\"too long\"}", "application/json");
+        return true;
+      });
+  const auto mlflow = begun_run();
+  EXPECT_THAT(
+      mlflow->advance(nullptr, kLimit),
+      ElementsAre(HasSubstr("/runs/run1"),
+                  "MLflow: the server refuses parameters, which are not sent "
+                  "again (HTTP 400: too long)"));
+  EXPECT_EQ(mlflow->left(nullptr), "");
+  EXPECT_EQ(only_run().values("train/box_loss").size(), 2u);
+  EXPECT_TRUE(mlflow->advance(nullptr, kLimit).empty());
+}
+
 // Each byte arrives within every timeout of a read.
 TEST_F(MlflowRunTest, AnAnswerThatDripsIsCutToo) {
   server_.set_fault([](const httplib::Request&, httplib::Response& answer) {

@@ -44,6 +44,7 @@ class EncryptedServer : public ::testing::Test {
         {.is_encrypted = true, .host = host, .port = port_, .path = ""});
     return client.send({.path = "/", .body = "hello"}, seconds(5));
   }
+  int port() const { return port_; }
   void trust_its_authority() const {
     setenv("SSL_CERT_FILE", (certificates_ / "ca.pem").c_str(), 1);
   }
@@ -75,12 +76,36 @@ TEST_F(EncryptedServer, UnderAnotherNameIsRefused) {
               HasSubstr("certificate is not valid"));
 }
 
+TEST_F(EncryptedServer, IsAskedForSlashWhereTheAddressHasNoPath) {
+  trust_its_authority();
+  for (const char* path : {"", "/", "?x=1"}) {
+    WebClient client({.is_encrypted = true,
+                      .host = "127.0.0.1",
+                      .port = port(),
+                      .path = path});
+    const WebAnswer answer =
+        client.send({.path = "", .body = "hello"}, seconds(5));
+    EXPECT_EQ(answer.body, "hello") << path << ": " << answer.fault;
+  }
+}
+
+TEST(WebClient, AfterACutItSendsNothingUntilItGoesOn) {
+  WebClient client(
+      {.is_encrypted = false, .host = "127.0.0.1", .port = 1, .path = ""});
+  client.cut();
+  EXPECT_EQ(client.send({.path = "/"}, seconds(5)).fault,
+            "the request was ended");
+  client.go_on();
+  EXPECT_EQ(client.send({.path = "/"}, seconds(5)).fault, "no connection");
+}
+
 TEST(WebClient, NobodyListensAndNoSuchName) {
   WebClient nobody(
       {.is_encrypted = false, .host = "127.0.0.1", .port = 1, .path = ""});
   EXPECT_EQ(nobody.send({.path = "/"}, seconds(5)).fault, "no connection");
   nobody.stop();
-  EXPECT_EQ(nobody.send({.path = "/"}, seconds(5)).status, 0);
+  EXPECT_EQ(nobody.send({.path = "/"}, seconds(5)).fault,
+            "the request was ended");
   WebClient unnamed({.is_encrypted = true,
                      .host = "no-such-name.invalid",
                      .port = 443,

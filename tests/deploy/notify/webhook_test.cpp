@@ -86,6 +86,42 @@ TEST_F(WebhookTest, FaultsAndTheEndInTheirOrderOneAtATime) {
   EXPECT_EQ(received_[2]["step"], 5);
 }
 
+TEST_F(WebhookTest, AtTheEndAllThatWaitsIsSentAtOnce) {
+  Webhook hook = webhook();
+  folder_.write(run_files::kEvents,
+                event("loss_of_process", 1) + event("loss_of_process", 2));
+  const RunEnd end{.exit_code = 5, .reason = "no worker is left"};
+  hook.advance(&end, seconds(5));
+  EXPECT_EQ(hook.left(&end), "");
+  EXPECT_EQ(received_.size(), 3u);
+}
+
+TEST_F(WebhookTest, AMessageThatIsRefusedForGoodIsDroppedAndSaidOnce) {
+  Webhook hook = webhook();
+  int status = 410;
+  receiver_.set_fault([&](const httplib::Request&, httplib::Response& answer) {
+    answer.status = status;
+    return true;
+  });
+  folder_.write(run_files::kEvents,
+                event("loss_of_process", 1) + event("loss_of_process", 2));
+  EXPECT_THAT(hook.advance(nullptr, seconds(5)),
+              ::testing::ElementsAre(HasSubstr("refuses a message, which is "
+                                               "dropped (HTTP 410)")));
+  EXPECT_EQ(hook.advance(nullptr, seconds(5)), std::vector<std::string>());
+  const RunEnd end{.exit_code = 5, .reason = "no worker is left"};
+  for (const int passing : {401, 403, 408, 429, 500}) {
+    status = passing;
+    EXPECT_THROW(hook.advance(&end, seconds(5)), Undelivered) << passing;
+    EXPECT_EQ(hook.left(&end), "3 messages") << passing;
+  }
+  status = 200;
+  EXPECT_THAT(
+      hook.advance(&end, seconds(5)),
+      ::testing::ElementsAre("webhook: 2 messages were refused and dropped"));
+  EXPECT_EQ(hook.left(&end), "");
+}
+
 TEST_F(WebhookTest, AQueueThatIsFullCountsWhatItDropsAndKeepsTheEnd) {
   Webhook hook = webhook();
   std::string events;
@@ -157,11 +193,12 @@ TEST(Addressees, AnAddressThatIsNoneIsRefusedWithoutItsText) {
 
 TEST(Addressees, TheirPartsAreRead) {
   const WebAddress address =
-      parse_web_address("--mlflow", "https://[fe80::a]:5000/ml//");
+      *addressees_of({.mlflow = "https://[fe80::a]:5000/ml//"}).mlflow;
   EXPECT_EQ(address.host, "fe80::a");
   EXPECT_EQ(address.path, "/ml");
   EXPECT_EQ(address.shown(), "https://[fe80::a]:5000");
-  EXPECT_EQ(parse_web_address("--webhook", "http://a?b=c/").path, "?b=c");
+  EXPECT_EQ(parse_web_address("--webhook", "http://a?b=c/").path, "?b=c/");
+  EXPECT_EQ(addressees_of({.webhook = "http://a/b//"}).webhook->path, "/b//");
   EXPECT_EQ(parse_web_address("--webhook", "http://a").shown(), "http://a");
 }
 

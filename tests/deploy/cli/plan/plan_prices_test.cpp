@@ -210,6 +210,14 @@ TEST(PricePlans, TheImagesAreThoseOfTheDataSetWhichIsReadOnce) {
   EXPECT_DOUBLE_EQ(*answer.plans[0].epoch_seconds(answer.images), 1);
 }
 
+TEST(PricePlans, ImagesAreAskedForOnlyWhereAPlanWithASpeedFits) {
+  const PriceAnswer answer = priced(
+      "g4dn.xlarge: {price: 1, images_per_second: 3}\n", {"--img", "20000"});
+  ASSERT_EQ(answer.plans.size(), 1u);
+  EXPECT_FALSE(answer.plans[0].refusal.empty());
+  EXPECT_EQ(answer.images, 0);
+}
+
 TEST(PricePlans, WhatCannotBeMeantIsRefused) {
   const std::string fast = "g5.xlarge: {price: 1, images_per_second: 300}\n";
   EXPECT_THAT(price_refusal(fast, {}), HasSubstr("or --images N"));

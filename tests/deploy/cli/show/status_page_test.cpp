@@ -166,6 +166,19 @@ TEST(StatusPage, ElsewhereNewsAreSaidOnce) {
               ElementsAre("state: finished, generation 1: all 780 steps done"));
 }
 
+TEST(StatusPage, ElsewhereAFirstEpochTellsItsTenthsOfAllSteps) {
+  StatusPage page({});
+  coordinator::RunStatus status = running();
+  status.progress.steps_per_epoch = 0;
+  status.progress.step = 77;
+  page.news(status, at(0));
+  status.progress.step = 78;
+  EXPECT_THAT(page.news(status, at(1)),
+              ElementsAre(StartsWith("epoch 3/60  12  box")));
+  status.progress.step = 155;
+  EXPECT_THAT(page.news(status, at(2)), IsEmpty());
+}
+
 TEST(MemoryCells, MeasuredPredictedAndLimit) {
   EXPECT_EQ(memory_cells(4, 6, 8, 8, kTerminal), "|████░░  |");
   EXPECT_EQ(memory_cells(4, 6, 8, 8, {}), "[####--..]");

@@ -1,4 +1,4 @@
-#include "deploy/notify/run_record.h"
+#include "deploy/notify/run_lines.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -45,9 +45,9 @@ std::optional<int64_t> whole_member(const Json& line, const char* key) {
 
 }  // namespace
 
-std::vector<EpochLine> read_epochs(const std::filesystem::path& results_csv) {
+std::vector<ResultsLine> read_epochs(const std::filesystem::path& results_csv) {
   std::ifstream file(results_csv, std::ios::binary);
-  std::vector<EpochLine> epochs;
+  std::vector<ResultsLine> epochs;
   std::string line;
   if (!std::getline(file, line)) return epochs;
   const std::vector<std::string> columns = cells_of(line);
@@ -56,7 +56,7 @@ std::vector<EpochLine> read_epochs(const std::filesystem::path& results_csv) {
     const std::vector<std::string> cells = cells_of(line);
     const auto epoch = parse_whole(cells.empty() ? "" : cells.front(), 0);
     if (!epoch) break;
-    EpochLine entry{.epoch = *epoch, .text = line, .figures = {}};
+    ResultsLine entry{.epoch = *epoch, .text = line, .figures = {}};
     for (size_t i = 1; i < std::min(cells.size(), columns.size()); ++i) {
       if (const auto number = number_in(cells[i])) {
         entry.figures.emplace_back(columns[i], *number);

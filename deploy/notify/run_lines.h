@@ -12,13 +12,13 @@
 namespace headroom::notify {
 
 // One line of results.csv.
-struct EpochLine {
+struct ResultsLine {
   int64_t epoch = 0;
   std::string text;
   std::vector<std::pair<std::string, double>> figures;  // those that it has
 };
 
-std::vector<EpochLine> read_epochs(const std::filesystem::path& results_csv);
+std::vector<ResultsLine> read_epochs(const std::filesystem::path& results_csv);
 
 struct EventLine {
   std::string kind;
