@@ -35,7 +35,7 @@ std::string text_of(const Json& json) {
 Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
-// Beyond 2^53 a double is no whole number that anybody counted.
+// A double beyond 2^53 is no whole number that anybody counted.
 bool is_countable(double value) { return std::abs(value) <= 0x1p53; }
 Json whole_or_null(double value) {
   return is_countable(value) ? Json(static_cast<int64_t>(value)) : Json();
