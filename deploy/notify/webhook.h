@@ -45,7 +45,7 @@ class Webhook : public Delivery {
   std::string run_name_;
   EventReader events_;
   std::deque<std::string> queue_;  // bodies of requests
-  int64_t dropped_ = 0;            // beyond the queue
+  int64_t dropped_ = 0;            // more than the queue holds
   int64_t refused_ = 0;
   int64_t newest_step_ = 0;
   bool has_end_ = false;  // queued, or sent

@@ -362,7 +362,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   const AskData once = asked_once(ask, known);
   std::map<std::tuple<int64_t, int64_t, int>, Fit> fits;
   int64_t in_data = 0;
-  bool has_epoch_price = false;  // of a plan that fits
+  bool has_epoch_price = false;  // a plan with a speed fits
   for (PricedMachine& machine :
        parse_prices(yaml::read_config_file(file, "plan"), file)) {
     PricedPlan plan{.machine = std::move(machine)};

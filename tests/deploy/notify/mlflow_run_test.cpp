@@ -196,9 +196,10 @@ TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {
 }
 
 TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
-  std::atomic<bool> is_over = false;
-  server_.set_fault([&](const httplib::Request&, httplib::Response&) {
-    for (int i = 0; i < 3000 && !is_over; ++i) {  // 30 s
+  // Outlives the test, as the server's threads do.
+  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  server_.set_fault([is_over](const httplib::Request&, httplib::Response&) {
+    for (int i = 0; i < 3000 && !*is_over; ++i) {  // 30 s
       std::this_thread::sleep_for(milliseconds(10));
     }
     return false;
@@ -213,15 +214,17 @@ TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
   EXPECT_THROW(mlflow->advance(nullptr, seconds(20)), Undelivered);
   stopper.join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
-  is_over = true;
+  *is_over = true;
 }
 
 TEST_F(MlflowRunTest, TheEndComesBeforeAnUploadThatItCut) {
-  std::atomic<bool> is_uploading = false, is_over = false;
-  server_.set_fault([&](const httplib::Request& request, httplib::Response&) {
+  const auto is_uploading = std::make_shared<std::atomic<bool>>(false);
+  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  server_.set_fault([is_uploading, is_over](const httplib::Request& request,
+                                            httplib::Response&) {
     if (request.method != "PUT") return false;
-    is_uploading = true;
-    for (int i = 0; i < 3000 && !is_over; ++i) {  // 30 s
+    *is_uploading = true;
+    for (int i = 0; i < 3000 && !*is_over; ++i) {  // 30 s
       std::this_thread::sleep_for(milliseconds(10));
     }
     return true;
@@ -229,7 +232,7 @@ TEST_F(MlflowRunTest, TheEndComesBeforeAnUploadThatItCut) {
   folder_.write("weights/best.safetensors", "weights");
   const auto mlflow = begun_run();
   std::thread cutter([&] {
-    while (!is_uploading) std::this_thread::sleep_for(milliseconds(1));
+    while (!*is_uploading) std::this_thread::sleep_for(milliseconds(1));
     mlflow->cut();
   });
   const auto begin = std::chrono::steady_clock::now();
@@ -238,7 +241,7 @@ TEST_F(MlflowRunTest, TheEndComesBeforeAnUploadThatItCut) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
   const RunEnd end{.exit_code = 0, .reason = "done"};
   EXPECT_THROW(mlflow->advance(&end, seconds(1)), Undelivered);
-  is_over = true;
+  *is_over = true;
   EXPECT_EQ(only_run().status, "FINISHED");
   EXPECT_EQ(mlflow->left(&end), "best.safetensors");
 }
