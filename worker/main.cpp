@@ -22,7 +22,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/standard_output.h"
+#include "parallel/base/terminal_style.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
 #include "worker/control/agent_loss.h"

@@ -21,7 +21,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/standard_output.h"
+#include "parallel/base/terminal_style.h"
 #include "parallel/base/utf8.h"
 #include "proto/version.h"
 

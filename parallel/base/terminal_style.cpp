@@ -1,10 +1,12 @@
 #include "parallel/base/terminal_style.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 
@@ -105,6 +107,13 @@ std::string cut_line(std::string_view line, size_t columns, bool is_unicode) {
   if (!ends_a_word && space != std::string::npos) text.resize(space);
   while (text.ends_with(' ')) text.pop_back();
   return text.append(mark);
+}
+
+void end_if_output_has_no_reader() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  if (::poll(&output, 1, 0) < 1 || (output.revents & POLLERR) == 0) return;
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
 }
 
 }  // namespace headroom

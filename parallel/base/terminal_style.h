@@ -1,4 +1,5 @@
-// TerminalStyle: what a terminal can show, and lines that fit into it.
+// TerminalStyle: what a terminal can show, and lines that fit into it; output
+// whose reader leaves.
 //
 // Threads: any, while nobody changes the environment.
 #pragma once
@@ -45,5 +46,9 @@ std::string painted(const std::string& text, Colour colour,
 // `line` in at most so many columns, 0 for any number: cut at a word where
 // there is one, with a mark at the end. REQUIRES: no escape sequences.
 std::string cut_line(std::string_view line, size_t columns, bool is_unicode);
+
+// Ends the process as SIGPIPE ends other programs, without a word, where nobody
+// reads its standard output any more, as after head(1).
+void end_if_output_has_no_reader();
 
 }  // namespace headroom
