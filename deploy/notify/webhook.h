@@ -5,9 +5,9 @@
 //   {"event": "loss_of_process", "run": "exp3", "step": 12, "reason": "...",
 //    "time": "2026-11-21T08:23:00.123Z", "text": "exp3: ..."}
 //
-// "text" is what Slack and its like show. The queue is bounded: news beyond it
-// are counted and dropped, the end never. A message that the server refuses for
-// good is counted and dropped too.
+// "text" is what a chat such as Slack shows. The queue is bounded: news beyond
+// it are counted and dropped, the end never. A message that the server refuses
+// for good is counted and dropped too.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ class RunShelf {
   // Throws what source.places() throws.
   explicit RunShelf(RunSource source);
 
-  // The answers of /api/runs and its like; null where there is no such run, or
+  // The answers to the calls under /api/; null where there is no such run, or
   // rank.
   Text runs();
   Text run(const std::string& id);
