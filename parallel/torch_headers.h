@@ -1,4 +1,4 @@
-// The LibTorch headers that most files with tensors need, compiled once.
+// The headers that most files with tensors need, compiled once.
 // Files still include what they use: this header only makes that cheap. It
 // leaves ATen/ATen.h out, which declares every operator and costs each of its
 // readers.
@@ -13,5 +13,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <nlohmann/json.hpp>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>

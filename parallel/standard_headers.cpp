@@ -1,0 +1,1 @@
+#include "parallel/standard_headers.h"
