@@ -58,6 +58,10 @@ std::vector<CommandFlag> flags_of_processes() {
            {.value_name = "HOST:PORT|off",
             .default_value = "127.0.0.1:0",
             .known_to = KnownTo::kHeadroom}),
+      flag({"--page-controls"}, {"train"},
+           "The page has a button that stops the run, as Ctrl-C does: after a "
+           "step, with its state saved. Without the flag the page only shows.",
+           {.known_to = KnownTo::kHeadroom}),
       flag({"--page"}, {"coordinator"},
            "The run's page is served at this address. Without the flag there "
            "is none.",
@@ -149,6 +153,11 @@ std::vector<CommandFlag> flags_of_processes() {
            "for a worker without a coordinator: headroom-worker --standalone "
            "DIR/run.yaml.",
            {.value_name = "DIR"}),
+      flag({"--report"}, {"plan"},
+           "The command also writes the plan as one HTML file, to keep or to "
+           "mail: the memory of each rank, layer by layer, the schedule, and "
+           "what other layouts would cost. An older report is replaced.",
+           {.value_name = "FILE"}),
       flag({"--detections"}, {"val"},
            "This file is scored instead of running a model. It has COCO's "
            "result format, a list of {image_id, category_id, bbox, score}. "

@@ -1,5 +1,8 @@
 #include "deploy/cli/run_page.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <exception>
 #include <filesystem>
 #include <utility>
@@ -45,13 +48,20 @@ std::unique_ptr<page::PageServer> serve_page(
     std::function<std::optional<coordinator::RunStatus>()> status,
     const Say& say) {
   const std::string listen = line.value_of("--page");
-  if (listen.empty() || listen == kOff) return nullptr;
+  if (listen.empty() || listen == kOff) {
+    if (!line.has("--page-controls")) return nullptr;
+    throw Error("command line", "--page-controls needs the page, which is off",
+                "leave out --page off, or --page-controls");
+  }
   try {
     page::PageOptions options = page_options(line, listen, "--page");
     const page::RunPlace place = place_of(run_directory);
     options.source.places = [place] { return std::vector{place}; };
     options.source.live = std::move(status);
     options.source.live_id = place.id;
+    if (line.has("--page-controls")) {
+      options.stop = [] { ::kill(::getpid(), SIGINT); };
+    }
     auto server = std::make_unique<page::PageServer>(std::move(options));
     say("page:  " + server->address());
     return server;

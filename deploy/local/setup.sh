@@ -51,10 +51,20 @@ fetch_wheels() {
     --platform manylinux2014_x86_64 "${platforms[@]}" -r "$list" "$@" >&2
 }
 
-# Says every 10 s how much of $2 MB lies in folder $1, as long as this script runs.
+# Says every 10 s how much of $2 MB lies in folder $1, as long as this script
+# runs. Lines, for train.sh compiles meanwhile.
 report_size() {
+  local megabytes filled bar left begin=$SECONDS
   while sleep 10 && kill -0 "$$" 2>/dev/null; do
-    say "LibTorch: $(du -sm "$1" | cut -f1) of about $2 MB fetched"
+    megabytes="$(du -sm "$1" | cut -f1)"
+    filled=$((megabytes < $2 ? 20 * megabytes / $2 : 20))
+    printf -v bar '%*s' "$filled" ''
+    printf -v bar '%-20s' "${bar// /#}"
+    left=""
+    if ((megabytes > 0 && megabytes < $2)); then
+      left=", about $(((SECONDS - begin) * ($2 - megabytes) / megabytes)) s left"
+    fi
+    say "LibTorch: [${bar// /.}] $megabytes of about $2 MB, $((megabytes / (SECONDS - begin))) MB/s$left"
   done
 }
 

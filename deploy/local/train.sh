@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 called_from="$PWD"
 
 jobs="$(build_jobs)"
-compiling=$(((10 + jobs - 1) / jobs))
+compiling=$(((8 + jobs - 1) / jobs))
 say "four steps: system packages (1 to 3 minutes), LibTorch (0.5 to 0.8 GB, fetched beside the next step), compiling (about $compiling minutes with $jobs jobs), training; what is there already is not done again"
 say "1 of 4: system packages"
 bash "$repository/deploy/local/setup.sh" packages

@@ -26,7 +26,7 @@ namespace headroom::notify {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kApi = "/api/2.0/mlflow/";
@@ -47,11 +47,14 @@ constexpr auto kWeightsInterval = std::chrono::seconds(60);
 constexpr auto kFileLimit = std::chrono::minutes(10);
 
 std::string text_in(const Json& json, const char* key) {
-  if (!json.is_object()) return "";
-  const auto member = json.find(key);
-  return member != json.end() && member->is_string()
-             ? member->get<std::string>()
-             : "";
+  return json.is_object() ? records::text_member(json, key) : "";
+}
+
+// All that results.csv has; nothing where there is none.
+records::ResultsTable read_results(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string csv{std::istreambuf_iterator<char>(in), {}};
+  return records::results_table(csv);
 }
 
 std::string dumped(const Json& json) {
@@ -64,20 +67,6 @@ bool is_plain(const std::string& id) {
          std::all_of(id.begin(), id.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '-' || c == '_';
          });
-}
-
-// Text as a part of an address.
-std::string escaped(const std::string& text) {
-  static constexpr const char* kDigits = "0123456789ABCDEF";
-  std::string result;
-  for (const unsigned char c : text) {
-    if (std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.') {
-      result += static_cast<char>(c);
-    } else {
-      result += {'%', kDigits[c / 16], kDigits[c % 16]};
-    }
-  }
-  return result;
 }
 
 // The path behind "mlflow-artifacts:/"; "" where the server keeps no artifacts,
@@ -126,7 +115,7 @@ Json pair_json(const std::string& key, const std::string& value) {
   return {{"key", key}, {"value", short_line(value, kLongestValue)}};
 }
 
-int64_t now_milliseconds() { return *milliseconds_of(utc_now()); }
+int64_t now_milliseconds() { return *utc_milliseconds(utc_now()); }
 
 std::optional<fs::file_time_type> written(const fs::path& file) {
   std::error_code error;
@@ -153,7 +142,7 @@ MlflowRun::MlflowRun(Subject subject)
   if (subject_.goes_on) {
     read_record();
   } else {
-    record_.first_event = bytes_of(folder / run_files::kEvents);
+    record_.first_event = records::bytes_of(folder / run_files::kEvents);
   }
 }
 
@@ -201,8 +190,9 @@ void MlflowRun::read_record() {
   record_ = record;
   may_be_made_ = record.run_id.empty();
   // A run that goes on cuts the lines that it will write anew.
-  for (const ResultsLine& line :
-       read_epochs(subject_.run_directory / run_files::kResults)) {
+  const records::ResultsTable results =
+      read_results(subject_.run_directory / run_files::kResults);
+  for (const records::ResultsTable::Line& line : results.lines) {
     if (static_cast<int64_t>(arrived_.size()) == record_.epochs) break;
     arrived_.push_back(line.text);
   }
@@ -231,16 +221,16 @@ void MlflowRun::read_run() {
   const fs::path& folder = subject_.run_directory;
   const fs::path results = folder / run_files::kResults;
   // Clocks of files are coarse: two lines may have one time.
-  const std::pair state{written(results), bytes_of(results)};
+  const std::pair state{written(results), records::bytes_of(results)};
   if (std::exchange(read_results_, state) != state) {
-    epochs_ = read_epochs(results);
+    results_ = read_results(results);
   }
   if (!events_) {
     events_.emplace(folder / run_files::kEvents, record_.first_event);
   }
-  for (const EventLine& event : events_->take()) {
+  for (const records::EventLine& event : events_->take()) {
     if (event.kind == to_string(EventKind::kEpoch) && event.epoch) {
-      if (const auto time = milliseconds_of(event.time)) {
+      if (const auto time = utc_milliseconds(event.time)) {
         times_[*event.epoch] = *time;
       }
     }
@@ -254,8 +244,8 @@ void MlflowRun::read_run() {
   tags_["headroom.out_of_memory_retries"] = std::to_string(retries_);
   // All are news from the first line that differs.
   size_t same = 0;
-  while (same < std::min(arrived_.size(), epochs_.size()) &&
-         arrived_[same] == epochs_[same].text) {
+  while (same < std::min(arrived_.size(), results_.lines.size()) &&
+         arrived_[same] == results_.lines[same].text) {
     ++same;
   }
   arrived_.resize(same);
@@ -284,8 +274,9 @@ std::string MlflowRun::left(const RunEnd* end) const {
   // A request may have been under way since before the newest epochs.
   const size_t known =
       end == nullptr
-          ? epochs_.size()
-          : read_epochs(subject_.run_directory / run_files::kResults).size();
+          ? results_.lines.size()
+          : read_results(subject_.run_directory / run_files::kResults)
+                .lines.size();
   const int64_t waiting =
       static_cast<int64_t>(known) - static_cast<int64_t>(arrived_.size());
   if (!record_.parameters) parts.push_back("the parameters");
@@ -374,7 +365,7 @@ std::string MlflowRun::find_experiment() {
     return client_.send({.method = "GET",
                          .path = std::string(kApi) +
                                  "experiments/get-by-name?experiment_name=" +
-                                 escaped(subject_.experiment)},
+                                 url_encoded(subject_.experiment)},
                         limit_);
   };
   WebAnswer answer = named();
@@ -487,17 +478,18 @@ void MlflowRun::send_parameters() {
 
 void MlflowRun::send_epochs(const RunEnd* end) {
   // An epoch's event, which has its time, comes a moment after its line.
-  const bool waits = end == nullptr && arrived_.size() < epochs_.size() &&
-                     !times_.contains(epochs_.back().epoch) &&
+  const bool waits = end == nullptr &&
+                     arrived_.size() < results_.lines.size() &&
+                     !times_.contains(results_.lines.back().epoch) &&
                      ++waits_for_event_ < kMostWaits;
   if (waits) return;
   waits_for_event_ = 0;
-  while (arrived_.size() < epochs_.size()) {
+  while (arrived_.size() < results_.lines.size()) {
     const size_t first = arrived_.size();
-    const size_t last = std::min(first + kEpochsAtOnce, epochs_.size());
+    const size_t last = std::min(first + kEpochsAtOnce, results_.lines.size());
     Json metrics = Json::array();
     for (size_t i = first; i < last; ++i) {
-      const ResultsLine& line = epochs_[i];
+      const records::ResultsTable::Line& line = results_.lines[i];
       const auto known = times_.find(line.epoch);
       // A line that is sent again has the time that it had before.
       const int64_t time =
@@ -505,15 +497,17 @@ void MlflowRun::send_epochs(const RunEnd* end) {
               .emplace(line.text, known != times_.end() ? known->second
                                                         : now_milliseconds())
               .first->second;
-      for (const auto& [column, value] : line.figures) {
-        metrics.push_back({{"key", metric_name(column)},
-                           {"value", number_json(value)},
+      for (size_t column = 1; column < line.cells.size(); ++column) {
+        if (!line.cells[column]) continue;
+        metrics.push_back({{"key", metric_name(results_.columns[column])},
+                           {"value", number_json(*line.cells[column])},
                            {"timestamp", time},
                            {"step", line.epoch}});
       }
     }
     log_batch(dumped({{"metrics", metrics}}));
-    for (size_t i = first; i < last; ++i) arrived_.push_back(epochs_[i].text);
+    for (size_t i = first; i < last; ++i)
+      arrived_.push_back(results_.lines[i].text);
     record_.epochs = static_cast<int64_t>(arrived_.size());
     write_record();
   }

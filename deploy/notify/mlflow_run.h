@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "deploy/notify/courier.h"
-#include "deploy/notify/run_lines.h"
 #include "deploy/notify/web_client.h"
+#include "deploy/records/run_lines.h"
 
 namespace headroom::notify {
 
@@ -94,8 +94,8 @@ class MlflowRun : public Delivery {
   bool is_open_ = false;
   bool may_be_made_ = false;  // a request to make the run had no answer
   bool is_begun_ = false;
-  std::optional<EventReader> events_;
-  std::vector<ResultsLine> epochs_;  // all that results.csv has
+  std::optional<records::EventReader> events_;
+  records::ResultsTable results_;
   // The file's time and size when it was read.
   std::pair<std::optional<std::filesystem::file_time_type>, int64_t>
       read_results_;

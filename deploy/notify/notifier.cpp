@@ -87,8 +87,9 @@ Notifier::Notifier(const Addressees& addressees, const Run& run) : run_(run) {
   if (addressees.webhook) {
     const std::filesystem::path events = run.directory / run_files::kEvents;
     couriers_.push_back(std::make_unique<Courier>(
-        std::make_unique<Webhook>(*addressees.webhook, name,
-                                  EventReader(events, bytes_of(events))),
+        std::make_unique<Webhook>(
+            *addressees.webhook, name,
+            records::EventReader(events, records::bytes_of(events))),
         "the webhook at " + addressees.webhook->shown(), run.say));
   }
 }

@@ -26,7 +26,7 @@ bool is_for_good(int status) {
 }
 
 // Attempts that are merely repeated change nothing that anybody would look at.
-bool is_news(const EventLine& event) {
+bool is_news(const records::EventLine& event) {
   if (event.kind == to_string(EventKind::kLossOfProcess)) return true;
   return event.kind == to_string(EventKind::kOutOfMemory) &&
          !event.change.ends_with("again");
@@ -35,12 +35,12 @@ bool is_news(const EventLine& event) {
 }  // namespace
 
 Webhook::Webhook(const WebAddress& address, std::string run_name,
-                 EventReader events)
+                 records::EventReader events)
     : client_(address),
       run_name_(std::move(run_name)),
       events_(std::move(events)) {}
 
-std::string Webhook::message(const EventLine& event) const {
+std::string Webhook::message(const records::EventLine& event) const {
   const std::string reason = short_line(event.reason, kLongestReason);
   const nlohmann::ordered_json body = {
       {"event", event.kind},
@@ -55,7 +55,7 @@ std::string Webhook::message(const EventLine& event) const {
 }
 
 void Webhook::take_events() {
-  for (const EventLine& event : events_.take()) {
+  for (const records::EventLine& event : events_.take()) {
     newest_step_ = std::max(newest_step_, event.step);
     if (!is_news(event)) continue;
     if (queue_.size() < kLongestQueue) {

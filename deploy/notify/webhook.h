@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "deploy/notify/courier.h"
-#include "deploy/notify/run_lines.h"
 #include "deploy/notify/web_client.h"
+#include "deploy/records/run_lines.h"
 
 namespace headroom::notify {
 
@@ -26,7 +26,8 @@ class Webhook : public Delivery {
   static constexpr size_t kLongestQueue = 100;
 
   // `events` tells of this run alone.
-  Webhook(const WebAddress& address, std::string run_name, EventReader events);
+  Webhook(const WebAddress& address, std::string run_name,
+          records::EventReader events);
 
   std::vector<std::string> advance(const RunEnd* end,
                                    std::chrono::milliseconds limit) override;
@@ -39,11 +40,11 @@ class Webhook : public Delivery {
   void take_events();
   // REQUIRES: the queue has one.
   void send_oldest(std::chrono::milliseconds limit);
-  std::string message(const EventLine& event) const;
+  std::string message(const records::EventLine& event) const;
 
   WebClient client_;
   std::string run_name_;
-  EventReader events_;
+  records::EventReader events_;
   std::deque<std::string> queue_;  // bodies of requests
   int64_t dropped_ = 0;            // more than the queue holds
   int64_t refused_ = 0;

@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
+#include "deploy/records/run_lines.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::page {
@@ -22,33 +20,19 @@ namespace {
 
 namespace fs = std::filesystem;
 using Event = nlohmann::ordered_json;
+using records::shallow_json;
+using records::text_member;
 
 constexpr size_t kMostEvents = 500;
 constexpr size_t kLongestEvent = 64 << 10;
 constexpr int64_t kMostFileBytes = 16 << 20;
-constexpr size_t kMostEpochs = 20'000;
 constexpr size_t kMostPictures = 200;
-constexpr int kDeepestJson = 64;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-// "2026-11-21T08:23:00.123Z" in seconds of the Unix epoch.
-double unix_seconds(const std::string& text) {
-  std::tm time{};
-  double seconds = 0;
-  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &time.tm_year,
-                  &time.tm_mon, &time.tm_mday, &time.tm_hour, &time.tm_min,
-                  &seconds) != 6) {
-    return kNoNumber;
-  }
-  time.tm_year -= 1900;
-  time.tm_mon -= 1;
-  return static_cast<double>(timegm(&time)) + seconds;
-}
-
-std::string word_of(const Event& object, const char* key) {
-  const auto word = object.find(key);
-  return word != object.end() && word->is_string() ? word->get<std::string>()
-                                                   : "";
+// Seconds of the Unix epoch.
+double unix_seconds(const std::string& utc) {
+  const auto milliseconds = utc_milliseconds(utc);
+  return milliseconds ? static_cast<double>(*milliseconds) / 1000 : kNoNumber;
 }
 
 std::string event_text(const Event& event) {
@@ -63,25 +47,13 @@ std::map<int, EventList::Worker> workers_of(const Event& generation) {
     if (!worker.is_object()) continue;
     const auto rank = worker.find("rank");
     if (rank == worker.end() || !rank->is_number_integer()) continue;
-    result[rank->get<int>()] = {word_of(worker, "hostname"),
-                                word_of(worker, "worker_id")};
+    result[rank->get<int>()] = {text_member(worker, "hostname"),
+                                text_member(worker, "worker_id")};
   }
   return result;
 }
 
 }  // namespace
-
-Event shallow_json(std::string_view text) {
-  bool is_deep = false;
-  Event json = Event::parse(
-      text,
-      [&](int depth, Event::parse_event_t, const Event&) {
-        if (depth > kDeepestJson) is_deep = true;
-        return !is_deep;
-      },
-      /*allow_exceptions=*/false);
-  return is_deep ? Event(Event::value_t::discarded) : json;
-}
 
 std::optional<std::string> WatchedFile::changed() {
   std::error_code error;
@@ -122,18 +94,18 @@ void EventList::take(std::string_view line) {
   if (!event.is_object()) return;
   ++count_;
   if (event.contains("time")) {
-    const double time = unix_seconds(word_of(event, "time"));
+    const double time = unix_seconds(text_member(event, "time"));
     event["time"] = std::isfinite(time) ? Event(time) : Event();
     if (std::isnan(started_)) started_ = time;
   }
-  const std::string kind = word_of(event, "event");
+  const std::string kind = text_member(event, "event");
   end_.reset();
   if (kind == to_string(EventKind::kRunOver)) {
     const auto exit_code = event.find("exit_code");
     end_ = End{exit_code != event.end() && exit_code->is_number_integer()
                    ? exit_code->get<int>()
                    : 0,
-               word_of(event, "reason")};
+               text_member(event, "reason")};
   }
   if (kind == to_string(EventKind::kGeneration)) workers_ = workers_of(event);
   std::string text = event_text(event);
@@ -151,24 +123,6 @@ void EventList::take(std::string_view line) {
 }
 
 namespace {
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells(1);
-  for (const char c : line) {
-    if (c == ',') {
-      cells.emplace_back();
-    } else if (c != '\r') {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
-double number_of(const std::string& cell) {
-  char* end = nullptr;
-  const double value = std::strtod(cell.c_str(), &end);
-  return cell.empty() || *end != '\0' ? kNoNumber : value;
-}
 
 void find_best(EpochTable& epochs) {
   const auto column = [&](const char* name) {
@@ -196,20 +150,14 @@ std::string kind_of_picture(const std::string& name) {
 }  // namespace
 
 EpochTable epoch_table(const std::string& csv) {
+  records::ResultsTable table = records::results_table(csv);
   EpochTable epochs;
-  std::istringstream lines(csv);
-  // A line without its end is still being written.
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const std::vector<std::string> cells = cells_of(line);
-    if (epochs.columns.empty()) {
-      epochs.columns = cells;
-      continue;
+  epochs.columns = std::move(table.columns);
+  for (const records::ResultsTable::Line& line : table.lines) {
+    std::vector<double>& numbers = epochs.rows.emplace_back();
+    for (const auto& cell : line.cells) {
+      numbers.push_back(cell.value_or(kNoNumber));
     }
-    if (cells.size() != epochs.columns.size()) continue;
-    std::vector<double> numbers;
-    for (const std::string& cell : cells) numbers.push_back(number_of(cell));
-    epochs.rows.push_back(std::move(numbers));
-    if (epochs.rows.size() == kMostEpochs) break;
   }
   find_best(epochs);
   return epochs;

@@ -16,13 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "deploy/page/line_follower.h"
+#include "deploy/records/line_follower.h"
 
 namespace headroom::page {
-
-// The value of a text; a discarded one where it is no JSON, or has more than 64
-// levels: whoever writes it out again recurses.
-nlohmann::ordered_json shallow_json(std::string_view text);
 
 // A file that is read again when it changed.
 class WatchedFile {
@@ -70,7 +66,7 @@ class EventList {
   void forget();
   void take(std::string_view line);
 
-  LineFollower follower_;
+  records::LineFollower follower_;
   std::deque<std::string> newest_;
   int64_t count_ = 0;
   double started_ = std::numeric_limits<double>::quiet_NaN();

@@ -16,6 +16,10 @@ const state = {runs: [], live: null, id: null, run: null, steps: null, timelines
 // ---- where data come from ----
 
 class Served {
+  async stop() {
+    const answer = await fetch("/api/stop", {method: "POST", headers: {"X-Headroom-Control": "stop"}});
+    if (!answer.ok) throw new Error(await answer.text());
+  }
   async get(path) {
     const answer = await fetch(path, {signal: AbortSignal.timeout(20000)});
     if (answer.status === 403) {
@@ -153,6 +157,7 @@ function joined(have, got, last) {
 function takeRuns(answer) {
   state.runs = listOf(answer.runs);
   state.live = answer.live;
+  state.mayStop = answer.may_stop;
   if (state.lost && state.run) {
     fetchRun();
     fetchSteps();

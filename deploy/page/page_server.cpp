@@ -181,7 +181,7 @@ class PageServer::Server {
   explicit Server(PageOptions options)
       : options_(std::move(options)),
         address_(coordinator::parse_listen_address(options_.listen)),
-        shelf_(options_.source),
+        shelf_(options_.source, options_.stop != nullptr),
         token_(wire::draw_token()) {
     wire::require_protected(options_.listen, options_.security,
                             options_.insecure_network);
@@ -276,7 +276,9 @@ class PageServer::Server {
 
   Answer answer(MHD_Connection* connection, const std::string& path,
                 const std::string& method) {
-    if (method != "GET" && method != "HEAD") {
+    const bool asks_to_stop = method == "POST" && path == "/api/stop";
+    if (method != "GET" && method != "HEAD" &&
+        !(asks_to_stop && options_.stop)) {
       Answer refusal = text_answer(MHD_HTTP_METHOD_NOT_ALLOWED,
                                    "This server only answers GET and HEAD.");
       refusal.headers.emplace_back("Allow", "GET, HEAD");
@@ -297,7 +299,17 @@ class PageServer::Server {
           "This page needs its token: open the address that headroom printed, "
           "which ends in /?token=...");
     }
-    return content(connection, path);
+    return asks_to_stop ? stop(connection) : content(connection, path);
+  }
+
+  // A page of another site can send neither this header nor this page's Origin.
+  Answer stop(MHD_Connection* connection) const {
+    if (value_of(connection, MHD_HEADER_KIND, "Origin").empty() ||
+        value_of(connection, MHD_HEADER_KIND, "X-Headroom-Control") != "stop") {
+      return text_answer(MHD_HTTP_FORBIDDEN, "Only the page may stop the run.");
+    }
+    options_.stop();
+    return text_answer(MHD_HTTP_ACCEPTED, "The run is asked to stop.");
   }
 
   // Why the request comes from another site's page; "" where it does not.

@@ -1,11 +1,13 @@
 // PageServer: the page of a run, or of several, on an HTTP port of its own. It
-// only reads: GET and HEAD, and no request changes anything.
+// only reads: GET and HEAD, and no request changes anything, unless it is given
+// how to stop the run.
 //
 //   GET /?token=T     sets a cookie and leads to /
 //   GET /             the page
 //   GET /api/runs, /api/run, /api/steps, /api/timeline    JSON
 //   GET /events       server-sent events
 //   GET /files        a picture of the run, by exact name
+//   POST /api/stop    stops the run, where the page may
 //
 // Who may read: whoever knows the token, which is drawn for each server. The
 // Host must be the address listened on, so that no other site's name leads
@@ -20,6 +22,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -36,6 +39,9 @@ struct PageOptions {
   wire::ChannelSecurity security;
   bool insecure_network = false;
   RunSource source;
+  // Stops the live run; empty where the page may not. Called on the server's
+  // thread.
+  std::function<void()> stop;
   std::chrono::seconds idle_time{30};
   std::chrono::milliseconds sign_of_life{15'000};
 };

@@ -9,13 +9,12 @@
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
 #include "parallel/predict/memory_request.h"
 
 namespace headroom::page {
 namespace {
 
-constexpr int kMostProcesses = 64;
+constexpr int kMostProcesses = 16;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
 // The plan was written for another model than the files describe now.
@@ -67,7 +66,9 @@ const std::vector<layers::LayerCost>& PlanRecord::layers() {
   if (layers_) return *layers_;
   layers_.emplace();
   try {
-    const auto recorded = layers::recorded_model(run_directory_);
+    const auto recorded = run_directory_.empty()
+                              ? std::nullopt
+                              : layers::recorded_model(run_directory_);
     layers::ModelTable table =
         recorded ? *recorded : planner::table_of_run(config_);
     if (const auto classes = planner::num_classes_of_run(config_)) {
@@ -80,28 +81,18 @@ const std::vector<layers::LayerCost>& PlanRecord::layers() {
   return *layers_;
 }
 
-const std::vector<PlanRecord::Rejection>& PlanRecord::rejected() {
-  if (rejected_) return *rejected_;
-  rejected_.emplace();
-  const int world_size = plan_.layout.world_size();
-  if (world_size > kMostProcesses || layers().empty()) return *rejected_;
-  for (const plan::ParallelLayout& layout : plan::layouts_of(world_size)) {
-    if (layout == plan_.layout) continue;
-    configs::RunConfig other = config_;
-    other.layout = layout;
-    std::string why;
-    try {
-      const planner::PlanDecision decision = planner::choose_plan(
-          other, world_size, layers(), planner::PlanAnswer::kWhetherAdmissible);
-      why = decision.plan ? "possible, and not preferred" : decision.reason;
-    } catch (const Error& error) {
-      why = error.text();
-    } catch (const CheckFailure&) {
-      why = kMismatch;
-    }
-    rejected_->push_back({plan::short_text(layout), why});
+const std::vector<planner::OtherLayout>& PlanRecord::other_layouts() {
+  if (others_) return *others_;
+  others_.emplace();
+  if (plan_.layout.world_size() > kMostProcesses || layers().empty()) {
+    return *others_;
   }
-  return *rejected_;
+  try {
+    others_ = planner::other_layouts(config_, plan_, layers());
+  } catch (const Error&) {  // the run's files no longer say what they did
+  } catch (const CheckFailure&) {
+  }
+  return *others_;
 }
 
 const PlanRecord::Timeline& PlanRecord::timeline(int rank) {

@@ -14,12 +14,14 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/other_layouts.h"
 #include "parallel/predict/memory_model.h"
 
 namespace headroom::page {
 
 class PlanRecord {
  public:
+  // `run_directory`: of the model that the run has recorded; "" for none.
   PlanRecord(std::filesystem::path run_directory, configs::RunConfig config,
              plan::Plan plan);
 
@@ -27,12 +29,8 @@ class PlanRecord {
   // Lines for people.
   std::vector<std::string> lines() const;
 
-  struct Rejection {
-    std::string what, why;
-  };
-  // The other layouts of as many processes. Of many processes none is named:
-  // each costs a search.
-  const std::vector<Rejection>& rejected();
+  // None is named for many processes: each costs a search.
+  const std::vector<planner::OtherLayout>& other_layouts();
 
   struct Timeline {
     predict::StepTimeline step;
@@ -52,7 +50,7 @@ class PlanRecord {
   plan::Plan plan_;
   std::optional<std::vector<layers::LayerCost>> layers_;
   std::string layers_error_;
-  std::optional<std::vector<Rejection>> rejected_;
+  std::optional<std::vector<planner::OtherLayout>> others_;
   std::map<int, Timeline> timelines_;
 };
 

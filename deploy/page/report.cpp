@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "deploy/page/page_text.h"
-#include "deploy/page/run_record.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
@@ -92,6 +91,10 @@ class Report {
           request.is_held && request.is_held(place.directory));
     }
     shown_.resize(records_.size());
+  }
+
+  explicit Report(const PlannedRun& planned) : shown_(1) {
+    records_.push_back(std::make_unique<RunRecord>(planned));
   }
 
   std::string text() {
@@ -182,6 +185,10 @@ std::string report_text(const ReportRequest& request) {
   return Report(request).text();
 }
 
+std::string planned_report_text(const PlannedRun& planned) {
+  return Report(planned).text();
+}
+
 bool is_report(const fs::path& file) {
   std::string start(kWritten.size(), '\0');
   std::ifstream in(file, std::ios::binary);
@@ -195,7 +202,7 @@ void write_report(const fs::path& file, const std::string& text,
   const bool is_there = fs::exists(fs::symlink_status(file, error));
   if (is_there && !may_replace && !is_report(file)) {
     throw Error("report", file.string() + " is there, and is no report",
-                "name another file with --output FILE, or give --exist-ok");
+                "name another file; headroom report takes --exist-ok");
   }
   write_whole_file(file, text);
 }

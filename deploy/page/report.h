@@ -1,6 +1,6 @@
-// The report of runs: the page in one HTML file that needs nothing beside it,
-// to keep or to mail. At most 2 MB: the newest pictures that fit are in it,
-// and it says how many are not.
+// The report of runs, or of a plan: the page in one HTML file that needs
+// nothing beside it, to keep or to mail. At most 2 MB: the newest pictures that
+// fit are in it, and it says how many are not.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 
 #include "coordinator/run/run_status.h"
 #include "deploy/page/run_places.h"
+#include "deploy/page/run_record.h"
 
 namespace headroom::page {
 
@@ -24,6 +25,9 @@ struct ReportRequest {
   // The status of the first run, where somebody has it.
   std::optional<coordinator::RunStatus> status;
 };
+
+// The report of a run that is planned and not started.
+std::string planned_report_text(const PlannedRun& planned);
 
 // Throws Error (exit 2) where so many runs make no report of that size.
 std::string report_text(const ReportRequest& request);

@@ -1,7 +1,6 @@
 #include "deploy/page/run_places.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -63,22 +62,6 @@ std::vector<RunPlace> runs_of(const fs::path& folder) {
   });
   if (places.size() > kMostRuns) places.resize(kMostRuns);
   return places;
-}
-
-std::string url_encoded(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.') {
-      result += c;
-      continue;
-    }
-    constexpr const char* kDigits = "0123456789ABCDEF";
-    result += '%';
-    result += kDigits[byte >> 4];
-    result += kDigits[byte & 15];
-  }
-  return result;
 }
 
 }  // namespace headroom::page

@@ -16,7 +16,4 @@ struct RunPlace {
 // 200. Throws Error (exit 2) where there is none.
 std::vector<RunPlace> runs_of(const std::filesystem::path& folder);
 
-// "a b/c" -> "a%20b%2Fc".
-std::string url_encoded(const std::string& text);
-
 }  // namespace headroom::page

@@ -11,6 +11,7 @@
 #include "deploy/page/folder_contents.h"
 #include "deploy/page/plan_record.h"
 #include "deploy/page/step_history.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/utf8.h"
@@ -83,6 +84,14 @@ struct RunRecord::State {
         history(directory),
         events(directory) {}
 
+  explicit State(const PlannedRun& given) : State(given.name, "") {
+    planned = given;
+    config = given.config;
+    model = planner::model_of_run(*config);
+    settings = settings_of(*config);
+    plan = std::make_unique<PlanRecord>(fs::path(), *config, given.plan);
+  }
+
   void refresh(const coordinator::RunStatus* status, bool is_held) {
     live.reset();
     if (status != nullptr) live = *status;
@@ -104,7 +113,7 @@ struct RunRecord::State {
   void read_results() {
     if (const auto text = results_file.changed()) epochs = epoch_table(*text);
     if (const auto text = summary_file.changed()) {
-      const Json summary = shallow_json(*text);
+      const Json summary = records::shallow_json(*text);
       per_class = nullptr;
       if (summary.is_object() && summary.contains("per_class") &&
           summary["per_class"].is_array()) {
@@ -152,6 +161,7 @@ struct RunRecord::State {
   }
 
   ShownState end() const {
+    if (planned) return {"planned", planned->verdict};
     if (live) {
       if (live->over()) return end_of(live->exit_code, live->reason);
       return {"running", live->reason};
@@ -283,18 +293,29 @@ struct RunRecord::State {
   }
 
   Json plan_json() const {
-    Json json = {
-        {"reason", ""}, {"rejected", Json::array()}, {"lines", Json::array()}};
+    Json json = {{"reason", ""},
+                 {"other_layouts", Json::array()},
+                 {"lines", Json::array()},
+                 {"details", Json::array()}};
     if (!plan) return json;
+    for (size_t i = 0; planned && i < planned->details.size(); ++i) {
+      const PlannedRun::Detail& detail = planned->details[i];
+      json["details"].push_back(
+          {{"title", detail.title}, {"text", detail.text}});
+    }
     json["reason"] = plan->plan().reason;
     json["lines"] = plan->lines();
-    for (const PlanRecord::Rejection& one : plan->rejected()) {
-      json["rejected"].push_back({{"what", one.what}, {"why", one.why}});
+    for (const planner::OtherLayout& other : plan->other_layouts()) {
+      json["other_layouts"].push_back(
+          {{"layout", plan::short_text(other.layout)},
+           {"answer", planner::answer_text(other)}});
     }
     return json;
   }
 
-  Json resume_command() const {
+  // What starts the run, or continues it; null where nothing would.
+  Json command() const {
+    if (planned) return planned->command;
     const std::string state = end().state;
     if (is_running() || checkpoints.empty() ||
         (state != "stopped" && state != "failed")) {
@@ -340,6 +361,7 @@ struct RunRecord::State {
   Json per_class;
   std::vector<Picture> pictures;
   std::vector<int64_t> checkpoints;
+  std::optional<PlannedRun> planned;
   std::optional<coordinator::RunStatus> live;
   bool held = false;
   std::unique_ptr<PlanRecord> plan;
@@ -348,6 +370,8 @@ struct RunRecord::State {
 RunRecord::RunRecord(std::string id, fs::path run_directory)
     : state_(std::make_unique<State>(std::move(id), std::move(run_directory))) {
 }
+RunRecord::RunRecord(const PlannedRun& planned)
+    : state_(std::make_unique<State>(planned)) {}
 RunRecord::~RunRecord() = default;
 
 const std::string& RunRecord::id() const { return state_->id; }
@@ -394,7 +418,7 @@ std::string RunRecord::run(const PictureAddress& address,
       {"version", state.live && !state.live->version.empty()
                       ? state.live->version
                       : std::string(wire::kVersion)},
-      {"resume_command", state.resume_command()},
+      {"command", state.command()},
       {"progress", state.progress()},
       {"settings", state.settings},
       {"epochs",

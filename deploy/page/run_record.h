@@ -19,15 +19,33 @@
 #include <string>
 #include <vector>
 
+#include "configs/run_config.h"
 #include "coordinator/run/run_status.h"
 #include "deploy/page/folder_contents.h"
+#include "parallel/plan/plan.h"
 
 namespace headroom::page {
+
+// A run that is planned and not started.
+struct PlannedRun {
+  std::string name;
+  configs::RunConfig config;
+  plan::Plan plan;
+  std::string verdict;  // whether it fits, and how
+  std::string command;  // what starts it
+  // What else is said of the plan, as lines of equal width.
+  struct Detail {
+    std::string title, text;
+  };
+  std::vector<Detail> details;
+};
 
 class RunRecord {
  public:
   // `id` names the run among others. Reads nothing yet.
   RunRecord(std::string id, std::filesystem::path run_directory);
+  // A run that nobody has started. There is nothing to refresh.
+  explicit RunRecord(const PlannedRun& planned);
   ~RunRecord();
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;

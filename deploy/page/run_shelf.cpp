@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::page {
 namespace {
@@ -13,7 +14,8 @@ constexpr size_t kMostAnswers = 16;
 
 }  // namespace
 
-RunShelf::RunShelf(RunSource source) : source_(std::move(source)) {
+RunShelf::RunShelf(RunSource source, bool may_stop)
+    : source_(std::move(source)), may_stop_(may_stop) {
   for (RunPlace& place : source_.places()) {
     auto entry = std::make_unique<Entry>();
     entry->place = std::move(place);
@@ -96,7 +98,8 @@ Text RunShelf::runs() {
     text += (i == 0 ? "" : ",") + entries_[i]->record->overview();
   }
   text += "],\"live\":" +
-          (source_.live_id.empty() ? "null" : json_text(source_.live_id)) + "}";
+          (source_.live_id.empty() ? "null" : json_text(source_.live_id)) +
+          ",\"may_stop\":" + (may_stop_ ? "true" : "false") + "}";
   return std::make_shared<const std::string>(std::move(text));
 }
 

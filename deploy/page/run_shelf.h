@@ -39,7 +39,8 @@ struct RunSource {
 class RunShelf {
  public:
   // Throws what source.places() throws.
-  explicit RunShelf(RunSource source);
+  // `may_stop`: the page can stop the live run, which runs() then says.
+  explicit RunShelf(RunSource source, bool may_stop = false);
 
   // The answers to the calls under /api/; null where there is no such run, or
   // rank.
@@ -71,6 +72,7 @@ class RunShelf {
       const std::function<std::optional<std::string>(RunRecord&)>& make);
 
   const RunSource source_;
+  const bool may_stop_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Entry>> entries_;
   Clock::time_point looked_;

@@ -15,7 +15,7 @@ const KIND_WORDS = {rescale: "more or fewer processes", join: "worker joined", a
 const kindWords = (kind) => KIND_WORDS[kind] || String(kind).replaceAll("_", " ");
 const STATES = {
   running: ["running", "good"], finished: ["finished", "good"], stopped: ["stopped, can be continued", "warn"],
-  failed: ["failed", "bad"], unknown: ["not heard of", "warn"]};
+  failed: ["failed", "bad"], planned: ["planned, not started", "good"], unknown: ["not heard of", "warn"]};
 const COLUMNS = {
   "train/box_loss": ["train box", 1], "train/obj_loss": ["train objectness", 2], "train/cls_loss": ["train class", 3],
   "val/box_loss": ["validation box", 1, "5 4"], "val/obj_loss": ["validation objectness", 2, "5 4"],
@@ -40,16 +40,22 @@ sections.summary = () => {
   else by("progress").setAttribute("aria-valuenow", percent);
   by("progress").setAttribute("aria-valuetext", percent === null ? UNKNOWN : `${percent} % of ${progress.steps} steps`);
   document.title = clean(`${percent === null ? "" : `${percent} % `}${run.id} – Headroom`);
+  const isPlanned = run.state === "planned";
+  document.body.classList.toggle("planned", isPlanned);
 
   const of = (now, all) => `${Format.number(now)} of ${all > 0 ? Format.number(all) : UNKNOWN}`;
   const best = summaryOf(run).best;
   const ranks = listOf(run.ranks);
-  const most = ranks.filter((rank) => isNumber(rank.measured_peak)).reduce((a, b) =>
-    (!a || b.measured_peak > a.measured_peak ? b : a), null);
+  const peak = isPlanned ? "predicted_peak" : "measured_peak";
+  const most = ranks.filter((rank) => isNumber(rank[peak])).reduce((a, b) => (!a || b[peak] > a[peak] ? b : a), null);
   const limit = run.memory_limit > 0 ? run.memory_limit : null;
   const faults = listOf(run.events).filter((event) => MARKED.has(event.event)).length;
   const isOn = run.state === "running";
-  const tiles = [
+  const tiles = isPlanned ? [
+    ["processes", "Processes", Format.number(ranks.length), run.layout?.text],
+    ["peak", "Predicted peak of memory", Format.bytes(most?.predicted_peak), most ? `rank ${most.rank}` : ""],
+    ["limit", "Limit of memory", limit ? Format.bytes(limit) : "none", ""],
+  ] : [
     ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase],
     ["step", "Step", of(progress.step, progress.steps), percent === null ? "" : `${percent} % done`],
     ["rate", "Speed", Format.rate(progress.images_per_second), ""],
@@ -66,12 +72,26 @@ sections.summary = () => {
     tile.children[1].classList.toggle("unknown", value === UNKNOWN);
     setText(tile.children[2], more || "");
   });
-  by("resume").hidden = !run.resume_command;
-  setText(by("resume-command"), run.resume_command || "");
-  setText(by("about"), `Folder ${run.directory}`);
+  by("stop-line").hidden = !(state.mayStop && isOn && state.id === state.live);
+  by("resume").hidden = !run.command;
+  setText(by("resume-title"), isPlanned ? "Start this run" : "Continue this run");
+  setText(by("resume-command"), run.command || "");
+  setText(by("about"), isPlanned ? "" : `Folder ${run.directory}`);
   setText(by("version"), `Headroom ${run.version || ""}`);
   showConnection();
 };
+
+by("stop").addEventListener("click", () => by("stop-question").showModal());
+by("stop-no").addEventListener("click", () => by("stop-question").close());
+by("stop-yes").addEventListener("click", async () => {
+  by("stop-question").close();
+  setText(by("stopping"), "It is asked to stop.");
+  try {
+    await source.stop();
+  } catch (error) {
+    setText(by("stopping"), `It was not asked: ${error.message}`);
+  }
+});
 
 by("copy").addEventListener("click", async () => {
   const code = by("resume-command");
@@ -209,14 +229,16 @@ sections.memory = () => {
   if (!run) return;
   const select = by("rank-select");
   reconcile(select, listOf(run.ranks), (one) => one.rank, (one) => el("option", {value: one.rank, text: `${one.rank}`}),
-    (option, one) => setText(option, `${one.rank} on ${one.host || UNKNOWN}`));
+    (option, one) => setText(option, one.host ? `${one.rank} on ${one.host}` : `${one.rank}`));
   select.value = rank;
   const mine = listOf(run.ranks).find((one) => one.rank === rank);
   const limit = run.memory_limit > 0 ? run.memory_limit : null;
   const free = limit && isNumber(mine?.measured_peak) ? `, ${Format.bytes(limit - mine.measured_peak)} of ` +
     `${Format.bytes(limit)} are free at the peak` : ", without a limit";
-  setText(by("memory-words"), mine ? `Rank ${rank}: measured ${Format.bytes(mine.measured_peak)}, predicted ` +
-    `${Format.bytes(mine.predicted_peak)}${free}.` : "No rank is known yet.");
+  const measured = run.state === "planned" ? "" : `measured ${Format.bytes(mine?.measured_peak)}, `;
+  setText(by("memory-words"), mine ? `Rank ${rank}: ${measured}predicted ${Format.bytes(mine.predicted_peak)}` +
+    `${run.state === "planned" && limit ? ` of ${Format.bytes(limit)}` : free}.` : "No rank is known yet.");
+  memoryChart.figure.hidden = run.state === "planned";
   const one = steps && listOf(steps.memory).find((entry) => entry.rank === rank);
   memoryChart.update({series: one ? [{name: "predicted", colour: 2, dash: "6 4", xs: one.step, ys: one.predicted},
     {name: "measured", colour: 1, xs: one.step, ys: one.measured}] : [],
@@ -280,7 +302,7 @@ sections.layout = () => {
   const largest = run.memory_limit || Math.max(1, ...ranks.map((rank) => Math.max(rank.predicted_peak || 0, rank.measured_peak || 0)));
   const hosts = new Map();
   for (const rank of ranks) {
-    const host = rank.host || UNKNOWN;
+    const host = rank.host || (run.state === "planned" ? "Processes" : UNKNOWN);
     if (!hosts.has(host)) hosts.set(host, []);
     hosts.get(host).push(rank);
   }
@@ -300,9 +322,9 @@ sections.layout = () => {
     (item, rank) => {
       const button = item.firstChild;
       const [head, place, words, meter, numbers] = button.children;
-      const value = measure === "memory" ? rank.measured_peak : rank.images_per_second;
+      const value = run.state === "planned" ? rank.predicted_peak : measure === "memory" ? rank.measured_peak : rank.images_per_second;
       const share = isNumber(value) ? Math.min(1, value / (measure === "memory" ? largest : fastest)) : 0;
-      const kind = rank.state === "running" || rank.state === "finished" ? "good" : "warn";
+      const kind = ["running", "finished", "planned"].includes(rank.state) ? "good" : "warn";
       const work = JSON.stringify([rank.data, rank.stage, rank.strip, layout]);
       if (place.drawn !== work) {
         place.drawn = work;
@@ -314,7 +336,8 @@ sections.layout = () => {
       setText(head.children[1], rank.state || UNKNOWN);
       head.children[1].className = `rank-state ${kind}`;
       const age = isNumber(rank.heartbeat_age) ? `, heard ${Format.duration(rank.heartbeat_age)} ago` : "";
-      setText(numbers, `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)}), ` +
+      setText(numbers, run.state === "planned" ? `predicted ${Format.bytes(rank.predicted_peak)}` :
+        `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)}), ` +
         `${isNumber(rank.images_per_second) ? Format.rate(rank.images_per_second) : "speed not known"}${age}`);
       button.setAttribute("aria-pressed", String(rank.rank === state.rank));
       button.setAttribute("aria-label", clean(`Rank ${rank.rank}, ${rank.worker || ""}: ${rank.state || UNKNOWN}, ` +
@@ -448,11 +471,16 @@ sections.plan = () => {
   const plan = state.run.plan || {};
   setText(by("plan-reason"), plan.reason || "The plan gives no reason.");
   setText(by("plan-lines"), [state.run.layout?.text, "", ...listOf(plan.lines)].filter((line) => line !== undefined).join("\n").trim());
-  const rejected = listOf(plan.rejected);
-  by("rejected").hidden = rejected.length === 0;
-  reconcile(by("rejected"), rejected, ({what, why}) => `${what}|${why}`, ({what, why}) =>
-    el("div", null, el("dt", {text: what}), el("dd", {text: why})));
-  by("rejected-none").hidden = rejected.length > 0;
+  const others = listOf(plan.other_layouts);
+  by("others").hidden = others.length === 0;
+  reconcile(by("others"), others, ({layout, answer}) => `${layout}|${answer}`, ({layout, answer}) =>
+    el("div", null, el("dt", {text: layout}), el("dd", {text: answer})));
+  by("others-none").hidden = others.length > 0;
+  reconcile(by("plan-details"), listOf(plan.details), ({title}) => title, ({title, text}) => {
+    const id = newId("detail");
+    return el("div", {class: "card"}, el("h3", {id, text: title}),
+      el("pre", {class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id, text}));
+  });
 };
 
 const settingsTable = new DataTable(by("settings-table"), {caption: "Settings", sort: null, columns: [

@@ -1,8 +1,8 @@
 // StepHistory: what steps.jsonl says of a run's steps, for pictures: bounded
 // memory whatever the run's length.
 //
-// The file is followed as it grows (line_follower.h). Steps that a restarted
-// run takes again replace the earlier ones.
+// The file is followed as it grows (records/line_follower.h). Steps that a
+// restarted run takes again replace the earlier ones.
 //
 // Threads: one at a time.
 #pragma once
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "deploy/page/decimated_series.h"
-#include "deploy/page/line_follower.h"
+#include "deploy/records/line_follower.h"
 
 namespace headroom::page {
 
@@ -59,7 +59,7 @@ class StepHistory {
   void forget();
   void take(std::string_view line);
 
-  LineFollower follower_;
+  records::LineFollower follower_;
   DecimatedSeries steps_;
   std::map<int, DecimatedSeries> memory_;  // each rank's
   int64_t num_steps_ = 0;

@@ -1,5 +1,6 @@
 #include "parallel/base/text.h"
 
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <system_error>
@@ -22,6 +23,19 @@ std::string significant_text(double value, int digits) {
   char text[kLongestNumber];
   std::snprintf(text, sizeof text, "%.*g", digits, value);
   return text;
+}
+
+std::string url_encoded(std::string_view text) {
+  static constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (const unsigned char byte : text) {
+    if (std::isalnum(byte) != 0 || byte == '-' || byte == '_' || byte == '.') {
+      result += static_cast<char>(byte);
+    } else {
+      result += {'%', kDigits[byte / 16], kDigits[byte % 16]};
+    }
+  }
+  return result;
 }
 
 std::string either_of(const std::vector<std::string>& words) {

@@ -47,6 +47,10 @@ std::string joined(const Words& words, std::string_view between) {
   return joined(words, between, [](const auto& word) { return word; });
 }
 
+// A part of a web address: every byte but letters, digits, '-', '_' and '.' as
+// "%20".
+std::string url_encoded(std::string_view text);
+
 // "a, b or c".
 std::string either_of(const std::vector<std::string>& words);
 

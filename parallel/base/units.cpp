@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string_view>
 
 #include "parallel/base/text.h"
 
@@ -109,6 +110,15 @@ std::string utc_now() {
   std::snprintf(text + size, sizeof text - size, ".%03dZ",
                 static_cast<int>(milliseconds % 1000));
   return text;
+}
+
+std::optional<int64_t> utc_milliseconds(const std::string& text) {
+  std::tm time{};
+  const char* const rest = strptime(text.c_str(), "%FT%T", &time);
+  if (rest == nullptr || *rest != '.') return std::nullopt;
+  const auto fraction = parse_whole(std::string_view(rest + 1).substr(0, 3), 0);
+  if (!fraction) return std::nullopt;
+  return static_cast<int64_t>(timegm(&time)) * 1000 + *fraction;
 }
 
 }  // namespace headroom

@@ -31,6 +31,8 @@ std::string format_seconds(double seconds);
 
 // Now, in UTC: "2026-11-21T08:23:00.123Z".
 std::string utc_now();
+// The milliseconds since 1970 of such a text; nothing for another one.
+std::optional<int64_t> utc_milliseconds(const std::string& text);
 
 // How many parts of at most `part` hold `value`. REQUIRES: value >= 0.
 constexpr int64_t divided_up(int64_t value, int64_t part) {

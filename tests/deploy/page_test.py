@@ -350,6 +350,43 @@ def look_at_report(browser, run):
     tab.close()
 
 
+def look_at_plan(browser, folder, headroom):
+    """The file of a plan that nobody has run."""
+    planned = subprocess.run([headroom, "plan", "--cfg", "yolov5s", "--img", "640", "--batch", "32", "--layout", "data=2,pipeline=2",
+                              "--memory-limit", "8GiB", "--report", folder / "plan.html"], capture_output=True, text=True)
+    check(planned.returncode == 0, f"the plan ended with {planned.returncode}: {planned.stderr}")
+    tab = Tab(browser, (folder / "plan.html").as_uri())
+    until(lambda: tab.text("#state").startswith("planned"), 20, "the plan is shown as one")
+    check(tab.text("#reason") == planned.stdout.splitlines()[0], f"the verdict is {tab.text('#reason')}")
+    check("headroom train" in tab.text("#resume-command"), "the plan names no command")
+    until(lambda: tab.page.locator("#memory-charts polygon.area").count() == 2, 10, "memory layer by layer")
+    check(tab.page.locator(".rank").count() == 4, "not every rank is drawn")
+    check("times as long" in tab.text("#others"), "other layouts have no cost")
+    check("stage 1" in tab.text("#plan-details pre"), "no schedule is shown")
+    tab.page.locator(".rank").nth(3).click()
+    until(lambda: tab.text("#memory-words").startswith("Rank 3: predicted"), 5, "the memory of rank 3")
+    words = tab.page.locator("main").inner_text()
+    check("not known" not in words and "measured" not in words, "a plan speaks of what only a run knows")
+    tab.look("plan")
+    tab.close()
+
+
+def stop_from_page(browser, folder, train):
+    """A run that its page may stop."""
+    program = Program(folder, *train, "--epochs", "500", "--name", "stopped", "--page-controls")
+    tab = Tab(browser, program.address())
+    until(lambda: (number(tab.tile("step")) or 0) >= 1, 60, "steps are counted")
+    tab.page.locator("#stop").click()
+    tab.axe("the question before a stop")
+    tab.page.locator("#stop-no").click()
+    check(program.process.poll() is None, "the question alone stops the run")
+    tab.page.locator("#stop").click()
+    tab.page.locator("#stop-yes").click()
+    code = program.end(60)
+    check(code == 130, f"the stopped run ended with {code}:\n" + "\n".join(program.lines[-20:]))
+    tab.close(program.ended - 2)
+
+
 def main(headroom, shapes):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -365,6 +402,8 @@ def main(headroom, shapes):
             interrupt_one(folder, train)
             look_at_folder(browser, folder, headroom)
             look_at_report(browser, folder / "runs/exp")
+            look_at_plan(browser, folder, headroom)
+            stop_from_page(browser, folder, train)
             browser.close()
 
 

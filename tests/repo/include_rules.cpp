@@ -54,7 +54,7 @@ const std::vector<Rule>& rules() {
       {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
       {"configs", rooms({kConfigs, {"parallel/plan"}}), {}},
       // What a plan is, what it costs, and which one a run gets.
-      {"parallel", {}, {"torch"}},  // the precompiled header
+      {"parallel", {}, {"torch", "json"}},  // the precompiled headers
       {"parallel/base", {}, {"xxhash", "system"}},
       {"parallel/plan", {"parallel/base"}, {"json"}},
       {"parallel/predict", rooms({kConfigs, {"parallel/plan"}}), {}},
@@ -217,12 +217,14 @@ const std::vector<Rule>& rules() {
             {"parallel/activations", "parallel/base", "proto", "worker/control",
              "worker/kernels/cpu", "worker/run", "worker/tools"}}),
        {"torch", "cli", "system"}},
+      // What a run's directory tells while it grows.
+      {"deploy/records", {"parallel/base"}, {"json", "system"}},
       // A run in the browser.
       {"deploy/page",
        rooms({kConfigs,
               plans,
-              {"coordinator/run", "coordinator/service", "parallel/planner",
-               "proto"}}),
+              {"coordinator/run", "coordinator/service", "deploy/records",
+               "parallel/planner", "proto"}}),
        {"json", "system", "http"}},
       // The program `headroom`.
       {"deploy/cli/args",
@@ -236,16 +238,17 @@ const std::vector<Rule>& rules() {
        {"json", "system"}},
       {"deploy/cli/show",
        rooms({kConfigs,
-              {"coordinator/run", "deploy/cli/process", "parallel/plan",
+              {"coordinator/run", "deploy/cli/process", "deploy/records",
+               "parallel/plan",
                // Which samples a step should have used.
                "worker/data/sampling"}}),
        {"json", "system"}},
       {"deploy/cli/plan",
-       rooms(
-           {kConfigs,
-            plans,
-            {"deploy/cli", "deploy/cli/args", "deploy/cli/process",
-             "deploy/cli/show", "parallel/nvml", "parallel/planner", "proto"}}),
+       rooms({kConfigs,
+              plans,
+              {"deploy/cli", "deploy/cli/args", "deploy/cli/process",
+               "deploy/cli/show", "deploy/page", "parallel/nvml",
+               "parallel/planner", "proto"}}),
        {"json", "system"}},
       {"deploy/cli",
        rooms({kConfigs,
@@ -255,7 +258,9 @@ const std::vector<Rule>& rules() {
                "deploy/page", "parallel/nvml", "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
       // Who else is told of a run.
-      {"deploy/notify", rooms({kConfigs, {"proto"}}), {"json", "system"}},
+      {"deploy/notify",
+       rooms({kConfigs, {"deploy/records", "proto"}}),
+       {"json", "system"}},
       {"deploy/local",
        {"parallel/base", "worker/data/codecs"},
        {"images", "system", "cli"}},

@@ -38,28 +38,6 @@ size_t fullest_stage(const PlanReport& report) {
   return static_cast<size_t>(fullest - report.memory.begin());
 }
 
-std::string verdict(const PlanReport& report, int64_t needed,
-                    const std::optional<PlanMachines>& machines) {
-  const int64_t limit = report.config.memory_limit;
-  const std::string who =
-      report.plan.layout.world_size() == 1
-          ? "the process"
-          : "the fullest of " +
-                std::to_string(report.plan.layout.world_size()) + " processes";
-  if (limit == 0) {
-    return "needs " + format_bytes(needed) + " in " + who +
-           "; no --memory-limit, --gpu-memory, --gpu or --cluster says what "
-           "there is";
-  }
-  std::string text = "fits: " + format_bytes(needed) + " of " +
-                     format_bytes(limit) + " in " + who;
-  if (machines) {
-    text += ", of a GPU of " + format_bytes(machines->gpu_memory_bytes) +
-            " less what is not for tensors";
-  }
-  return text;
-}
-
 // A bar a kind of memory, and one for what is left of the limit.
 std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
   const auto [state, rest] = memory_parts(memory);
@@ -126,12 +104,35 @@ std::string train_command(const CommandLine& plan,
          command_text(train);
 }
 
+std::string plan_verdict(const PlanReport& report,
+                         const std::optional<PlanMachines>& machines) {
+  const int64_t needed = report.memory[fullest_stage(report)].total();
+  const int64_t limit = report.config.memory_limit;
+  const std::string who =
+      report.plan.layout.world_size() == 1
+          ? "the process"
+          : "the fullest of " +
+                std::to_string(report.plan.layout.world_size()) + " processes";
+  if (limit == 0) {
+    return "needs " + format_bytes(needed) + " in " + who +
+           "; no --memory-limit, --gpu-memory, --gpu or --cluster says what "
+           "there is";
+  }
+  std::string text = "fits: " + format_bytes(needed) + " of " +
+                     format_bytes(limit) + " in " + who;
+  if (machines) {
+    text += ", of a GPU of " + format_bytes(machines->gpu_memory_bytes) +
+            " less what is not for tensors";
+  }
+  return text;
+}
+
 std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
                              const std::string& command) {
   const predict::MemoryEstimate& memory = report.memory[fullest_stage(report)];
-  std::string text = verdict(report, memory.total(), machines) + "\n" +
-                     "train it     " + command + "\n\n" +
+  std::string text = plan_verdict(report, machines) + "\n" + "train it     " +
+                     command + "\n\n" +
                      chart(memory, report.config.memory_limit) + "\n" +
                      "plan         " + report.plan.reason + "\n" +
                      glossary(report.plan.reason) + groups_note(report);

@@ -20,6 +20,10 @@ std::string train_command(const CommandLine& plan,
                           bool knows_data);
 
 // Lines for people. `command` is train_command's.
+// Whether it fits, with both numbers.
+std::string plan_verdict(const PlanReport& report,
+                         const std::optional<PlanMachines>& machines);
+
 std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
                              const std::string& command);

@@ -19,6 +19,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/run_request.h"
+#include "deploy/page/report.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/plan/plan.h"
@@ -97,6 +98,21 @@ int say_prices(const CommandLine& line) {
   return exit_code_of(answer);
 }
 
+// The plan as a file for a browser.
+void write_html(const fs::path& file, const PlanReport& report,
+                const std::string& verdict, const std::string& command) {
+  page::write_report(
+      file,
+      page::planned_report_text(
+          {.name = "Plan of " + report.model,
+           .config = report.config,
+           .plan = report.plan,
+           .verdict = verdict,
+           .command = command,
+           .details = {{"In numbers", plan_report_text(report)}}}),
+      /*may_replace=*/false);
+}
+
 bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
@@ -127,8 +143,10 @@ int plan_command(const CommandLine& given) {
   const bool is_json = line.has("--json");
   const std::string sweep = line.value_of("--sweep");
   const std::string folder = line.value_of("--write");
-  if (!sweep.empty() && !folder.empty()) {
-    throw Error("command line", "--write writes one plan, --sweep makes many",
+  for (const char* flag : {"--write", "--report"}) {
+    if (sweep.empty() || !line.has(flag)) continue;
+    throw Error("command line",
+                std::string(flag) + " writes one plan, --sweep makes many",
                 "leave one of them out");
   }
   if (!sweep.empty()) check_beside_sweep(given);
@@ -156,7 +174,8 @@ int plan_command(const CommandLine& given) {
   if (machines) bound_remedies(request.remedies, *machines, request.config);
   PlanReport report;
   try {
-    report = make_plan_report(request.config, world_size, line.has("--show"),
+    report = make_plan_report(request.config, world_size,
+                              line.has("--show") || line.has("--report"),
                               request.remedies);
   } catch (const Error&) {
     say_machines();  // the refusal speaks of a limit that follows from them
@@ -171,20 +190,24 @@ int plan_command(const CommandLine& given) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);
   }
   if (!folder.empty()) write_plan_files(folder, request.config, report.plan);
+  const bool knows_data =
+      !request.config.data.empty() || request.config.synthetic_input;
+  const std::string command = train_command(given, machines, knows_data);
+  if (line.has("--report")) {
+    write_html(line.value_of("--report"), report,
+               plan_verdict(report, machines), command);
+  }
   if (is_json) {
     say_notes(line, request);
     say(plan_report_json(report) + "\n");
     return 0;
   }
-  const bool knows_data =
-      !request.config.data.empty() || request.config.synthetic_input;
-  say(plan_answer_text(report, machines,
-                       train_command(given, machines, knows_data)));
+  say(plan_answer_text(report, machines, command));
   if (line.has("--details")) {
     say_machines();
     say("\n" + plan_report_text(report));
   } else {
-    say(report.schedule.empty() ? "" : "\n" + schedule_text(report));
+    say(line.has("--show") ? "\n" + schedule_text(report) : "");
     say("more         --details: memory of each stage and phase, layers, "
         "samples, other layouts\n");
   }

@@ -234,7 +234,8 @@ void rank_by_price(std::vector<PricedPlan>& plans, int64_t images) {
 namespace {
 
 void check_beside_prices(const CommandLine& line) {
-  for (const char* flag : {"--sweep", "--write", "--show", "--details"}) {
+  for (const char* flag :
+       {"--sweep", "--write", "--show", "--details", "--report"}) {
     if (!line.has(flag)) continue;
     throw Error("command line",
                 std::string(flag) +

@@ -280,10 +280,8 @@ namespace {
 std::string others_table(const PlanReport& report) {
   return cut_table(
       {}, report.others.size(), [&](size_t i) -> std::vector<std::string> {
-        const LayoutAnswer& other = report.others[i];
-        return {
-            plan::to_string(other.layout),
-            other.refusal.empty() ? "possible" : "refused: " + other.refusal};
+        const planner::OtherLayout& other = report.others[i];
+        return {plan::to_string(other.layout), planner::answer_text(other)};
       });
 }
 
@@ -359,15 +357,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   report.groups =
       plan::batch_norm_groups(batch, plan.batch_norm_rule(), smallest_map);
 
-  for (const plan::ParallelLayout& layout : plan::layouts_of(world_size)) {
-    if (layout == plan.layout) continue;
-    configs::RunConfig other = config;
-    other.layout = layout;
-    const planner::PlanDecision decision =
-        planner::choose_plan(other, world_size, report.layers,
-                             planner::PlanAnswer::kWhetherAdmissible);
-    report.others.push_back({layout, decision.plan ? "" : decision.reason});
-  }
+  report.others = planner::other_layouts(config, plan, report.layers);
   if (with_schedule) report.schedule = drawing(report);
   return report;
 }
@@ -503,10 +493,14 @@ std::string plan_report_json(const PlanReport& report) {
     json["batch_norm_groups"].push_back(range_json(group));
   }
   json["other_layouts"] = Json::array();
-  for (const LayoutAnswer& other : report.others) {
-    json["other_layouts"].push_back({{"layout", plan::to_string(other.layout)},
-                                     {"admissible", other.refusal.empty()},
-                                     {"reason", other.refusal}});
+  for (const planner::OtherLayout& other : report.others) {
+    Json& entry = json["other_layouts"].emplace_back(
+        Json{{"layout", plan::to_string(other.layout)},
+             {"admissible", other.refusal.empty()},
+             {"reason", other.refusal}});
+    if (!other.cost) continue;
+    entry["predicted_peak_bytes"] = other.cost->fullest_rank_bytes;
+    entry["relative_step_time"] = other.cost->relative_time;
   }
   if (!report.schedule.empty()) json["schedule"] = report.schedule;
   return json.dump(2, ' ', false, Json::error_handler_t::replace);

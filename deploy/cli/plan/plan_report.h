@@ -13,17 +13,12 @@
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/other_layouts.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/stage_cut.h"
 #include "parallel/predict/memory_model.h"
 
 namespace headroom::cli {
-
-// Another way to lay the same processes out.
-struct LayoutAnswer {
-  plan::ParallelLayout layout;
-  std::string refusal;  // "": train would take it
-};
 
 struct PlanReport {
   configs::RunConfig config;
@@ -38,7 +33,7 @@ struct PlanReport {
   // The parts of a full batch that the first 256 data ranks compute.
   std::vector<plan::BatchPart> parts;
   std::vector<plan::SampleRange> groups;  // a full batch's groups
-  std::vector<LayoutAnswer> others;
+  std::vector<planner::OtherLayout> others;
   // Set if groups are smaller than usual.
   std::optional<std::string> groups_warning;
   std::string schedule;                  // drawn, if it was asked for

@@ -13,6 +13,7 @@
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_line.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
@@ -185,27 +186,10 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
 
 namespace {
 
-// The last whole lines of a file of JSON lines, oldest first, at most so many.
-// Only the file's end is read.
-std::deque<Json> last_records(const std::string& file, size_t most) {
-  constexpr std::streamoff kTail = 4 << 20;
-  std::deque<Json> records;
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return records;
-  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    Json record = Json::parse(line, nullptr, false);
-    if (!record.is_object()) continue;
-    records.push_back(std::move(record));
-    if (records.size() > most) records.pop_front();
-  }
-  return records;
-}
-
 // Empty where there is none.
 Json last_record(const std::string& file) {
-  const std::deque<Json> records = last_records(file, 1);
-  return records.empty() ? Json::object() : records.back();
+  const std::deque<Json> objects = records::last_objects(file, 1);
+  return objects.empty() ? Json::object() : objects.back();
 }
 
 // The member under `key`; `otherwise` where it is missing or something else.
@@ -310,8 +294,8 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
   progress.obj = member_of(folder.step, "obj", 0.0);
   progress.cls = member_of(folder.step, "cls", 0.0);
   progress.images_per_second = member_of(folder.step, "images_per_second", 0.0);
-  for (const Json& record :
-       last_records(run_directory + "/" + run_files::kEvents, kEvents)) {
+  for (const Json& record : records::last_objects(
+           run_directory + "/" + run_files::kEvents, kEvents)) {
     const wire::EventRecord event = event_of(record);
     if (event.event == EventKind::kGeneration) {
       status.generation =

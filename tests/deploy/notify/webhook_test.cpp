@@ -47,7 +47,8 @@ class WebhookTest : public ::testing::Test {
     const auto events = folder_.path() / run_files::kEvents;
     return Webhook(parse_web_address("--webhook",
                                      receiver_.address() + "/services/secret"),
-                   "exp3", EventReader(events, bytes_of(events)));
+                   "exp3",
+                   records::EventReader(events, records::bytes_of(events)));
   }
 
   testing::TemporaryFolder folder_;

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/run_page.h"
@@ -67,6 +69,31 @@ TEST(ReportCommand, WithoutARunItSaysWhatToName) {
   EXPECT_EQ(run("page a b").exit_code, 2);
 }
 
+TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
+  const headroom::testing::TemporaryFolder folder;
+  const std::string file = (folder.path() / "plan.html").string();
+  const std::string command =
+      "plan --cfg yolov5n --img 64 --batch 8 --layout pipeline=2 "
+      "--memory-limit 1GiB --report " +
+      file;
+  const Ended ended = run(command);
+  EXPECT_EQ(ended.exit_code, 0) << ended.text;
+  ASSERT_TRUE(is_report(file));
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  for (const char* part :
+       {"Plan of yolov5n", "\"state\":\"planned\"", "headroom train --data",
+        "Schedule, one column per time slot", "times as long", "1 of 8"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(run(command).exit_code, 0);
+  folder.write("plan.html", "mine");
+  const Ended refused = run(command);
+  EXPECT_EQ(refused.exit_code, 2) << refused.text;
+  EXPECT_NE(refused.text.find("is no report"), std::string::npos);
+  EXPECT_EQ(run(command + " --sweep img=64").exit_code, 2);
+}
+
 TEST(PageCommand, ItPrintsItsAddressAndEndsWellWithAnInterrupt) {
   const RunDirectory folder;
   int out[2];
@@ -125,6 +152,7 @@ TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndSaysWhere) {
 TEST_F(PageOfTraining, OffIsOff) {
   EXPECT_EQ(serve({"--page", "off"}), nullptr);
   EXPECT_EQ(said_, "");
+  EXPECT_THROW(serve({"--page", "off", "--page-controls"}), Error);
 }
 
 TEST_F(PageOfTraining, AnAddressThatWasGivenAndIsTakenIsRefused) {

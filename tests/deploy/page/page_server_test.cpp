@@ -146,6 +146,31 @@ TEST_F(PageServerTest, OnlyReadingIsAnswered) {
   EXPECT_TRUE(head.ends_with("\r\n\r\n"));
 }
 
+TEST_F(PageServerTest, TheRunIsStoppedByItsOwnPageAlone) {
+  const auto stop = [this](const std::string& headers) {
+    return status_of(
+        ask_with("/api/stop", "Host: " + host() + "\r\n" + headers, "POST"));
+  };
+  const std::string asked = "X-Headroom-Control: stop\r\n";
+  const std::string own = "Origin: http://" + host() + "\r\n";
+  EXPECT_EQ(stop(cookie() + own + asked), 405) << "not where it may not";
+
+  std::atomic<int> stops{0};
+  PageOptions options = options_of(folder_.path());
+  options.stop = [&] { ++stops; };
+  server_ = std::make_unique<PageServer>(std::move(options));
+  const std::string here = "Origin: http://" + host() + "\r\n";
+  EXPECT_EQ(stop(here + asked), 403) << "without the token";
+  EXPECT_EQ(stop(cookie() + asked), 403) << "without an origin";
+  EXPECT_EQ(stop(cookie() + here), 403) << "by a form";
+  EXPECT_EQ(stop(cookie() + "Origin: http://127.0.0.1:1\r\n" + asked), 403);
+  EXPECT_EQ(status_of(ask("/api/stop")), 404) << "by a link";
+  EXPECT_EQ(stops, 0);
+  EXPECT_EQ(stop(cookie() + here + asked), 202);
+  EXPECT_EQ(stops, 1);
+  EXPECT_EQ(status_of(ask("/api/runs", "POST")), 405);
+}
+
 TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
   const std::string port = std::to_string(server_->port());
   for (const std::string& other :

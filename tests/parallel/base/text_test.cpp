@@ -49,6 +49,10 @@ TEST(Joined, HasTheWordsBetweenItems) {
   EXPECT_EQ(joined(std::vector<int64_t>{1, 2}, " x ", text_of), "1 x 2");
 }
 
+TEST(UrlEncoded, EveryOtherByteIsEscaped) {
+  EXPECT_EQ(url_encoded("a b/\xc3\xa4&.jpg"), "a%20b%2F%C3%A4%26.jpg");
+}
+
 TEST(EitherOf, HasAnOrBeforeTheLast) {
   EXPECT_EQ(either_of({}), "");
   EXPECT_EQ(either_of({"a"}), "a");

@@ -69,6 +69,12 @@ TEST(UtcNow, LooksLikeATime) {
                                       "[0-9][0-9][0-9]Z"));
 }
 
+TEST(UtcMilliseconds, AreThoseOfTheText) {
+  EXPECT_EQ(utc_milliseconds("1970-01-02T00:00:01.250Z"), 86'401'250);
+  EXPECT_EQ(utc_milliseconds("yesterday"), std::nullopt);
+  EXPECT_EQ(utc_milliseconds("1970-01-02T00:00:01"), std::nullopt);
+}
+
 TEST(Counted, OneIsOneAndNounsHaveTheirPlural) {
   EXPECT_EQ(counted(0, "step"), "0 steps");
   EXPECT_EQ(counted(1, "step"), "1 step");

@@ -63,11 +63,11 @@ stage 0  F0 F1 .  B0 .  B1
 stage 1  .  F0 B0 F1 B1 .
 
 Other layouts of 4 processes
-  data=4,pipeline=1,spatial=1  possible
-  data=1,pipeline=4,spatial=1  possible
-  data=2,pipeline=1,spatial=2  possible
-  data=1,pipeline=2,spatial=2  possible
-  data=1,pipeline=1,spatial=4  possible
+  data=4,pipeline=1,spatial=1  possible: 501 MiB in the fullest process, a step takes 0.44 times as long
+  data=1,pipeline=4,spatial=1  possible: 323 MiB in the fullest process, a step takes 1.97 times as long
+  data=2,pipeline=1,spatial=2  possible: 534 MiB in the fullest process, a step takes 0.47 times as long
+  data=1,pipeline=2,spatial=2  possible: 402 MiB in the fullest process, a step takes 0.87 times as long
+  data=1,pipeline=1,spatial=4  possible: 592 MiB in the fullest process, a step takes 0.50 times as long
 )");
 }
 
@@ -126,7 +126,10 @@ TEST(PlanReport, OneJsonDocumentHoldsEveryRank) {
               1, 1e-12);
   EXPECT_THAT(json["schedule"].get<std::string>(), HasSubstr("stage 1"));
   // 8 = 2 x 2 x 2 has ten ordered factorisations; one is the plan's.
-  EXPECT_EQ(json["other_layouts"].size(), 9u);
+  ASSERT_EQ(json["other_layouts"].size(), 9u);
+  for (const Json& other : json["other_layouts"]) {
+    EXPECT_EQ(other["admissible"], other.contains("relative_step_time"));
+  }
 }
 
 TEST(PlanReport, ManyRanksAreCutShortForPeopleOnly) {

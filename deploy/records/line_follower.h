@@ -13,12 +13,15 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
-namespace headroom::page {
+namespace headroom::records {
 
 class LineFollower {
  public:
-  explicit LineFollower(std::filesystem::path file) : file_(std::move(file)) {}
+  // Lines before `first_byte` are not read, unless the file begins again.
+  explicit LineFollower(std::filesystem::path file, uint64_t first_byte = 0)
+      : file_(std::move(file)), offset_(first_byte) {}
 
   // Hands over the whole lines that came since the last call, without their
   // line feeds. `restart` is called before the lines of a file that begins
@@ -36,12 +39,12 @@ class LineFollower {
                   const std::function<void(std::string_view)>& take);
 
   std::filesystem::path file_;
-  uint64_t offset_ = 0;  // bytes that were read
-  uint64_t file_number_ = 0;
-  std::string tail_;  // the last bytes before offset_
+  uint64_t offset_;           // bytes that were read
+  uint64_t file_number_ = 0;  // 0 until it is known
+  std::string tail_;          // the last bytes before offset_
   std::string half_line_;
   bool is_skipping_ = false;  // the rest of a line that is too long
   int64_t overlong_lines_ = 0;
 };
 
-}  // namespace headroom::page
+}  // namespace headroom::records

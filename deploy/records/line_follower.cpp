@@ -1,4 +1,4 @@
-#include "deploy/page/line_follower.h"
+#include "deploy/records/line_follower.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace headroom::page {
+namespace headroom::records {
 namespace {
 
 constexpr size_t kLongestLine = 16 << 20;
@@ -68,8 +68,8 @@ void LineFollower::read(const std::function<void()>& restart,
                         S_ISREG(status.st_mode);
   const auto size = static_cast<uint64_t>(is_there ? status.st_size : 0);
   const auto number = static_cast<uint64_t>(is_there ? status.st_ino : 0);
-  if (offset_ > 0 &&
-      (!is_there || number != file_number_ || !goes_on(descriptor, size))) {
+  const bool is_another = file_number_ != 0 && number != file_number_;
+  if (offset_ > 0 && (!is_there || is_another || !goes_on(descriptor, size))) {
     forget();
     restart();
   }
@@ -90,4 +90,4 @@ void LineFollower::read(const std::function<void()>& restart,
   if (descriptor >= 0) ::close(descriptor);
 }
 
-}  // namespace headroom::page
+}  // namespace headroom::records

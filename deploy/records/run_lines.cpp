@@ -1,0 +1,131 @@
+#include "deploy/records/run_lines.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "parallel/base/text.h"
+
+namespace headroom::records {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kDeepestJson = 64;
+
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> cells(1);
+  for (const char c : line) {
+    if (c == ',') {
+      cells.emplace_back();
+    } else if (c != '\r') {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
+std::optional<double> number_in(const std::string& cell) {
+  char* end = nullptr;
+  const double number = std::strtod(cell.c_str(), &end);
+  if (cell.empty() || *end != '\0') return std::nullopt;
+  return number;
+}
+
+std::optional<int64_t> whole_member(const Json& object, const char* key) {
+  const auto member = object.find(key);
+  if (member == object.end() || !member->is_number_integer()) {
+    return std::nullopt;
+  }
+  return member->get<int64_t>();
+}
+
+}  // namespace
+
+Json shallow_json(std::string_view text) {
+  bool is_deep = false;
+  Json json = Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t, const Json&) {
+        if (depth > kDeepestJson) is_deep = true;
+        return !is_deep;
+      },
+      /*allow_exceptions=*/false);
+  return is_deep ? Json(Json::value_t::discarded) : json;
+}
+
+std::string text_member(const Json& object, const char* key) {
+  const auto member = object.find(key);
+  return member != object.end() && member->is_string()
+             ? member->get<std::string>()
+             : "";
+}
+
+std::deque<Json> last_objects(const std::filesystem::path& file, size_t most) {
+  constexpr std::streamoff kTail = 4 << 20;
+  std::deque<Json> objects;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return objects;
+  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    Json object = shallow_json(line);
+    if (!object.is_object()) continue;
+    objects.push_back(std::move(object));
+    if (objects.size() > most) objects.pop_front();
+  }
+  return objects;
+}
+
+ResultsTable results_table(std::string_view csv, size_t most_lines) {
+  ResultsTable table;
+  for (size_t end = csv.find('\n');
+       end != std::string_view::npos && table.lines.size() < most_lines;
+       end = csv.find('\n')) {
+    const std::string_view line = csv.substr(0, end);
+    csv.remove_prefix(end + 1);
+    const std::vector<std::string> cells = cells_of(line);
+    if (table.columns.empty()) {
+      table.columns = cells;
+      continue;
+    }
+    const auto epoch = parse_whole(cells.front(), 0);
+    if (!epoch || cells.size() != table.columns.size()) continue;
+    ResultsTable::Line& added = table.lines.emplace_back();
+    added.epoch = *epoch;
+    added.text = line;
+    std::ranges::transform(cells, std::back_inserter(added.cells), number_in);
+  }
+  return table;
+}
+
+EventReader::EventReader(std::filesystem::path events_jsonl, int64_t first_byte)
+    : follower_(std::move(events_jsonl), static_cast<uint64_t>(first_byte)) {}
+
+std::vector<EventLine> EventReader::take() {
+  std::vector<EventLine> events;
+  follower_.read(
+      [] {},
+      [&](std::string_view text) {
+        const Json line = shallow_json(text);
+        if (!line.is_object()) return;
+        events.push_back({.kind = text_member(line, "event"),
+                          .step = whole_member(line, "step").value_or(0),
+                          .reason = text_member(line, "reason"),
+                          .time = text_member(line, "time"),
+                          .epoch = whole_member(line, "epoch"),
+                          .generation = whole_member(line, "generation"),
+                          .change = text_member(line, "change")});
+      });
+  return events;
+}
+
+int64_t bytes_of(const std::filesystem::path& file) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(file, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
+}  // namespace headroom::records

@@ -1,0 +1,85 @@
+#include "deploy/records/run_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::records {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Optional;
+
+TEST(ResultsTable, CellsWithoutANumberAreNothingAndHalfALineIsNone) {
+  EXPECT_TRUE(results_table("").columns.empty());
+  const ResultsTable table =
+      results_table("epoch,a,b,c\n0,1,,2.5\n1,nan,3,4\n2,7");
+  EXPECT_THAT(table.columns, ElementsAre("epoch", "a", "b", "c"));
+  ASSERT_EQ(table.lines.size(), 2u);
+  EXPECT_EQ(table.lines[0].epoch, 0);
+  EXPECT_THAT(table.lines[0].cells, ElementsAre(Optional(0.0), Optional(1.0),
+                                                std::nullopt, Optional(2.5)));
+  EXPECT_EQ(table.lines[1].text, "1,nan,3,4");
+  EXPECT_TRUE(std::isnan(*table.lines[1].cells[1]));
+}
+
+TEST(ResultsTable, LinesOfOtherShapesAreNone) {
+  EXPECT_TRUE(results_table("epoch,a\n1\n1,2,3\nx,2\n-1,2\n").lines.empty());
+  EXPECT_EQ(results_table("epoch\n0\n1\n2\n", 2).lines.size(), 2u);
+}
+
+TEST(EventReader, ReadsOnceAndWhole) {
+  const testing::TemporaryFolder folder;
+  const std::string first = "{\"event\":\"a\",\"step\":1,\"epoch\":2}\n";
+  const auto file = folder.write("events.jsonl", first + "{\"event\":\"b");
+  EventReader reader(file, 0);
+  const std::vector<EventLine> events = reader.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, "a");
+  EXPECT_EQ(events[0].epoch, 2);
+  EXPECT_EQ(events[0].generation, std::nullopt);
+  EXPECT_TRUE(reader.take().empty());
+  folder.write("events.jsonl", first + "{\"event\":\"b\"}\nnonsense\n");
+  ASSERT_EQ(reader.take().size(), 1u);
+}
+
+TEST(EventReader, BeginsAtItsFirstByteAndAnewWithAnotherFile) {
+  const testing::TemporaryFolder folder;
+  const std::string older = "{\"event\":\"older\"}\n";
+  const auto file = folder.write("events.jsonl", older + "{\"event\":\"a\"}\n");
+  EventReader reader(file, bytes_of(folder.write("older", older)));
+  const std::vector<EventLine> events = reader.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, "a");
+  folder.write("events.jsonl", "{\"event\":\"b\"}\n");
+  const std::vector<EventLine> anew = reader.take();
+  ASSERT_EQ(anew.size(), 1u);
+  EXPECT_EQ(anew[0].kind, "b");
+}
+
+TEST(LastObjects, AreTheNewestAndTheOldestOfThemFirst) {
+  const testing::TemporaryFolder folder;
+  EXPECT_TRUE(last_objects(folder.path() / "none", 2).empty());
+  const auto file =
+      folder.write("lines", "{\"a\":1}\n{\"a\":2}\n[3]\n{\"a\":4}\n{\"a\":5");
+  const auto objects = last_objects(file, 2);
+  ASSERT_EQ(objects.size(), 2u);
+  EXPECT_EQ(objects[0].at("a"), 2);
+  EXPECT_EQ(objects[1].at("a"), 4);
+}
+
+TEST(ShallowJson, IsNoneBeyond64Levels) {
+  const auto nested = [](size_t levels) {
+    return std::string(levels, '[') + std::string(levels, ']');
+  };
+  EXPECT_TRUE(shallow_json(nested(60)).is_array());
+  EXPECT_TRUE(shallow_json(nested(70)).is_discarded());
+  EXPECT_TRUE(shallow_json(nested(1'000'000)).is_discarded());
+}
+
+}  // namespace
+}  // namespace headroom::records
