@@ -52,7 +52,7 @@ sections.summary = () => {
   const faults = listOf(run.events).filter((event) => MARKED.has(event.event)).length;
   const isOn = run.state === "running";
   const tiles = isPlanned ? [
-    ["processes", "Processes", Format.number(ranks.length), run.layout?.text],
+    ["processes", "Processes", Format.number(ranks.length), ""],
     ["peak", "Predicted peak of memory", Format.bytes(most?.predicted_peak), most ? `rank ${most.rank}` : ""],
     ["limit", "Limit of memory", limit ? Format.bytes(limit) : "none", ""],
   ] : [
@@ -361,6 +361,9 @@ function fieldText(name, value) {
   return value === null ? UNKNOWN : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+// A text that may need scrolling can be reached by keys.
+const fieldLine = (name, text) => [el("dt", {text: name}), el("dd", {tabindex: text.length > 200 ? "0" : null, text})];
+
 function eventLine(event) {
   const place = [isNumber(event.step) ? `step ${Format.number(event.step)}` : null,
     isNumber(event.rank) && event.rank >= 0 ? `rank ${event.rank}` : null].filter(Boolean).join(", ");
@@ -373,7 +376,7 @@ function eventLine(event) {
     el("span", {class: "soft", text: place}),
     el("time", {class: "soft", datetime: isTimed ? new Date(event.time * 1000).toISOString() : null, text: Format.time(event.time)}),
     fields.length ? el("details", null, el("summary", {text: "More"}), el("dl", {class: "fields"},
-      ...fields.flatMap(([name, value]) => [el("dt", {text: name.replaceAll("_", " ")}), el("dd", {text: fieldText(name, value)})]))) : null);
+      ...fields.flatMap(([name, value]) => fieldLine(name.replaceAll("_", " "), fieldText(name, value))))) : null);
 }
 
 sections.life = () => {

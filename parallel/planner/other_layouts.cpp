@@ -43,8 +43,9 @@ std::string answer_text(const OtherLayout& other) {
   if (!other.refusal.empty()) return "refused: " + other.refusal;
   if (!other.cost) return "possible";
   return "possible: " + format_bytes(other.cost->fullest_rank_bytes) +
-         " in the fullest process, a step takes " +
-         fixed_text(other.cost->relative_time, 2) + " times as long";
+         " in the fullest process and " +
+         fixed_text(other.cost->relative_time, 2) +
+         " times the time of a step, as predicted";
 }
 
 }  // namespace headroom::planner

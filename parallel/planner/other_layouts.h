@@ -25,14 +25,14 @@ struct OtherLayout {
 };
 
 // All but the plan's own. What they cost is left out for more than 64
-// processes: finding it takes long. REQUIRES: a plan that choose_plan() gave for `config`
-// and these layers.
+// processes: finding it takes long. REQUIRES: a plan that choose_plan() gave
+// for `config` and these layers.
 std::vector<OtherLayout> other_layouts(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers);
 
-// "possible: 1.79 GiB in the fullest process, a step takes 1.10 times as long",
-// or "refused: ...".
+// "possible: 1.79 GiB in the fullest process and 1.10 times the time of a step,
+// as predicted", or "refused: ...".
 std::string answer_text(const OtherLayout& other);
 
 }  // namespace headroom::planner

@@ -83,7 +83,8 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   for (const char* part :
        {"Plan of yolov5n", "\"state\":\"planned\"", "headroom train --data",
-        "Schedule, one column per time slot", "times as long", "1 of 8"}) {
+        "Schedule, one column per time slot", "times the time of a step",
+        "1 of 8"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(run(command).exit_code, 0);
