@@ -128,6 +128,22 @@ TEST(Words, OldNamesStayAway) {
   }
 }
 
+// LibTorch's own calls ask the accelerator of the process, which beside a card
+// may be another device: copying from the host then throws.
+TEST(Words, PagesAreLockedForTheDeviceThatIsMeant) {
+  const std::vector<std::string> calls = {".pin_memory(",
+                                          ".pinned_memory(true"};
+  for (const SourceFile& file : project_files()) {
+    if (!is_cpp(file) || file.path == "tests/repo/words_test.cpp") continue;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      for (const std::string& call : calls) {
+        EXPECT_EQ(file.lines[i].find(call), std::string::npos)
+            << file.path << ":" << i + 1 << ": " << file.lines[i];
+      }
+    }
+  }
+}
+
 TEST(Words, NoPathOfOneMachine) {
   const std::string folder = std::string("/wo") + "rk";
   for (const SourceFile& file : project_files()) {
