@@ -165,27 +165,28 @@ const CommandSummary* find_command(const std::string& name) {
   return nullptr;
 }
 
-namespace {
-
-constexpr size_t kWidth = 80;
-constexpr size_t kIndent = 6;
-
-std::string wrapped(const std::string& text) {
+std::string wrapped(const std::string& text, size_t columns, size_t indent) {
   std::istringstream words(text);
-  std::string word, line(kIndent, ' '), result;
+  std::string word, line(indent, ' '), result;
   while (words >> word) {
-    if (line.size() > kIndent && line.size() + 1 + word.size() > kWidth) {
+    if (columns > 0 && line.size() > indent &&
+        line.size() + 1 + word.size() > columns) {
       result += line + "\n";
-      line.assign(kIndent, ' ');
+      line.assign(indent, ' ');
     }
-    if (line.size() > kIndent) line += ' ';
+    if (line.size() > indent) line += ' ';
     line += word;
   }
   return result + line + "\n";
 }
 
+namespace {
+
+constexpr size_t kWidth = 80;
+constexpr size_t kIndent = 6;
+
 std::string entry(const std::string& head, const std::string& description) {
-  return "  " + head + "\n" + wrapped(description);
+  return "  " + head + "\n" + wrapped(description, kWidth, kIndent);
 }
 
 // "The default is 16 images."

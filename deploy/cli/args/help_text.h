@@ -36,6 +36,10 @@ struct ExitCodeSummary {
 
 const std::vector<ExitCodeSummary>& exit_code_summaries();
 
+// The words of `text` in lines that begin with `indent` spaces and have at most
+// so many columns, 0 for any number.
+std::string wrapped(const std::string& text, size_t columns, size_t indent);
+
 std::string general_help();
 // REQUIRES: find_command(command) != nullptr.
 std::string command_help(const std::string& command);

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "configs/command_flags.h"
+#include "deploy/cli/args/help_text.h"
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::cli {
 namespace {
@@ -63,7 +65,7 @@ std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
 }
 
 // Words of the plan's reason that newcomers do not know.
-std::string glossary(const std::string& reason) {
+std::string glossary(const std::string& reason, size_t columns) {
   const std::vector<std::pair<std::string, std::string>> words = {
       {"micro-batch", "micro-batch: images that go through at once"},
       {"batch-norm group", "batch-norm group: images normalised together"},
@@ -75,7 +77,7 @@ std::string glossary(const std::string& reason) {
     if (reason.find(word) == std::string::npos) continue;
     text += (text.empty() ? "" : "; ") + meaning;
   }
-  return text.empty() ? "" : "where        " + text + "\n";
+  return text.empty() ? "" : labelled("where", text, columns);
 }
 
 }  // namespace
@@ -127,16 +129,21 @@ std::string plan_verdict(const PlanReport& report,
   return text;
 }
 
+std::string labelled(const std::string& label, const std::string& text,
+                     size_t columns) {
+  constexpr size_t kIndent = 13;
+  return wrapped(text, columns, kIndent)
+      .replace(0, kIndent, padded(label, kIndent));
+}
+
 std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
-                             const std::string& command) {
+                             const std::string& command, size_t columns) {
   const predict::MemoryEstimate& memory = report.memory[fullest_stage(report)];
-  std::string text = plan_verdict(report, machines) + "\n" + "train it     " +
-                     command + "\n\n" +
-                     chart(memory, report.config.memory_limit) + "\n" +
-                     "plan         " + report.plan.reason + "\n" +
-                     glossary(report.plan.reason) + groups_note(report);
-  return text;
+  return plan_verdict(report, machines) + "\n" + "train it     " + command +
+         "\n\n" + chart(memory, report.config.memory_limit) + "\n" +
+         labelled("plan", report.plan.reason, columns) +
+         glossary(report.plan.reason, columns) + groups_note(report);
 }
 
 }  // namespace headroom::cli

@@ -3,6 +3,7 @@
 // request (--details).
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -19,13 +20,18 @@ std::string train_command(const CommandLine& plan,
                           const std::optional<PlanMachines>& machines,
                           bool knows_data);
 
-// Lines for people. `command` is train_command's.
 // Whether it fits, with both numbers.
 std::string plan_verdict(const PlanReport& report,
                          const std::optional<PlanMachines>& machines);
 
+// Lines for people of at most so many columns, 0 for any number, but for the
+// command, which is to be copied: train_command's.
 std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
-                             const std::string& command);
+                             const std::string& command, size_t columns = 0);
+
+// "label        text", the text in lines of at most so many columns.
+std::string labelled(const std::string& label, const std::string& text,
+                     size_t columns);
 
 }  // namespace headroom::cli

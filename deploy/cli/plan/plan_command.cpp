@@ -1,4 +1,6 @@
 // headroom plan: the plan that train would use, and why. Starts nothing.
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,6 +24,7 @@
 #include "deploy/page/report.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/terminal_style.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
@@ -202,14 +205,17 @@ int plan_command(const CommandLine& given) {
     say(plan_report_json(report) + "\n");
     return 0;
   }
-  say(plan_answer_text(report, machines, command));
+  const size_t columns = terminal_size_of(STDOUT_FILENO).columns;
+  say(plan_answer_text(report, machines, command, columns));
   if (line.has("--details")) {
     say_machines();
     say("\n" + plan_report_text(report));
   } else {
     say(line.has("--show") ? "\n" + schedule_text(report) : "");
-    say("more         --details: memory of each stage and phase, layers, "
-        "samples, other layouts\n");
+    say(labelled("more",
+                 "--details: memory of each stage and phase, layers, samples, "
+                 "other layouts",
+                 columns));
   }
   std::fflush(stdout);  // the answer comes before the notes
   say_notes(line, request);

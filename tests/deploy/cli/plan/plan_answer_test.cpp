@@ -52,6 +52,15 @@ TEST(TrainCommand, LeavesOutWhatOnlyPlanKnows) {
             "headroom train --synthetic-input --micro-batch 4");
 }
 
+TEST(Labelled, BreaksBetweenWordsWhereThereAreColumns) {
+  EXPECT_EQ(labelled("plan", "as asked: 16 images", 0),
+            "plan         as asked: 16 images\n");
+  EXPECT_EQ(labelled("plan", "as asked: 16 images", 25),
+            "plan         as asked: 16\n"
+            "             images\n");
+  EXPECT_EQ(labelled("plan", "unbreakable", 5), "plan         unbreakable\n");
+}
+
 TEST(TrainCommand, SaysWhatIsStillToBeNamed) {
   EXPECT_EQ(trains("--cfg yolov5s", /*knows_data=*/false),
             "headroom train --data DATA.YAML --cfg yolov5s");
