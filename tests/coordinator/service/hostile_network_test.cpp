@@ -70,7 +70,9 @@ TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
     sent += frames.size();
   }
   EXPECT_LT(std::chrono::steady_clock::now(), end);
-  EXPECT_LT(sent, size_t{256} << 20);
+  // A busy machine may send a lot between two looks at the connection; without
+  // a limit it would be gigabytes.
+  EXPECT_LT(sent, size_t{1} << 30);
   EXPECT_TRUE(
       eventually([&] { return run.server->refused_calls()["flood"] >= 1; }));
   expect_a_run(run);
