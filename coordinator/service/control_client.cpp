@@ -81,6 +81,7 @@ class GrpcControlClient final : public ControlClient {
   NodeOrders node_orders() const override {
     std::lock_guard lock(mutex_);
     NodeOrders orders = orders_;
+    orders.refusal = refusal_;
     orders.silence_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() -
                                       last_answer_)
@@ -231,6 +232,10 @@ class GrpcControlClient final : public ControlClient {
       } else {
         log::debug("heartbeat of node " + node_id_ + ": " +
                    status.error_message());
+        const bool is_answered =
+            status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+            status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED;
+        refusal_ = is_answered ? status.error_message() : "";
       }
       changed_.wait_for(lock, wire::kHeartbeatInterval,
                         [&] { return ending_; });
@@ -239,6 +244,7 @@ class GrpcControlClient final : public ControlClient {
 
   void take_orders(const wire::HeartbeatResponse& response) {
     last_answer_ = std::chrono::steady_clock::now();
+    refusal_.clear();
     orders_ = wire::from_message<NodeOrders>(response);
   }
 
@@ -252,6 +258,7 @@ class GrpcControlClient final : public ControlClient {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   NodeOrders orders_;
+  std::string refusal_;
   SteadyTime last_answer_;
   bool ending_ = false;
 };

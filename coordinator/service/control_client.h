@@ -38,8 +38,10 @@ struct NodeOrders {
   bool run_over = false;  // finished or failed, with exit_code and reason
   int exit_code = 0;
   std::string reason;
-  // Seconds since the last answer; they grow while the coordinator is away.
+  // Seconds since the last answer; they grow while the coordinator is away, or
+  // refuses to answer.
   double silence_seconds = 0;
+  std::string refusal;  // why it refused the last time; "" where it did not
 };
 
 class ControlClient {

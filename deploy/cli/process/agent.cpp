@@ -207,13 +207,15 @@ class Agent {
 
   // The workers save the newest committed step, where they are in training,
   // and end; who takes too long is killed. Nothing while they do.
-  std::optional<RunExit> leave_the_silent() {
+  std::optional<RunExit> leave_the_silent(const std::string& refusal) {
+    const std::string limit =
+        std::to_string(options_.silence_timeout.count()) + " s";
     const std::string silence =
         "the coordinator at " + options_.coordinator +
-        (is_forsaken_
-             ? " is gone"
-             : " was silent for " +
-                   std::to_string(options_.silence_timeout.count()) + " s");
+        (is_forsaken_ ? " is gone"
+         : refusal.empty()
+             ? " was silent for " + limit
+             : " has refused this agent for " + limit + " (" + refusal + ")");
     if (!asked_to_save_) {
       asked_to_save_ = Clock::now();
       signal_workers(SIGUSR1);
@@ -263,7 +265,7 @@ class Agent {
           orders.silence_seconds <=
               static_cast<double>(options_.silence_timeout.count())) {
         asked_to_save_.reset();
-      } else if (auto end = leave_the_silent()) {
+      } else if (auto end = leave_the_silent(orders.refusal)) {
         return *end;
       }
       std::this_thread::sleep_for(kTick);

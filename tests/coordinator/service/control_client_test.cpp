@@ -48,6 +48,23 @@ TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
   EXPECT_EQ(agent->register_node(node).run_directory, "/runs/exp");
 }
 
+// A coordinator that does not know the agent (any more) is not silent.
+TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
+  ServerOptions options = LocalRun::options(1, "/runs/exp");
+  auto server = Server::start(options);
+  options.listen = server->address();
+  NodeRegistration node;
+  node.node_id = "n";
+  node.worker_ids = {"w0"};
+  const auto agent = ControlClient::connect(server->address());
+  agent->register_node(node);
+  EXPECT_EQ(agent->node_orders().refusal, "");
+  server.reset();
+  server = Server::start(options);
+  EXPECT_TRUE(eventually([&] { return agent->node_orders().refusal != ""; }));
+  EXPECT_GT(agent->node_orders().silence_seconds, 0);
+}
+
 TEST(ControlClient, NobodyToAskIsACommunicationErrorAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
   const auto client = ControlClient::connect("127.0.0.1:1");
