@@ -155,8 +155,9 @@ std::vector<CommandFlag> flags_of_processes() {
            {.value_name = "DIR"}),
       flag({"--report"}, {"plan"},
            "The command also writes the plan as one HTML file, to keep or to "
-           "mail: the memory of each rank, layer by layer, the schedule, and "
-           "what other layouts would cost. An older report is replaced.",
+           "mail: the memory of each rank, of the first 16 layer by layer, "
+           "the schedule, and what other layouts would cost. An older report "
+           "is replaced.",
            {.value_name = "FILE"}),
       flag({"--detections"}, {"val"},
            "This file is scored instead of running a model. It has COCO's "

@@ -72,8 +72,12 @@ int report_command(const CommandLine& line) {
                ? request.runs.front().directory / run_files::kReport
                : fs::path(run_files::kReport);
   }
+  if (!line.has("--exist-ok")) {
+    page::require_replaceable(
+        file, "name another file with --output FILE, or give --exist-ok");
+  }
   const std::string text = page::report_text(request);
-  page::write_report(file, text, line.has("--exist-ok"));
+  page::write_report(file, text);
   std::printf("report: %s (%s)\n", file.c_str(),
               format_bytes(static_cast<int64_t>(text.size())).c_str());
   return 0;

@@ -1,13 +1,11 @@
 #include "deploy/cli/run_page.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <exception>
 #include <filesystem>
 #include <utility>
 
 #include "deploy/cli/process/host.h"
+#include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/page/report.h"
 #include "parallel/base/check.h"
@@ -43,16 +41,20 @@ page::PageOptions page_options(const CommandLine& line,
   return options;
 }
 
+void check_page_flags(const CommandLine& line) {
+  if (line.has("--page-controls") && line.value_of("--page") == kOff) {
+    throw Error("command line", "--page-controls needs the page, which is off",
+                "leave out --page off, or --page-controls");
+  }
+}
+
 std::unique_ptr<page::PageServer> serve_page(
     const CommandLine& line, const std::string& run_directory,
     std::function<std::optional<coordinator::RunStatus>()> status,
     const Say& say) {
   const std::string listen = line.value_of("--page");
-  if (listen.empty() || listen == kOff) {
-    if (!line.has("--page-controls")) return nullptr;
-    throw Error("command line", "--page-controls needs the page, which is off",
-                "leave out --page off, or --page-controls");
-  }
+  if (listen.empty() || listen == kOff) return nullptr;
+  const bool is_wanted = line.has("--page") || line.has("--page-controls");
   try {
     page::PageOptions options = page_options(line, listen, "--page");
     const page::RunPlace place = place_of(run_directory);
@@ -60,17 +62,17 @@ std::unique_ptr<page::PageServer> serve_page(
     options.source.live = std::move(status);
     options.source.live_id = place.id;
     if (line.has("--page-controls")) {
-      options.stop = [] { ::kill(::getpid(), SIGINT); };
+      options.stop = interrupts::request;
     }
     auto server = std::make_unique<page::PageServer>(std::move(options));
     say("page:  " + server->address());
     return server;
   } catch (const Error& error) {
-    if (line.has("--page")) throw;
+    if (is_wanted) throw;
     say("page:  not served, for it " + error.text());
     return nullptr;
   } catch (const std::exception& error) {
-    if (line.has("--page")) throw;
+    if (is_wanted) throw;
     say(std::string("page:  not served: ") + error.what());
     return nullptr;
   }
@@ -89,8 +91,9 @@ void leave_report(const std::string& run_directory,
   request.runs = {place_of(run_directory)};
   if (status.over()) request.status = status;
   try {
-    page::write_report(folder / run_files::kReport, page::report_text(request),
-                       /*may_replace=*/false);
+    const fs::path file = folder / run_files::kReport;
+    page::require_replaceable(file, "headroom report writes another");
+    page::write_report(file, page::report_text(request));
   } catch (const std::exception& error) {
     say(std::string("the report could not be written: ") + error.what());
   }

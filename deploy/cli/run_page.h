@@ -37,11 +37,15 @@ page::PageOptions page_options(const CommandLine& line,
                                const std::string& listen,
                                const std::string& flag);
 
+// Throws Error (exit 2) where the flags of a run's page contradict each other.
+void check_page_flags(const CommandLine& line);
+
 using Say = std::function<void(const std::string& line)>;
 
 // Serves the page as --page says, while the result lives, and says its address.
 // Null with --page off, and where the address that nobody gave cannot be
-// listened on, which is said. Throws Error (exit 2) for one that was given.
+// listened on, which is said. Throws Error (exit 2) for one that was given, and
+// for any where --page-controls asks for the page's button.
 std::unique_ptr<page::PageServer> serve_page(
     const CommandLine& line, const std::string& run_directory,
     std::function<std::optional<coordinator::RunStatus>()> status,

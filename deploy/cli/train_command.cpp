@@ -135,6 +135,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
   const notify::Addressees addressees = requested_addressees(line);
+  check_page_flags(line);
   SupervisorOptions options;
   options.listen = listen_address(line, place);
   options.security = take_identity(line, options.listen);

@@ -58,8 +58,9 @@ endif()
 
 # headroom_library(NAME SOURCES a.cpp b.cpp LINK target ... [TORCH])
 # TORCH reuses the one precompiled LibTorch header of target headroom_torch.
-# Such a library is declared and not built without LibTorch. The others reuse that
-# of headroom_standard, but for preset `dev`, which shows an include that is missing.
+# Such a library is declared and not built without LibTorch. Other libraries reuse
+# the one precompiled standard header of headroom_standard, but for preset `dev`,
+# which shows an include that is missing.
 function(headroom_library name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})

@@ -56,15 +56,16 @@ fetch_wheels() {
 report_size() {
   local megabytes filled bar left begin=$SECONDS
   while sleep 10 && kill -0 "$$" 2>/dev/null; do
-    megabytes="$(du -sm "$1" | cut -f1)"
+    megabytes="$(du -sm "$1" 2>/dev/null | cut -f1 || true)"  # files come and go
+    megabytes="${megabytes:-0}"
     filled=$((megabytes < $2 ? 20 * megabytes / $2 : 20))
     printf -v bar '%*s' "$filled" ''
     printf -v bar '%-20s' "${bar// /#}"
     left=""
-    if ((megabytes > 0 && megabytes < $2)); then
-      left=", about $(((SECONDS - begin) * ($2 - megabytes) / megabytes)) s left"
+    if ((megabytes >= SECONDS - begin && megabytes < $2)); then
+      left=", $((megabytes / (SECONDS - begin))) MB/s, about $(((SECONDS - begin) * ($2 - megabytes) / megabytes)) s left"
     fi
-    say "LibTorch: [${bar// /.}] $megabytes of about $2 MB, $((megabytes / (SECONDS - begin))) MB/s$left"
+    say "LibTorch: [${bar// /.}] $megabytes of about $2 MB$left"
   done
 }
 

@@ -142,7 +142,8 @@ MlflowRun::MlflowRun(Subject subject)
   if (subject_.goes_on) {
     read_record();
   } else {
-    record_.first_event = records::bytes_of(folder / run_files::kEvents);
+    record_.first_event = static_cast<int64_t>(
+        records::end_of_lines(folder / run_files::kEvents));
   }
 }
 
@@ -221,12 +222,14 @@ void MlflowRun::read_run() {
   const fs::path& folder = subject_.run_directory;
   const fs::path results = folder / run_files::kResults;
   // Clocks of files are coarse: two lines may have one time.
-  const std::pair state{written(results), records::bytes_of(results)};
+  std::error_code ignored;
+  const std::pair state{written(results), fs::file_size(results, ignored)};
   if (std::exchange(read_results_, state) != state) {
     results_ = read_results(results);
   }
   if (!events_) {
-    events_.emplace(folder / run_files::kEvents, record_.first_event);
+    events_.emplace(folder / run_files::kEvents,
+                    static_cast<uint64_t>(record_.first_event));
   }
   for (const records::EventLine& event : events_->take()) {
     if (event.kind == to_string(EventKind::kEpoch) && event.epoch) {

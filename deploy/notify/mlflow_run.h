@@ -97,7 +97,7 @@ class MlflowRun : public Delivery {
   std::optional<records::EventReader> events_;
   records::ResultsTable results_;
   // The file's time and size when it was read.
-  std::pair<std::optional<std::filesystem::file_time_type>, int64_t>
+  std::pair<std::optional<std::filesystem::file_time_type>, uintmax_t>
       read_results_;
   std::vector<std::string> arrived_;  // those lines that the server has
   std::map<int64_t, int64_t> times_;  // an epoch's end, in milliseconds

@@ -89,7 +89,7 @@ Notifier::Notifier(const Addressees& addressees, const Run& run) : run_(run) {
     couriers_.push_back(std::make_unique<Courier>(
         std::make_unique<Webhook>(
             *addressees.webhook, name,
-            records::EventReader(events, records::bytes_of(events))),
+            records::EventReader(events, records::end_of_lines(events))),
         "the webhook at " + addressees.webhook->shown(), run.say));
   }
 }

@@ -26,6 +26,7 @@ using records::text_member;
 constexpr size_t kMostEvents = 500;
 constexpr size_t kLongestEvent = 64 << 10;
 constexpr int64_t kMostFileBytes = 16 << 20;
+constexpr size_t kMostEpochs = 20'000;
 constexpr size_t kMostPictures = 200;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
@@ -150,7 +151,7 @@ std::string kind_of_picture(const std::string& name) {
 }  // namespace
 
 EpochTable epoch_table(const std::string& csv) {
-  records::ResultsTable table = records::results_table(csv);
+  records::ResultsTable table = records::results_table(csv, kMostEpochs);
   EpochTable epochs;
   epochs.columns = std::move(table.columns);
   for (const records::ResultsTable::Line& line : table.lines) {

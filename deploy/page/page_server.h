@@ -1,6 +1,6 @@
 // PageServer: the page of a run, or of several, on an HTTP port of its own. It
-// only reads: GET and HEAD, and no request changes anything, unless it is given
-// how to stop the run.
+// only reads: GET and HEAD, and no request changes anything. Where it is given
+// PageOptions::stop, it also answers POST /api/stop.
 //
 //   GET /?token=T     sets a cookie and leads to /
 //   GET /             the page

@@ -14,12 +14,20 @@
 namespace headroom::page {
 namespace {
 
-constexpr int kMostProcesses = 16;
+constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
 // The plan was written for another model than the files describe now.
 constexpr const char* kMismatch =
     "the run's plan and its model do not belong together";
+
+bool belong_together(const plan::Plan& plan,
+                     const std::vector<layers::LayerCost>& layers) {
+  const bool has_policies = !plan.activation_policies.empty();
+  return (plan.stage_begins.empty() ||
+          plan.stage_begins.back() < std::ssize(layers)) &&
+         (!has_policies || plan.activation_policies.size() == layers.size());
+}
 
 }  // namespace
 
@@ -74,23 +82,37 @@ const std::vector<layers::LayerCost>& PlanRecord::layers() {
     if (const auto classes = planner::num_classes_of_run(config_)) {
       table.num_classes = *classes;
     }
-    layers_ = layers::layer_costs(table);
+    std::vector<layers::LayerCost> costs = layers::layer_costs(table);
+    if (belong_together(plan_, costs)) {
+      layers_ = std::move(costs);
+    } else {
+      layers_error_ = kMismatch;
+    }
   } catch (const Error& error) {
     layers_error_ = error.what();
   }
   return *layers_;
 }
 
-const std::vector<planner::OtherLayout>& PlanRecord::other_layouts() {
+const PlanRecord::Others& PlanRecord::others() {
   if (others_) return *others_;
   others_.emplace();
-  if (plan_.layout.world_size() > kMostProcesses || layers().empty()) {
-    return *others_;
-  }
-  try {
-    others_ = planner::other_layouts(config_, plan_, layers());
-  } catch (const Error&) {  // the run's files no longer say what they did
-  } catch (const CheckFailure&) {
+  const int world_size = plan_.layout.world_size();
+  if (world_size > kMostProcesses) {
+    others_->why_not = "They are not worked out for more than " +
+                       std::to_string(kMostProcesses) + " processes.";
+  } else if (layers().empty()) {
+    others_->why_not = layers_error_;
+  } else if (world_size == 1) {
+    others_->why_not = "One process has one layout.";
+  } else {
+    try {
+      others_->layouts = planner::other_layouts(config_, plan_, layers());
+    } catch (const Error& error) {
+      others_->why_not = error.what();
+    } catch (const CheckFailure&) {
+      others_->why_not = kMismatch;
+    }
   }
   return *others_;
 }

@@ -21,7 +21,7 @@ namespace headroom::page {
 
 class PlanRecord {
  public:
-  // `run_directory`: of the model that the run has recorded; "" for none.
+  // `run_directory`: the folder with the run's recorded model; "" for none.
   PlanRecord(std::filesystem::path run_directory, configs::RunConfig config,
              plan::Plan plan);
 
@@ -29,8 +29,11 @@ class PlanRecord {
   // Lines for people.
   std::vector<std::string> lines() const;
 
-  // None is named for many processes: each costs a search.
-  const std::vector<planner::OtherLayout>& other_layouts();
+  struct Others {
+    std::vector<planner::OtherLayout> layouts;
+    std::string why_not;  // the reason why there are none
+  };
+  const Others& others();
 
   struct Timeline {
     predict::StepTimeline step;
@@ -42,7 +45,8 @@ class PlanRecord {
   std::string layer_name(int64_t layer);
 
  private:
-  // The model's layers; empty, with the reason, where they cannot be read here.
+  // The model's layers; empty, with the reason, where they cannot be read here
+  // or are none that the plan could be of.
   const std::vector<layers::LayerCost>& layers();
 
   std::filesystem::path run_directory_;
@@ -50,7 +54,7 @@ class PlanRecord {
   plan::Plan plan_;
   std::optional<std::vector<layers::LayerCost>> layers_;
   std::string layers_error_;
-  std::optional<std::vector<planner::OtherLayout>> others_;
+  std::optional<Others> others_;
   std::map<int, Timeline> timelines_;
 };
 

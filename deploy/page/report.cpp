@@ -196,14 +196,13 @@ bool is_report(const fs::path& file) {
   return in && start == kWritten;
 }
 
-void write_report(const fs::path& file, const std::string& text,
-                  bool may_replace) {
+void require_replaceable(const fs::path& file, const std::string& remedy) {
   std::error_code error;
-  const bool is_there = fs::exists(fs::symlink_status(file, error));
-  if (is_there && !may_replace && !is_report(file)) {
-    throw Error("report", file.string() + " is there, and is no report",
-                "name another file; headroom report takes --exist-ok");
-  }
+  if (!fs::exists(fs::symlink_status(file, error)) || is_report(file)) return;
+  throw Error("report", file.string() + " is there, and is no report", remedy);
+}
+
+void write_report(const fs::path& file, const std::string& text) {
   write_whole_file(file, text);
 }
 

@@ -35,9 +35,12 @@ std::string report_text(const ReportRequest& request);
 // Whether the file is a report that headroom wrote.
 bool is_report(const std::filesystem::path& file);
 
-// Throws Error where `file` cannot be written (exit 5), and, unless it
-// `may_replace`, where it is something else than a report (exit 2).
-void write_report(const std::filesystem::path& file, const std::string& text,
-                  bool may_replace);
+// Throws Error (exit 2), with the remedy, where the file is there and no
+// report.
+void require_replaceable(const std::filesystem::path& file,
+                         const std::string& remedy);
+
+// Throws Error (exit 5) where `file` cannot be written.
+void write_report(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace headroom::page

@@ -305,7 +305,9 @@ struct RunRecord::State {
     }
     json["reason"] = plan->plan().reason;
     json["lines"] = plan->lines();
-    for (const planner::OtherLayout& other : plan->other_layouts()) {
+    const PlanRecord::Others& others = plan->others();
+    json["no_other_layouts"] = others.why_not;
+    for (const planner::OtherLayout& other : others.layouts) {
       json["other_layouts"].push_back(
           {{"layout", plan::short_text(other.layout)},
            {"answer", planner::answer_text(other)}});

@@ -33,7 +33,7 @@ struct PlannedRun {
   plan::Plan plan;
   std::string verdict;  // whether it fits, and how
   std::string command;  // what starts it
-  // What else is said of the plan, as lines of equal width.
+  // What else is said of the plan, to be shown in a font of equal widths.
   struct Detail {
     std::string title, text;
   };

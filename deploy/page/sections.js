@@ -85,10 +85,12 @@ by("stop").addEventListener("click", () => by("stop-question").showModal());
 by("stop-no").addEventListener("click", () => by("stop-question").close());
 by("stop-yes").addEventListener("click", async () => {
   by("stop-question").close();
+  by("stop").disabled = true;
   setText(by("stopping"), "It is asked to stop.");
   try {
     await source.stop();
   } catch (error) {
+    by("stop").disabled = false;
     setText(by("stopping"), `It was not asked: ${error.message}`);
   }
 });
@@ -340,7 +342,7 @@ sections.layout = () => {
         `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)}), ` +
         `${isNumber(rank.images_per_second) ? Format.rate(rank.images_per_second) : "speed not known"}${age}`);
       button.setAttribute("aria-pressed", String(rank.rank === state.rank));
-      button.setAttribute("aria-label", clean(`Rank ${rank.rank}, ${rank.worker || ""}: ${rank.state || UNKNOWN}, ` +
+      button.setAttribute("aria-label", clean(`Rank ${rank.rank}${rank.worker ? `, ${rank.worker}` : ""}: ${rank.state || UNKNOWN}, ` +
         `${words.textContent}, ${numbers.textContent}`));
       button.title = isSmall ? button.getAttribute("aria-label") : "";
     });
@@ -479,6 +481,7 @@ sections.plan = () => {
   reconcile(by("others"), others, ({layout, answer}) => `${layout}|${answer}`, ({layout, answer}) =>
     el("div", null, el("dt", {text: layout}), el("dd", {text: answer})));
   by("others-none").hidden = others.length > 0;
+  setText(by("others-none"), plan.no_other_layouts || "None is known.");
   reconcile(by("plan-details"), listOf(plan.details), ({title}) => title, ({title, text}) => {
     const id = newId("detail");
     return el("div", {class: "card"}, el("h3", {id, text: title}),

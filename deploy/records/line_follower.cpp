@@ -14,23 +14,73 @@ constexpr size_t kBlock = 1 << 20;
 // More than a line, whose end often is that of the line before.
 constexpr size_t kTail = 64 << 10;
 
+// A regular file that is open for reading; -1 for anything else.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::filesystem::path& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (descriptor_ >= 0 &&
+        (::fstat(descriptor_, &status_) != 0 || !S_ISREG(status_.st_mode))) {
+      ::close(std::exchange(descriptor_, -1));
+    }
+  }
+  ~OpenFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  uint64_t size() const { return static_cast<uint64_t>(status_.st_size); }
+  uint64_t number() const { return static_cast<uint64_t>(status_.st_ino); }
+
+ private:
+  int descriptor_;
+  struct stat status_ {};
+};
+
+// Whether these bytes stand there.
+bool has_bytes(int descriptor, const std::string& bytes, uint64_t begin) {
+  std::string there(bytes.size(), '\0');
+  return ::pread(descriptor, there.data(), there.size(),
+                 static_cast<off_t>(begin)) ==
+             static_cast<ssize_t>(there.size()) &&
+         there == bytes;
+}
+
 }  // namespace
 
-void LineFollower::forget() {
-  offset_ = 0;
-  tail_.clear();
+void LineFollower::forget_half_line() {
+  read_end_ = lines_end_;
   half_line_.clear();
   is_skipping_ = false;
+}
+
+void LineFollower::forget() {
+  lines_end_ = 0;
+  tail_.clear();
   overlong_lines_ = 0;
+  forget_half_line();
 }
 
 bool LineFollower::goes_on(int descriptor, uint64_t size) const {
-  if (size < offset_) return false;
-  std::string there(tail_.size(), '\0');
-  const auto begin = static_cast<off_t>(offset_ - tail_.size());
-  return ::pread(descriptor, there.data(), there.size(), begin) ==
-             static_cast<ssize_t>(there.size()) &&
-         there == tail_;
+  return size >= lines_end_ &&
+         has_bytes(descriptor, tail_, lines_end_ - tail_.size());
+}
+
+bool LineFollower::half_line_stands(int descriptor, uint64_t size) const {
+  return size >= read_end_ &&
+         (is_skipping_ || has_bytes(descriptor, half_line_, lines_end_));
+}
+
+// `rest`: what of the line was read just now, with its line feed.
+void LineFollower::end_line(std::string_view rest) {
+  lines_end_ = read_end_;
+  tail_ += half_line_;
+  tail_ += rest;
+  if (tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
+  half_line_.clear();
+  is_skipping_ = false;
 }
 
 void LineFollower::take_bytes(
@@ -44,50 +94,63 @@ void LineFollower::take_bytes(
       half_line_.clear();
     }
     if (end == std::string_view::npos) {
+      read_end_ += part.size();
       if (!is_skipping_) half_line_ += part;
       return;
     }
-    bytes.remove_prefix(end + 1);
+    read_end_ += end + 1;
     if (is_skipping_) {
-      is_skipping_ = false;
+      tail_.clear();  // what was skipped lies between
     } else if (half_line_.empty()) {
       take(part);
     } else {
-      half_line_ += part;
-      take(half_line_);
+      take(half_line_ + std::string(part));
     }
-    half_line_.clear();
+    end_line(bytes.substr(0, end + 1));
+    bytes.remove_prefix(end + 1);
   }
 }
 
 void LineFollower::read(const std::function<void()>& restart,
                         const std::function<void(std::string_view)>& take) {
-  const int descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
-  const bool is_there = descriptor >= 0 && ::fstat(descriptor, &status) == 0 &&
-                        S_ISREG(status.st_mode);
-  const auto size = static_cast<uint64_t>(is_there ? status.st_size : 0);
-  const auto number = static_cast<uint64_t>(is_there ? status.st_ino : 0);
-  const bool is_another = file_number_ != 0 && number != file_number_;
-  if (offset_ > 0 && (!is_there || is_another || !goes_on(descriptor, size))) {
+  const OpenFile file(file_);
+  if (file.descriptor() < 0) return;
+  const bool is_another = file_number_ != 0 && file.number() != file_number_;
+  if (lines_end_ > 0 &&
+      (is_another || !goes_on(file.descriptor(), file.size()))) {
     forget();
     restart();
+  } else if (is_another || !half_line_stands(file.descriptor(), file.size())) {
+    forget_half_line();
   }
-  file_number_ = number;
+  file_number_ = file.number();
   std::string block;
-  while (is_there && offset_ < size) {
-    block.resize(std::min<uint64_t>(kBlock, size - offset_));
-    const ssize_t count = ::pread(descriptor, block.data(), block.size(),
-                                  static_cast<off_t>(offset_));
+  while (read_end_ < file.size()) {
+    block.resize(std::min<uint64_t>(kBlock, file.size() - read_end_));
+    const ssize_t count = ::pread(file.descriptor(), block.data(), block.size(),
+                                  static_cast<off_t>(read_end_));
     if (count <= 0) break;
-    const std::string_view bytes(block.data(), static_cast<size_t>(count));
-    offset_ += bytes.size();
-    tail_ = (tail_ + std::string(bytes.substr(bytes.size() -
-                                              std::min(bytes.size(), kTail))));
-    if (tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
-    take_bytes(bytes, take);
+    take_bytes({block.data(), static_cast<size_t>(count)}, take);
   }
-  if (descriptor >= 0) ::close(descriptor);
+}
+
+uint64_t end_of_lines(const std::filesystem::path& path) {
+  const OpenFile file(path);
+  uint64_t end = file.descriptor() < 0 ? 0 : file.size();
+  std::string block;
+  while (end > 0) {
+    block.resize(std::min<uint64_t>(kTail, end));
+    const uint64_t begin = end - block.size();
+    if (::pread(file.descriptor(), block.data(), block.size(),
+                static_cast<off_t>(begin)) !=
+        static_cast<ssize_t>(block.size())) {
+      return 0;
+    }
+    const size_t feed = block.rfind('\n');
+    if (feed != std::string::npos) return begin + feed + 1;
+    end = begin;
+  }
+  return 0;
 }
 
 }  // namespace headroom::records

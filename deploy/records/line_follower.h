@@ -1,8 +1,9 @@
 // LineFollower: a file of lines that another process still writes.
 //
-// A half line at the end waits for its rest. A file that was cut, or made
-// anew, is read from its beginning again: the end of what was read is held
-// against what stands there now.
+// A half line at the end is nothing yet: it is read again with its rest, and
+// may be taken back. A file whose whole lines were cut, or that was made anew,
+// is read from its beginning again: the end of what was read is held against
+// what stands there now. While the file is not there, nothing comes.
 //
 // Threads: one at a time.
 #pragma once
@@ -21,11 +22,11 @@ class LineFollower {
  public:
   // Lines before `first_byte` are not read, unless the file begins again.
   explicit LineFollower(std::filesystem::path file, uint64_t first_byte = 0)
-      : file_(std::move(file)), offset_(first_byte) {}
+      : file_(std::move(file)), lines_end_(first_byte), read_end_(first_byte) {}
 
   // Hands over the whole lines that came since the last call, without their
   // line feeds. `restart` is called before the lines of a file that begins
-  // again. A file that is not there has no lines.
+  // again.
   void read(const std::function<void()>& restart,
             const std::function<void(std::string_view)>& take);
 
@@ -34,17 +35,24 @@ class LineFollower {
 
  private:
   bool goes_on(int descriptor, uint64_t size) const;
+  bool half_line_stands(int descriptor, uint64_t size) const;
+  void forget_half_line();
   void forget();
   void take_bytes(std::string_view bytes,
                   const std::function<void(std::string_view)>& take);
+  void end_line(std::string_view rest);
 
   std::filesystem::path file_;
-  uint64_t offset_;           // bytes that were read
   uint64_t file_number_ = 0;  // 0 until it is known
-  std::string tail_;          // the last bytes before offset_
-  std::string half_line_;
-  bool is_skipping_ = false;  // the rest of a line that is too long
+  uint64_t lines_end_;        // the byte behind the last whole line
+  uint64_t read_end_;         // the byte behind all that was read
+  std::string tail_;          // the last bytes before lines_end_
+  std::string half_line_;     // those behind it, unless it is skipped
+  bool is_skipping_ = false;  // a line that is too long
   int64_t overlong_lines_ = 0;
 };
+
+// The byte behind the last whole line of the file; 0 where there is none.
+uint64_t end_of_lines(const std::filesystem::path& file);
 
 }  // namespace headroom::records

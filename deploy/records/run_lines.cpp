@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "parallel/base/text.h"
 
@@ -91,7 +90,9 @@ ResultsTable results_table(std::string_view csv, size_t most_lines) {
       table.columns = cells;
       continue;
     }
-    const auto epoch = parse_whole(cells.front(), 0);
+    const size_t digits = cells.front().find_first_not_of(' ');
+    const auto epoch = parse_whole(
+        digits == std::string::npos ? "" : cells.front().substr(digits), 0);
     if (!epoch || cells.size() != table.columns.size()) continue;
     ResultsTable::Line& added = table.lines.emplace_back();
     added.epoch = *epoch;
@@ -101,8 +102,9 @@ ResultsTable results_table(std::string_view csv, size_t most_lines) {
   return table;
 }
 
-EventReader::EventReader(std::filesystem::path events_jsonl, int64_t first_byte)
-    : follower_(std::move(events_jsonl), static_cast<uint64_t>(first_byte)) {}
+EventReader::EventReader(std::filesystem::path events_jsonl,
+                         uint64_t first_byte)
+    : follower_(std::move(events_jsonl), first_byte) {}
 
 std::vector<EventLine> EventReader::take() {
   std::vector<EventLine> events;
@@ -120,12 +122,6 @@ std::vector<EventLine> EventReader::take() {
                           .change = text_member(line, "change")});
       });
   return events;
-}
-
-int64_t bytes_of(const std::filesystem::path& file) {
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(file, error);
-  return error ? 0 : static_cast<int64_t>(bytes);
 }
 
 }  // namespace headroom::records

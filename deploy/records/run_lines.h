@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ std::string text_member(const nlohmann::ordered_json& object, const char* key);
 std::deque<nlohmann::ordered_json> last_objects(
     const std::filesystem::path& file, size_t most);
 
-// results.csv.
+// results.csv. A line without an epoch's number, or with another number of
+// cells than there are columns, is none.
 struct ResultsTable {
   struct Line {
     int64_t epoch = 0;
@@ -42,7 +44,9 @@ struct ResultsTable {
   std::vector<std::string> columns;  // the first is the epoch
   std::vector<Line> lines;
 };
-ResultsTable results_table(std::string_view csv, size_t most_lines = 20'000);
+ResultsTable results_table(
+    std::string_view csv,
+    size_t most_lines = std::numeric_limits<size_t>::max());
 
 struct EventLine {
   std::string kind;
@@ -56,15 +60,14 @@ struct EventLine {
 // Reads events.jsonl on where it stopped the last time.
 class EventReader {
  public:
-  EventReader(std::filesystem::path events_jsonl, int64_t first_byte);
+  // Events before `first_byte` are not read: end_of_lines() for those alone
+  // that are still to come.
+  EventReader(std::filesystem::path events_jsonl, uint64_t first_byte);
 
   std::vector<EventLine> take();
 
  private:
   LineFollower follower_;
 };
-
-// Bytes of the file now; 0 where there is none.
-int64_t bytes_of(const std::filesystem::path& file);
 
 }  // namespace headroom::records

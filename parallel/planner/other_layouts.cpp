@@ -16,6 +16,10 @@ std::vector<OtherLayout> other_layouts(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers) {
   const bool are_priced = plan.layout.world_size() <= kMostPricedProcesses;
+  std::optional<double> seconds;
+  if (are_priced && plan.backend != plan::Backend::kNccl) {
+    seconds = plan_time(config, plan, layers).total();
+  }
   std::vector<OtherLayout> others;
   for (const plan::ParallelLayout& layout :
        plan::layouts_of(plan.layout.world_size())) {
@@ -31,9 +35,12 @@ std::vector<OtherLayout> other_layouts(
     if (!decision.plan) {
       other.refusal = decision.reason;
     } else if (are_priced) {
-      other.cost = {fullest_rank_bytes(*decision.plan),
-                    plan_time(asked, *decision.plan, layers).total() /
-                        plan_time(config, plan, layers).total()};
+      other.cost.emplace().fullest_rank_bytes =
+          fullest_rank_bytes(*decision.plan);
+      if (seconds) {
+        other.cost->relative_time =
+            plan_time(asked, *decision.plan, layers).total() / *seconds;
+      }
     }
   }
   return others;
@@ -42,10 +49,12 @@ std::vector<OtherLayout> other_layouts(
 std::string answer_text(const OtherLayout& other) {
   if (!other.refusal.empty()) return "refused: " + other.refusal;
   if (!other.cost) return "possible";
-  return "possible: " + format_bytes(other.cost->fullest_rank_bytes) +
-         " in the fullest process and " +
-         fixed_text(other.cost->relative_time, 2) +
-         " times the time of a step, as predicted";
+  const std::string bytes =
+      "possible: " + format_bytes(other.cost->fullest_rank_bytes) +
+      " in the fullest process";
+  if (!other.cost->relative_time) return bytes + ", as predicted";
+  return bytes + ", " + fixed_text(*other.cost->relative_time, 2) +
+         " times this plan's step time, as predicted";
 }
 
 }  // namespace headroom::planner

@@ -19,7 +19,8 @@ struct OtherLayout {
   struct Cost {
     int64_t fullest_rank_bytes = 0;
     // The modelled time of a step (plan_time), that of the plan being 1.
-    double relative_time = 1;
+    // Nothing over NCCL: the model is of processor cores.
+    std::optional<double> relative_time;
   };
   std::optional<Cost> cost;  // set where train would take it
 };
@@ -31,7 +32,7 @@ std::vector<OtherLayout> other_layouts(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers);
 
-// "possible: 1.79 GiB in the fullest process and 1.10 times the time of a step,
+// "possible: 1.79 GiB in the fullest process, 1.10 times this plan's step time,
 // as predicted", or "refused: ...".
 std::string answer_text(const OtherLayout& other);
 

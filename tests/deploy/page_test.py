@@ -361,7 +361,7 @@ def look_at_plan(browser, folder, headroom):
     check("headroom train" in tab.text("#resume-command"), "the plan names no command")
     until(lambda: tab.page.locator("#memory-charts polygon.area").count() == 2, 10, "memory layer by layer")
     check(tab.page.locator(".rank").count() == 4, "not every rank is drawn")
-    check("times the time of a step" in tab.text("#others"), "other layouts have no cost")
+    check("times this plan's step time" in tab.text("#others"), "other layouts have no cost")
     check("stage 1" in tab.text("#plan-details pre"), "no schedule is shown")
     tab.page.locator(".rank").nth(3).click()
     until(lambda: tab.text("#memory-words").startswith("Rank 3: predicted"), 5, "the memory of rank 3")

@@ -128,8 +128,9 @@ TEST(Words, OldNamesStayAway) {
   }
 }
 
-// LibTorch's own calls ask the accelerator of the process, which beside a card
-// may be another device: copying from the host then throws.
+// LibTorch's own calls lock pages for the process's one accelerator. Where that
+// is not the card, but another device that the process has registered too,
+// copying to the card throws.
 TEST(Words, PagesAreLockedForTheDeviceThatIsMeant) {
   const std::vector<std::string> calls = {".pin_memory(",
                                           ".pinned_memory(true"};

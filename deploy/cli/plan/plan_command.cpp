@@ -101,19 +101,26 @@ int say_prices(const CommandLine& line) {
   return exit_code_of(answer);
 }
 
+// Refuses at once what could not be written after all the planning.
+void check_report_file(const std::string& file) {
+  if (file.empty()) {
+    throw Error("command line", "--report names no file",
+                "write --report plan.html");
+  }
+  page::require_replaceable(file, "name another file with --report FILE");
+}
+
 // The plan as a file for a browser.
 void write_html(const fs::path& file, const PlanReport& report,
                 const std::string& verdict, const std::string& command) {
   page::write_report(
-      file,
-      page::planned_report_text(
-          {.name = "Plan of " + report.model,
-           .config = report.config,
-           .plan = report.plan,
-           .verdict = verdict,
-           .command = command,
-           .details = {{"In numbers", plan_report_text(report)}}}),
-      /*may_replace=*/false);
+      file, page::planned_report_text(
+                {.name = "Plan of " + report.model,
+                 .config = report.config,
+                 .plan = report.plan,
+                 .verdict = verdict,
+                 .command = command,
+                 .details = {{"In numbers", plan_report_text(report)}}}));
 }
 
 bool names_machines(const CommandLine& line) {
@@ -153,6 +160,7 @@ int plan_command(const CommandLine& given) {
                 "leave one of them out");
   }
   if (!sweep.empty()) check_beside_sweep(given);
+  if (line.has("--report")) check_report_file(line.value_of("--report"));
   // Planned below, once.
   RunRequest request =
       make_run_request(line, std::nullopt, usable_cores(), ask_data,

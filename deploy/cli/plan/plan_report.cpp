@@ -500,7 +500,9 @@ std::string plan_report_json(const PlanReport& report) {
              {"reason", other.refusal}});
     if (!other.cost) continue;
     entry["predicted_peak_bytes"] = other.cost->fullest_rank_bytes;
-    entry["relative_step_time"] = other.cost->relative_time;
+    if (other.cost->relative_time) {
+      entry["relative_step_time"] = *other.cost->relative_time;
+    }
   }
   if (!report.schedule.empty()) json["schedule"] = report.schedule;
   return json.dump(2, ' ', false, Json::error_handler_t::replace);

@@ -78,6 +78,11 @@ void install() {
 
 void watch_parent() { parent = getppid(); }
 
+void request() {
+  int none = 0;
+  if (received.compare_exchange_strong(none, 1)) eventfd_write(woken, 1);
+}
+
 int count() { return received + requests_of_lost_parent(); }
 
 bool wait(std::chrono::milliseconds patience) {

@@ -16,6 +16,10 @@ namespace headroom::interrupts {
 void install();
 int count();
 
+// A request of another kind than a signal's, as of a button. However often it
+// is made, it counts once, and not at all where there was one before.
+void request();
+
 // Waits for a request, at most for `patience`. Returns whether there is one,
 // which is so at once where there was one before.
 bool wait(std::chrono::milliseconds patience);

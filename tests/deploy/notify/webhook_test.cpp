@@ -48,7 +48,7 @@ class WebhookTest : public ::testing::Test {
     return Webhook(parse_web_address("--webhook",
                                      receiver_.address() + "/services/secret"),
                    "exp3",
-                   records::EventReader(events, records::bytes_of(events)));
+                   records::EventReader(events, records::end_of_lines(events)));
   }
 
   testing::TemporaryFolder folder_;

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 
 #include "deploy/cli/args/command_line.h"
+#include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/run_page.h"
 #include "deploy/page/report.h"
 #include "parallel/base/check.h"
@@ -83,7 +85,7 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   for (const char* part :
        {"Plan of yolov5n", "\"state\":\"planned\"", "headroom train --data",
-        "Schedule, one column per time slot", "times the time of a step",
+        "Schedule, one column per time slot", "times this plan's step time",
         "1 of 8"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
@@ -93,6 +95,26 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
   EXPECT_EQ(refused.exit_code, 2) << refused.text;
   EXPECT_NE(refused.text.find("is no report"), std::string::npos);
   EXPECT_EQ(run(command + " --sweep img=64").exit_code, 2);
+  EXPECT_EQ(run("plan --cfg yolov5n --report ''").exit_code, 2);
+  // What is refused has written nothing.
+  const std::string written = (folder.path() / "asked").string();
+  EXPECT_EQ(run(command + " --write " + written).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(written));
+}
+
+TEST(PlanReportFile, OfManyProcessesHasTheirLayoutsToo) {
+  const headroom::testing::TemporaryFolder folder;
+  const std::string file = (folder.path() / "plan.html").string();
+  const Ended ended =
+      run("plan --cfg yolov5n --img 64 --batch 256 --processes 32 --json "
+          "--report " +
+          file);
+  EXPECT_EQ(ended.exit_code, 0) << ended.text;
+  EXPECT_EQ(ended.text.find("\"schedule\""), std::string::npos)
+      << "nobody asked for it";
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_NE(text.find("\"layout\":\"data=16,pipeline=2\""), std::string::npos);
 }
 
 TEST(PageCommand, ItPrintsItsAddressAndEndsWellWithAnInterrupt) {
@@ -153,7 +175,21 @@ TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndSaysWhere) {
 TEST_F(PageOfTraining, OffIsOff) {
   EXPECT_EQ(serve({"--page", "off"}), nullptr);
   EXPECT_EQ(said_, "");
-  EXPECT_THROW(serve({"--page", "off", "--page-controls"}), Error);
+  EXPECT_THROW(
+      cli::check_page_flags(cli::parse_command_line(
+          {"train", "--synthetic-input", "--page", "off", "--page-controls"})),
+      Error);
+}
+
+// Who presses the button twice does not stop the run at once.
+TEST_F(PageOfTraining, ItsButtonIsOneRequest) {
+  const interrupts::Watch watch;
+  const int before = interrupts::count();
+  const auto server = serve({"--page-controls"});
+  ASSERT_NE(server, nullptr);
+  interrupts::request();
+  interrupts::request();
+  EXPECT_EQ(interrupts::count(), std::max(before, 1));
 }
 
 TEST_F(PageOfTraining, AnAddressThatWasGivenAndIsTakenIsRefused) {

@@ -109,12 +109,12 @@ TEST(WriteReport, AFileThatHeadroomDidNotWriteStays) {
   const std::string report = report_text(request_of(run.path()));
   const std::filesystem::path file =
       folder.write("report.html", "<!doctype html>\nmine");
-  EXPECT_THROW(write_report(file, report, false), Error);
-  EXPECT_EQ(folder.read("report.html"), "<!doctype html>\nmine");
-  write_report(file, report, true);
+  EXPECT_THROW(require_replaceable(file, "move it"), Error);
+  write_report(file, report);
   EXPECT_TRUE(is_report(file));
-  write_report(file, report, false);  // its own
   EXPECT_EQ(folder.read("report.html"), report);
+  require_replaceable(file, "its own");
+  require_replaceable(folder.path() / "none", "nothing is there");
 }
 
 }  // namespace

@@ -233,6 +233,23 @@ TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
   EXPECT_FALSE(record.timeline(2).has_value());
 }
 
+// Nothing is worked out from a plan that the model does not fit.
+TEST(RunRecord, APlanOfAnotherModelIsSaidAndEndsNothing) {
+  const RunDirectory folder;
+  std::string plan = folder.read("plan.json");
+  const std::string begins = "\"stage_begins\"";
+  ASSERT_NE(plan.find(begins), std::string::npos) << plan;
+  const size_t open = plan.find('[', plan.find(begins));
+  plan.replace(open, plan.find(']', open) - open + 1, "[0, 5000]");
+  folder.write("plan.json", plan);
+  RunRecord record("exp", folder.path());
+  const Json run = run_of(record);
+  EXPECT_TRUE(run["plan"]["other_layouts"].empty());
+  if (const auto timeline = record.timeline(0)) {
+    EXPECT_NE(timeline->find("do not belong together"), std::string::npos);
+  }
+}
+
 TEST(RunsOf, AFolderHasItsRunsAndARunItself) {
   const RunDirectory folder;
   EXPECT_EQ(runs_of(folder.path()).size(), 1u);

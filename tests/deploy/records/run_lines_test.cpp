@@ -29,6 +29,7 @@ TEST(ResultsTable, CellsWithoutANumberAreNothingAndHalfALineIsNone) {
 
 TEST(ResultsTable, LinesOfOtherShapesAreNone) {
   EXPECT_TRUE(results_table("epoch,a\n1\n1,2,3\nx,2\n-1,2\n").lines.empty());
+  EXPECT_EQ(results_table("epoch,a\n    7,2\n").lines[0].epoch, 7) << "padded";
   EXPECT_EQ(results_table("epoch\n0\n1\n2\n", 2).lines.size(), 2u);
 }
 
@@ -51,7 +52,7 @@ TEST(EventReader, BeginsAtItsFirstByteAndAnewWithAnotherFile) {
   const testing::TemporaryFolder folder;
   const std::string older = "{\"event\":\"older\"}\n";
   const auto file = folder.write("events.jsonl", older + "{\"event\":\"a\"}\n");
-  EventReader reader(file, bytes_of(folder.write("older", older)));
+  EventReader reader(file, end_of_lines(folder.write("older", older)));
   const std::vector<EventLine> events = reader.take();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, "a");
@@ -70,6 +71,16 @@ TEST(LastObjects, AreTheNewestAndTheOldestOfThemFirst) {
   ASSERT_EQ(objects.size(), 2u);
   EXPECT_EQ(objects[0].at("a"), 2);
   EXPECT_EQ(objects[1].at("a"), 4);
+}
+
+TEST(LastObjects, AreSoughtInTheLastMebibytes) {
+  const testing::TemporaryFolder folder;
+  const std::string filler(5 << 20, ' ');
+  const auto file =
+      folder.write("lines", "{\"a\":1}\n" + filler + "\n{\"a\":2}\n");
+  const auto objects = last_objects(file, 5);
+  ASSERT_EQ(objects.size(), 1u);
+  EXPECT_EQ(objects[0].at("a"), 2);
 }
 
 TEST(ShallowJson, IsNoneBeyond64Levels) {

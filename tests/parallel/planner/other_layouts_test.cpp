@@ -13,6 +13,7 @@ namespace headroom::planner {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 configs::RunConfig config_of(int64_t batch) {
   configs::RunConfig config;
@@ -37,8 +38,9 @@ TEST(OtherLayouts, CostWhatTheirOwnPlansCost) {
     asked.layout = other.layout;
     const plan::Plan own = plan_or_throw(asked, 4, layers);
     EXPECT_EQ(other.cost->fullest_rank_bytes, fullest_rank_bytes(own));
+    ASSERT_TRUE(other.cost->relative_time);
     EXPECT_DOUBLE_EQ(
-        other.cost->relative_time * plan_time(config, plan, layers).total(),
+        *other.cost->relative_time * plan_time(config, plan, layers).total(),
         plan_time(asked, own, layers).total());
     EXPECT_THAT(answer_text(other), HasSubstr("in the fullest process"));
   }
@@ -56,6 +58,19 @@ TEST(OtherLayouts, RefusalsHaveTheirReasonAndNoCost) {
   ASSERT_NE(sixteen_strips, others.end());
   EXPECT_FALSE(sixteen_strips->cost);
   EXPECT_THAT(answer_text(*sixteen_strips), HasSubstr("refused: "));
+}
+
+// The model of time is one of processor cores.
+TEST(OtherLayouts, OfCardsHaveBytesAndNoTime) {
+  configs::RunConfig config = config_of(16);
+  const std::vector<layers::LayerCost> layers = model_layers(config);
+  plan::Plan plan = plan_or_throw(config, 2, layers);
+  plan.backend = plan::Backend::kNccl;
+  for (const OtherLayout& other : other_layouts(config, plan, layers)) {
+    ASSERT_TRUE(other.cost);
+    EXPECT_FALSE(other.cost->relative_time);
+    EXPECT_THAT(answer_text(other), Not(HasSubstr("time")));
+  }
 }
 
 TEST(OtherLayouts, OfManyProcessesHaveNoCost) {

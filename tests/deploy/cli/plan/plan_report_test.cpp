@@ -63,11 +63,11 @@ stage 0  F0 F1 .  B0 .  B1
 stage 1  .  F0 B0 F1 B1 .
 
 Other layouts of 4 processes
-  data=4,pipeline=1,spatial=1  possible: 501 MiB in the fullest process and 0.44 times the time of a step, as predicted
-  data=1,pipeline=4,spatial=1  possible: 323 MiB in the fullest process and 1.97 times the time of a step, as predicted
-  data=2,pipeline=1,spatial=2  possible: 534 MiB in the fullest process and 0.47 times the time of a step, as predicted
-  data=1,pipeline=2,spatial=2  possible: 402 MiB in the fullest process and 0.87 times the time of a step, as predicted
-  data=1,pipeline=1,spatial=4  possible: 592 MiB in the fullest process and 0.50 times the time of a step, as predicted
+  data=4,pipeline=1,spatial=1  possible: 501 MiB in the fullest process, 0.44 times this plan's step time, as predicted
+  data=1,pipeline=4,spatial=1  possible: 323 MiB in the fullest process, 1.97 times this plan's step time, as predicted
+  data=2,pipeline=1,spatial=2  possible: 534 MiB in the fullest process, 0.47 times this plan's step time, as predicted
+  data=1,pipeline=2,spatial=2  possible: 402 MiB in the fullest process, 0.87 times this plan's step time, as predicted
+  data=1,pipeline=1,spatial=4  possible: 592 MiB in the fullest process, 0.50 times this plan's step time, as predicted
 )");
 }
 
