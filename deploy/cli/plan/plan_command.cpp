@@ -207,6 +207,7 @@ int plan_command(const CommandLine& given) {
   if (line.has("--report")) {
     write_html(line.value_of("--report"), report,
                plan_verdict(report, machines), command);
+    if (!line.has("--show")) report.schedule.clear();
   }
   if (is_json) {
     say_notes(line, request);

@@ -236,12 +236,11 @@ TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
 // Nothing is worked out from a plan that the model does not fit.
 TEST(RunRecord, APlanOfAnotherModelIsSaidAndEndsNothing) {
   const RunDirectory folder;
-  std::string plan = folder.read("plan.json");
-  const std::string begins = "\"stage_begins\"";
-  ASSERT_NE(plan.find(begins), std::string::npos) << plan;
-  const size_t open = plan.find('[', plan.find(begins));
-  plan.replace(open, plan.find(']', open) - open + 1, "[0, 5000]");
-  folder.write("plan.json", plan);
+  configs::RunConfig config = small_config();
+  config.layout = plan::parse_layout("pipeline=2");
+  plan::Plan plan = small_plan(config);
+  plan.stage_begins = {0, 5000};
+  folder.write("plan.json", plan::plan_to_json(plan));
   RunRecord record("exp", folder.path());
   const Json run = run_of(record);
   EXPECT_TRUE(run["plan"]["other_layouts"].empty());
