@@ -247,12 +247,13 @@ def main():
     if program is None:
         print("skipped: no mlflow in $HEADROOM_MLFLOW, .deps/mlflow/bin or PATH")
         return 77
+    headroom, shapes = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        subprocess.run([sys.argv[2], str(folder / "shapes"), "--train", "37", "--val", "9", "--size", "128"],
+        subprocess.run([shapes, str(folder / "shapes"), "--train", "37", "--val", "9", "--size", "128"],
                        check=True, stdout=subprocess.DEVNULL)
         server = Server(program, folder)
-        test = Test(sys.argv[1], folder / "shapes/data.yaml", folder)
+        test = Test(headroom, folder / "shapes/data.yaml", folder)
         test.nobody()
         server.start()
         try:
