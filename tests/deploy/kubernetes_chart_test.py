@@ -177,7 +177,7 @@ def check_volumes_and_switches():
     documents = documents_of({
         "volumes": {"data": {"existingClaim": "images"},
                     "runs": {"size": "2Ti", "storageClass": "efs"}},
-        "workers": {"pods": 3, "processes": 2, "gracePeriodSeconds": 600},
+        "workers": {"pods": 3, "processes": 2, "cpu": 8, "gracePeriodSeconds": 600},
         "run": {"flags": ["--data=/data/other.yaml", "--cfg=yolov5n",
                           "--batch=64", "--set=hyp.lr0=0.001"]},
         "podDisruptionBudget": False, "networkPolicy": False}, "second")
@@ -192,6 +192,8 @@ def check_volumes_and_switches():
     assert "--batch=64" in coordinator["args"]
     assert kube.flag(coordinator, "--expected-workers") == "6"
     assert kube.pod_of(jobs["worker"])["terminationGracePeriodSeconds"] == 600
+    limits = kube.container_of(jobs["worker"])["resources"]["limits"]
+    assert limits["cpu"] == "8"
     # Two runs in one namespace do not meet.
     first = kube.jobs_of(documents_of({}))["worker"]
     assert (first["spec"]["template"]["metadata"]["labels"]
@@ -220,6 +222,7 @@ REFUSALS = [
      "at '/workers/gracePeriodSeconds': minimum: got 5, want 45"),
     ({"workers": {"memory": "16 GB"}},
      "at '/workers/memory': '16 GB' does not match pattern"),
+    ({"workers": {"cpu": 0}}, "at '/workers/cpu': minimum: got 0, want 1"),
     ({"workers": {"gpu": 1}}, "at '/workers': additional properties 'gpu'"),
     ({"form": "Deployment"},
      "at '/form': value must be one of 'Jobs', 'JobSet'"),
@@ -263,8 +266,19 @@ def check(documents, name="headroom", existing=frozenset()):
     kube.check_pieces(documents, name, existing)
 
 
+def check_lint():
+    if HELM:
+        subprocess.run([HELM, "lint", "--strict", CHART], check=True)
+        return
+    made = helm_python.lint(str(CHART))
+    warning = 2  # 1 is advice
+    assert not made["errors"], made
+    assert all(each["severity"] < warning for each in made["messages"]), made
+
+
 def main():
     check(documents_of({}))
+    check_lint()
     check_defaults_are_the_manifest()
     check_gpus()
     check_cert_manager()

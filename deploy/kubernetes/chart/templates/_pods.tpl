@@ -55,11 +55,11 @@ podFailurePolicy:
   rules:
     # The run's own end: another coordinator would say the same.
     - action: FailJob
-      onExitCodes: {operator: In, values: [2, 3, 4, 5]}
+      onExitCodes: {operator: In, values: [2, 3, 4, 5, 130]}
     - action: Ignore
       onPodConditions: [{type: DisruptionTarget, status: "True"}]
     - action: Count
-      onExitCodes: {operator: NotIn, values: [0, 2, 3, 4, 5]}
+      onExitCodes: {operator: NotIn, values: [0, 2, 3, 4, 5, 130]}
 template:
   metadata:
     labels: {app: {{ .Release.Name }}, role: coordinator}
@@ -78,6 +78,9 @@ template:
         {{- with .Values.images.pullPolicy }}
         imagePullPolicy: {{ . }}
         {{- end }}
+        # Evicted alone, it must not end the run, as SIGTERM asks it to: it is
+        # killed, and its successor goes on from the log.
+        command: [sh, -c, 'trap "" TERM; exec headroom "$@"', headroom]
         args:
           - coordinator
           - --listen=0.0.0.0:29500
