@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # What bundle.sh and deploy/wheel/wheel.sh pack; sourced after common.sh.
 #
 #   collect_programs FOLDER    the built programs, their launchers, third-party

@@ -128,6 +128,9 @@ endfunction()
 # what it calls is taken: OpenCV's shared one asks for LAPACK, Fortran and GLX,
 # fontconfig's for an expat that asks for glibc 2.36.
 function(headroom_portable target)
+  if(HEADROOM_SANITIZER)  # such a program stays here
+    return()
+  endif()
   set_target_properties(${target} PROPERTIES HEADROOM_PORTABLE ON)
   target_link_options(${target} PRIVATE LINKER:--gc-sections)
   target_link_libraries(${target} PRIVATE headroom_older_machines)  # deploy/bundle

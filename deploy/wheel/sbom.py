@@ -39,20 +39,20 @@ def document(wheel: pathlib.Path) -> Dict[str, Any]:
         packages.setdefault(package, component(package, version, []))["properties"].append(
             {"name": "headroom:file", "value": library})
     torch = re.search(r"^Requires-Dist: torch==(\S+)$", metadata, re.MULTILINE)
-    version = re.search(r"^Version: (\S+)$", metadata, re.MULTILINE)
-    if torch is None or version is None:
+    own_version = re.search(r"^Version: (\S+)$", metadata, re.MULTILINE)
+    if torch is None or own_version is None:
         raise SystemExit(f"sbom.py: {wheel} names no version, or no torch")
     purl = f"pkg:pypi/torch@{torch[1]}"
     beside = {"type": "library", "name": "torch", "version": torch[1], "purl": purl,
               "bom-ref": purl, "scope": "required",
               "description": "Not in the wheel: installed beside it."}
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    own = f"pkg:pypi/headroom@{version[1]}"
+    own = f"pkg:pypi/headroom@{own_version[1]}"
     return {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
         "metadata": {"component": {
-            "type": "application", "name": "headroom", "version": version[1], "purl": own,
+            "type": "application", "name": "headroom", "version": own_version[1], "purl": own,
             "bom-ref": own, "licenses": [{"license": {"id": "Apache-2.0"}}],
             "hashes": [{"alg": "SHA-256", "content": digest}]}},
         "components": [packages[name] for name in sorted(packages)] + [beside],
