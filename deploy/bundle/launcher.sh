@@ -1,21 +1,27 @@
 #!/bin/sh
-# Starts the program of this name with the bundle's libraries and with LibTorch:
+# Starts the program of this name with the libraries beside it and with LibTorch:
 # HEADROOM_LIBTORCH names the folder that holds torch/ 2.11.0, for a pip
-# installation its site-packages.
+# installation its site-packages. HEADROOM_NO_LIBTORCH is what to say where who
+# starts this has looked for it in vain (deploy/wheel).
 set -eu
 
 name="$(basename "$0")"
 here="$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)"
 die() {
-  echo "[bundle] $*" >&2
+  echo "[libtorch] $*" >&2
   exit 2
 }
 
 # headroom alone needs no LibTorch unless it starts workers.
 needs_libtorch() {
-  case "$name ${1:-}" in
-    headroom-worker*) return 0 ;;
-    "headroom train" | "headroom val" | "headroom agent") return 0 ;;
+  [ "$name" = headroom ] || return 0
+  for word in "$@"; do
+    case "$word" in
+      -h | --help) return 1 ;;
+    esac
+  done
+  case "${1:-}" in
+    train | val | agent | verify | tile | detect | export | prune) return 0 ;;
     *) return 1 ;;
   esac
 }
@@ -42,7 +48,8 @@ if [ -n "$root" ]; then
     [ ! -d "$folder" ] || libraries="$libraries:$folder"
   done
 elif needs_libtorch "$@"; then
-  die "HEADROOM_LIBTORCH is not set: name the folder that holds torch/ 2.11.0"
+  die "${HEADROOM_NO_LIBTORCH:-HEADROOM_LIBTORCH is not set: name the folder that holds torch/ 2.11.0}"
 fi
+unset HEADROOM_NO_LIBTORCH
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$here/libexec/$name" "$@"

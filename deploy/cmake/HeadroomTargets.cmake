@@ -124,13 +124,54 @@ function(headroom_test name)
   set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
+# headroom_portable(TARGET): its program runs on machines that are older than
+# this one and have less. Some libraries then become a part of it, of which only
+# what it calls is taken: OpenCV's shared one asks for LAPACK, Fortran and GLX,
+# fontconfig's for an expat that asks for glibc 2.36.
+function(headroom_portable target)
+  if(HEADROOM_SANITIZER)  # such a program stays here
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES HEADROOM_PORTABLE ON)
+  target_link_options(${target} PRIVATE LINKER:--gc-sections)
+  target_link_libraries(${target} PRIVATE headroom_older_machines)  # deploy/bundle
+endfunction()
+
+# headroom_find_archives(NAME SHARED target-or-file ... ARCHIVES a.a ... WITH file ...)
+# defines NAME, which is the shared libraries, or for headroom_portable targets
+# the archives with what these need in turn; without all archives the shared
+# ones for everybody.
+function(headroom_find_archives name)
+  cmake_parse_arguments(arg "" "" "SHARED;ARCHIVES;WITH" ${ARGN})
+  add_library(${name} INTERFACE IMPORTED GLOBAL)
+  set(_found)
+  foreach(_archive ${arg_ARCHIVES})
+    find_library(HEADROOM_ARCHIVE_${_archive} ${_archive})
+    mark_as_advanced(HEADROOM_ARCHIVE_${_archive})
+    if(NOT HEADROOM_ARCHIVE_${_archive})
+      message(STATUS "${name}: no ${_archive}, so headroom-worker needs the shared library")
+      target_link_libraries(${name} INTERFACE ${arg_SHARED})
+      return()
+    endif()
+    list(APPEND _found "${HEADROOM_ARCHIVE_${_archive}}")
+  endforeach()
+  set(_portable $<BOOL:$<TARGET_PROPERTY:HEADROOM_PORTABLE>>)
+  foreach(_library ${_found} ${arg_WITH})
+    target_link_libraries(${name} INTERFACE $<${_portable}:${_library}>)
+  endforeach()
+  foreach(_library ${arg_SHARED})
+    target_link_libraries(${name} INTERFACE $<$<NOT:${_portable}>:${_library}>)
+  endforeach()
+endfunction()
+
 # Debian's OpenCVConfig.cmake is only in libopencv-dev, which drags in 139
 # libraries; two libraries and their headers are all that is wanted.
 function(headroom_find_opencv)
   find_path(OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
   find_library(OPENCV_CORE opencv_core REQUIRED)
   find_library(OPENCV_IMGPROC opencv_imgproc REQUIRED)
-  add_library(OpenCV::imgproc INTERFACE IMPORTED GLOBAL)
+  find_library(HEADROOM_TBB NAMES tbb libtbb.so.12)
+  headroom_find_archives(OpenCV::imgproc SHARED "${OPENCV_IMGPROC}" "${OPENCV_CORE}"
+    ARCHIVES libopencv_imgproc.a libopencv_core.a WITH "${HEADROOM_TBB}" z)
   target_include_directories(OpenCV::imgproc SYSTEM INTERFACE "${OPENCV_INCLUDE_DIR}")
-  target_link_libraries(OpenCV::imgproc INTERFACE "${OPENCV_IMGPROC}" "${OPENCV_CORE}")
 endfunction()

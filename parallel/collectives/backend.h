@@ -63,9 +63,9 @@ std::unique_ptr<Communicator> share_memory(
     std::unique_ptr<Communicator> network, std::chrono::milliseconds timeout);
 
 // Ranks are the processes that mpirun started, one per slot; `rank` need not be
-// MPI's own. Initialises MPI on first use. Throws Error when `size` is not the
-// number of processes that mpirun started, and always where the build found no
-// MPI (no_mpi.cpp).
+// MPI's own. Loads libheadroom_mpi.so (mpi_plugin.h) and initialises MPI on
+// first use. Throws Error where that cannot be loaded, and when `size` is not
+// the number of processes that mpirun started.
 //
 // Fail-stop: Open MPI ends the whole job when one process dies, so nothing
 // recovers here. MPI is finalised when the process exits, but only if no

@@ -1,5 +1,5 @@
-#include "parallel/collectives/backend.h"
-
+// libheadroom_mpi.so: the one exported function, and the communicator behind
+// it.
 #include <mpi.h>
 
 #include <cstdlib>
@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend_parts.h"
+#include "parallel/collectives/mpi_plugin.h"
 
 namespace headroom::collectives {
 namespace {
@@ -205,23 +206,31 @@ class MpiCommunicator final : public Communicator {
   int size_ = 1;
 };
 
-}  // namespace
-
-std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size) {
-  initialize_once();
-  int started = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &started);
-  if (started != size) {
-    throw Error(
-        "mpi",
-        "mpirun started " + std::to_string(started) +
-            " processes of this job, but world_size = " + std::to_string(size),
-        "start one worker per slot, or use --backend gloo");
+class OpenMpi final : public MpiApi {
+ public:
+  std::unique_ptr<Communicator> connect(int rank, int size) override {
+    initialize_once();
+    int started = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &started);
+    if (started != size) {
+      throw Error("mpi",
+                  "mpirun started " + std::to_string(started) +
+                      " processes of this job, but world_size = " +
+                      std::to_string(size),
+                  "start one worker per slot, or use --backend gloo");
+    }
+    MPI_Comm communicator = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &communicator), "connect",
+              rank, size);
+    return std::make_unique<MpiCommunicator>(communicator);
   }
-  MPI_Comm communicator = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &communicator), "connect",
-            rank, size);
-  return std::make_unique<MpiCommunicator>(communicator);
-}
+};
 
+}  // namespace
 }  // namespace headroom::collectives
+
+extern "C" headroom::collectives::MpiApi* headroom_mpi_api(int version) {
+  using headroom::collectives::kMpiApiVersion;
+  static headroom::collectives::OpenMpi api;
+  return version == kMpiApiVersion ? &api : nullptr;
+}

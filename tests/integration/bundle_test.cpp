@@ -1,4 +1,4 @@
-// The bundle on a machine that has only the C library and LibTorch: unpacked in
+// The bundle on a machine that has only the C and C++ libraries and LibTorch: unpacked in
 // an empty folder, under a file system that hides all other libraries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ machine="$(dirname "$(readlink -f "$(ldd /bin/sh | awk '/libc.so/{print $3}')")"
 only="$PWD/only"
 mkdir "$only"
 for name in ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libdl.so.2 librt.so.1 \
-  libpthread.so.0 libresolv.so.2 libutil.so.1; do
+  libpthread.so.0 libresolv.so.2 libutil.so.1 libstdc++.so.6 libgcc_s.so.1; do
   if [ -e "$machine/$name" ]; then cp -L "$machine/$name" "$only"; fi
 done
 mount --bind "$only" "$machine"

@@ -261,6 +261,7 @@ const std::vector<Rule>& rules() {
       {"deploy/notify",
        rooms({kConfigs, {"deploy/records", "proto"}}),
        {"json", "system"}},
+      {"deploy/bundle", {}, {"system"}},
       {"deploy/local",
        {"parallel/base", "worker/data/codecs"},
        {"images", "system", "cli"}},

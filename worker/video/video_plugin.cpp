@@ -31,6 +31,12 @@ VideoPlugin without(const std::string& why) {
                        "libswscale-dev"};
 }
 
+VideoPlugin without_ffmpeg() {
+  return {nullptr, last_error() +
+                       "; install FFmpeg 5, as Debian 12's libavformat59, "
+                       "libavcodec59 and libswscale6"};
+}
+
 }  // namespace
 
 VideoPlugin load_video_plugin() {
@@ -40,7 +46,7 @@ VideoPlugin load_video_plugin() {
     return without("this build reads no videos: there is no " + path);
   }
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return without(last_error());
+  if (library == nullptr) return without_ffmpeg();
   const auto factory =
       reinterpret_cast<VideoApiFactory>(dlsym(library, kVideoApiFactory));
   if (factory == nullptr) return without(last_error());

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sysconfig
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from headroom.errors import REQUEST, RESOURCE, HeadroomError
@@ -24,9 +25,14 @@ _NOT_TAKEN = ("help", "version", "json")
 
 
 def find_program(program: Optional[PathLike] = None) -> str:
-    """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH."""
+    """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH.
+
+    An environment that is not activated is not on PATH: its wheel's is the last.
+    """
     named = os.fspath(program) if program is not None else os.environ.get("HEADROOM_PROGRAM", "")
     found = shutil.which(named or "headroom")
+    if found is None and not named:
+        found = shutil.which("headroom", path=sysconfig.get_path("scripts"))
     if found is not None:
         return os.path.abspath(found)
     if named:

@@ -11,12 +11,10 @@
 namespace headroom::collectives {
 namespace {
 
-// Exit code and output of a command, ended after a minute.
-std::pair<int, std::string> run_under_mpi(int size, const std::string& mode) {
-  const std::string command =
-      "timeout 60 '" HEADROOM_MPIRUN "' -np " + std::to_string(size) +
-      " --oversubscribe --allow-run-as-root --bind-to none '" +
-      HEADROOM_RANK_PROCESS + "' mpi " + mode + " 2>&1";
+constexpr const char* kPlugin = HEADROOM_BUILD_DIR "/bin/libheadroom_mpi.so";
+
+// Exit code and output of a command.
+std::pair<int, std::string> run_command(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return {-1, "popen failed"};
   std::string output;
@@ -26,6 +24,16 @@ std::pair<int, std::string> run_under_mpi(int size, const std::string& mode) {
   }
   const int status = pclose(pipe);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+// Ended after a minute.
+std::pair<int, std::string> run_under_mpi(int size, const std::string& mode,
+                                          const std::string& plugin = kPlugin) {
+  return run_command("HEADROOM_MPI_PLUGIN='" + plugin +
+                     "' timeout 60 '" HEADROOM_MPIRUN "' -np " +
+                     std::to_string(size) +
+                     " --oversubscribe --allow-run-as-root --bind-to none '" +
+                     HEADROOM_RANK_PROCESS + "' mpi " + mode + " 2>&1");
 }
 
 class MpiCommunicatorTest : public testing::Test {
@@ -63,6 +71,24 @@ TEST_F(MpiCommunicatorTest, MoreRanksThanProcessesAreRefused) {
   EXPECT_NE(code, 0);
   EXPECT_THAT(output, testing::HasSubstr("started 2 processes"));
   EXPECT_THAT(output, testing::HasSubstr("world_size = 3"));
+}
+
+TEST_F(MpiCommunicatorTest, OnlyThePluginIsLinkedWithMpi) {
+  const std::string needed = "readelf -W -d ";
+  EXPECT_THAT(run_command(needed + kPlugin).second,
+              testing::HasSubstr("[libmpi.so"));
+  EXPECT_THAT(run_command(needed + HEADROOM_RANK_PROCESS).second,
+              testing::AllOf(testing::HasSubstr("[libc10.so]"),
+                             testing::Not(testing::HasSubstr("[libmpi"))));
+}
+
+TEST_F(MpiCommunicatorTest, APluginThatIsMissingIsRefusedInALine) {
+  const auto [code, output] =
+      run_under_mpi(1, "check", "/nowhere/libheadroom_mpi.so");
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(output, testing::HasSubstr("built without MPI: there is no "
+                                         "/nowhere/libheadroom_mpi.so"));
+  EXPECT_THAT(output, testing::HasSubstr("--backend gloo"));
 }
 
 }  // namespace

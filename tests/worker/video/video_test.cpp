@@ -302,5 +302,17 @@ TEST(VideoPluginTest, WithoutItThereIsAReasonAndARemedy) {
             "and libswscale-dev");
 }
 
+TEST(VideoPluginTest, APluginThatCannotBeLoadedAsksForFfmpeg) {
+  const std::string file = ::testing::TempDir() + "libheadroom_video.so";
+  std::ofstream(file) << "no library";
+  setenv("HEADROOM_VIDEO_PLUGIN", file.c_str(), 1);
+  const VideoPlugin plugin = load_video_plugin();
+  EXPECT_EQ(plugin.api, nullptr);
+  EXPECT_EQ(plugin.reason,
+            file +
+                ": file too short; install FFmpeg 5, as Debian 12's "
+                "libavformat59, libavcodec59 and libswscale6");
+}
+
 }  // namespace
 }  // namespace headroom::video
