@@ -66,23 +66,17 @@ void ignore_broken_pipes() {
 class GlooWork final : public Work {
  public:
   GlooWork(std::shared_ptr<Connection> connection, const char* operation,
-           c10::intrusive_ptr<c10d::Work> work, bool is_message)
+           c10::intrusive_ptr<c10d::Work> work)
       : connection_(std::move(connection)),
         operation_(operation),
-        work_(std::move(work)),
-        is_message_(is_message) {}
+        work_(std::move(work)) {}
 
-  void wait() override {
-    std::optional<AbortableWait> abortable;  // only messages can be
-    if (is_message_) abortable.emplace([this] { work_->abort(); });
-    connection_->complete(operation_, work_);
-  }
+  void wait() override { connection_->complete(operation_, work_); }
 
  private:
   std::shared_ptr<Connection> connection_;
   const char* operation_;
   c10::intrusive_ptr<c10d::Work> work_;
-  const bool is_message_;
 };
 
 class AllWorks final : public Work {
@@ -210,7 +204,7 @@ class GlooCommunicator final : public Communicator {
                               bool is_message = false) {
     const auto work = connection_->issue(operation, call);
     connection_->track(work, is_message);
-    return std::make_unique<GlooWork>(connection_, operation, work, is_message);
+    return std::make_unique<GlooWork>(connection_, operation, work);
   }
 
   template <typename Call>

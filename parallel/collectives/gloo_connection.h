@@ -24,6 +24,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/key_value_store.h"
+#include "parallel/base/peer_wait.h"
+#include "parallel/collectives/tensor_port.h"
 
 namespace headroom::gloo_group {
 
@@ -168,9 +170,12 @@ class Connection {
     });
   }
 
+  // Gloo cannot abort what it has begun; it fails with its connections.
   void wait(const char* operation, c10d::Work& work) {
+    const AbortableWait abortable(
+        [] { collectives::TensorPort::cut_connections(); });
     guard(operation, [&work] {
-      if (!work.wait()) throw std::runtime_error("aborted: a peer is lost");
+      if (!work.wait()) throw std::runtime_error("aborted");
     });
   }
 

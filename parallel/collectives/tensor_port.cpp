@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,6 +51,22 @@ class KnownSockets {
     peers_.emplace(address, std::move(secret));
   }
 
+  // Gloo closes its sockets by itself, and their numbers are given out again.
+  void add_connection(int socket) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(connections_, [](const auto& one) {
+      return one.second != inode_of(one.first);
+    });
+    connections_[socket] = inode_of(socket);
+  }
+  void cut_connections() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [socket, inode] : connections_) {
+      if (inode != 0 && inode == inode_of(socket)) shutdown(socket, SHUT_RDWR);
+    }
+    connections_.clear();
+  }
+
   bool is_listener(int socket) const {
     const std::lock_guard lock(mutex_);
     return listeners_.contains(socket);
@@ -71,7 +88,16 @@ class KnownSockets {
   }
 
  private:
+  // 0 for what is no socket. No two sockets have one at a time.
+  static ino_t inode_of(int socket) {
+    struct stat status {};
+    return ::fstat(socket, &status) == 0 && S_ISSOCK(status.st_mode)
+               ? status.st_ino
+               : 0;
+  }
+
   mutable std::mutex mutex_;
+  std::map<int, ino_t> connections_;  // between ranks
   std::map<int, std::weak_ptr<const Secret>> listeners_;
   std::multimap<std::string, std::weak_ptr<const Secret>> peers_;
 };
@@ -137,7 +163,10 @@ int accept_rank(int listener, sockaddr* name, socklen_t* size, int flags) {
     return -1;
   }
   const auto secret = KnownSockets::instance().of_listener(listener);
-  if (secret && presents(descriptor, *secret)) return descriptor;
+  if (secret && presents(descriptor, *secret)) {
+    KnownSockets::instance().add_connection(descriptor);
+    return descriptor;
+  }
   close(descriptor);
   errno = EAGAIN;
   return -1;
@@ -159,6 +188,7 @@ int connect_any(int descriptor, const sockaddr* name, socklen_t size) {
   const auto result =
       static_cast<int>(syscall(SYS_connect, descriptor, name, size));
   if (!secret || (result != 0 && errno != EINPROGRESS)) return result;
+  KnownSockets::instance().add_connection(descriptor);
   pollfd waiting{descriptor, POLLOUT, 0};
   if (result == 0 || (poll(&waiting, 1, kLongestConnectMs) == 1 &&
                       waiting.revents == POLLOUT)) {
@@ -196,6 +226,10 @@ TensorPort::TensorPort(const std::function<void()>& listen) {
 
 // Groups that are still parked may hold the socket: it stays closed.
 TensorPort::~TensorPort() { KnownSockets::instance().remove_listener(socket_); }
+
+void TensorPort::cut_connections() {
+  KnownSockets::instance().cut_connections();
+}
 
 void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
                            int rank, int size,

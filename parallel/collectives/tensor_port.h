@@ -58,6 +58,12 @@ class TensorPort {
     TensorPort& port_;
   };
 
+  // Ends all connections between ranks that this process has now, on this side:
+  // what waits on one fails, and its peers are told where the network lets them
+  // be. For whoever learns that a peer is lost behind a cable that was cut.
+  // Threads: any.
+  static void cut_connections();
+
  private:
   void change(int openings);
 

@@ -103,6 +103,8 @@ class TwoNodesRun : public ::testing::Test {
     healed_ = Clock::now();
   }
 
+  void go_on_alone(const std::vector<std::string>& layout);
+
   void expect_ledger() const {
     const ProgramResult ledger = run_program(
         {program("headroom"), "status", (folder_ / kRun).string(), "--ledger"},
@@ -131,30 +133,14 @@ void expect_same_bits(const std::vector<Json>& steps,
   }
 }
 
-// A sum over ranks goes on where it was once the link is there, so that nobody
-// notices but the coordinator: it has given node 1's worker up, and says so.
-TEST_F(TwoNodesRun, ALinkIsCutFor5SecondsInMidStep) {
-  const std::vector<std::string> flags = {"--max-steps", "16"};
-  start(flags);
-  cut_and_heal(4);
-  ASSERT_TRUE(wait_for_lines(log(), 6, 60));
-  std::printf("next step %.2f s after the link was there again\n",
-              seconds_since(healed_));
-  expect_all_end_well();
-  expect_same_bits(steps(), undisturbed(flags, {"--processes", "2"}));
-  expect_ledger();
-}
-
-class Slow : public TwoNodesRun {};
-
-// Who waits for a message is freed after 2 s: node 0 goes on alone, and with
-// node 1 again once the link is there.
-TEST_F(Slow, ACutLinkLeavesOneNodeAloneForAWhile) {
+// Whoever waits for the other node is freed after 2 s, in a sum as in a
+// message: node 0 goes on alone, and with node 1 again once the link is there.
+void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   const std::vector<std::string> calm = {
       "--max-steps", "100",       "--set", "hyp.lr0=1e-5",
       "--set",       "hyp.lrf=1", "--set", "hyp.warmup_epochs=0"};
   std::vector<std::string> flags = calm;
-  flags.insert(flags.end(), {"--layout", "pipeline=2"});
+  flags.insert(flags.end(), layout.begin(), layout.end());
   start(flags);
   cut_and_heal(4);
   expect_all_end_well();
@@ -163,8 +149,7 @@ TEST_F(Slow, ACutLinkLeavesOneNodeAloneForAWhile) {
     sizes.push_back(event.at("world_size").get<int>());
   }
   EXPECT_EQ(sizes, (std::vector<int>{2, 1, 2}));
-  const std::vector<Json> expected =
-      undisturbed(calm, {"--layout", "pipeline=2"});
+  const std::vector<Json> expected = undisturbed(calm, layout);
   const std::vector<Json> all = steps();
   ASSERT_EQ(all.size(), expected.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -172,6 +157,20 @@ TEST_F(Slow, ACutLinkLeavesOneNodeAloneForAWhile) {
     EXPECT_EQ(all[i].at("samples"), expected[i].at("samples")) << i;
   }
   expect_ledger();
+}
+
+TEST_F(TwoNodesRun, ALinkIsCutFor5SecondsInASum) {
+  go_on_alone({"--layout", "data=2"});
+}
+
+class Slow : public TwoNodesRun {};
+
+TEST_F(Slow, ALinkIsCutFor5SecondsInAMessage) {
+  go_on_alone({"--layout", "pipeline=2"});
+}
+
+TEST_F(Slow, ALinkIsCutFor5SecondsBetweenStrips) {
+  go_on_alone({"--layout", "spatial=2"});
 }
 
 TEST_F(Slow, LateAndLostPacketsChangeNothing) {
