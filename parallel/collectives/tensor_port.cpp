@@ -97,7 +97,7 @@ class KnownSockets {
   }
 
   mutable std::mutex mutex_;
-  std::map<int, ino_t> connections_;  // between ranks
+  std::map<int, ino_t> connections_;  // those between ranks
   std::map<int, std::weak_ptr<const Secret>> listeners_;
   std::multimap<std::string, std::weak_ptr<const Secret>> peers_;
 };
