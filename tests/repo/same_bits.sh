@@ -210,6 +210,7 @@ PYTHON
 #   logs/                 what the processes print, in the order in which they
 #                         do; events.jsonl and standard error have it, too
 #   *.pem, *.key, token   certificates and secrets are drawn at random
+#   report.html           it repeats the others, with their times
 #   step.png              the picture of a memory trace has an axis of time
 #   checkpoints           all but the newest, and their number: a checkpoint is
 #                         skipped while the one before is still being written
@@ -222,7 +223,7 @@ run, folder = sys.argv[1:3]
 build, keep = os.environ["SAME_BITS_BUILD"], os.environ["SAME_BITS_KEEP"]
 host = re.escape(socket.gethostname())
 
-LEFT_OUT = re.compile(r"(^|/)logs/|(^|/)step\.png$|\.(pem|key)$|(^|/)token$")
+LEFT_OUT = re.compile(r"(^|/)logs/|(^|/)(step\.png|report\.html)$|\.(pem|key)$|(^|/)token$")
 SKIPPED = re.compile("|".join([
     r"^epoch \d+/\d+  ",  # shown or not by the time that an epoch took
     r'"name":"resident beyond the peak"',  # the system's pages, in a memory trace
@@ -245,6 +246,7 @@ REPLACED = [(re.compile(pattern), word) for pattern, word in [
     (rf"(?<!\w){host}-\d+-\d+\b", "WORKER"),
     (rf"\bon {host}\b", "on HOST"),
     (r"\b\d+\.\d+\.\d+\.\d+:\d+\b", "ADDRESS"),
+    (r"\?token=\w+", "?token=TOKEN"),
     (r"(resident beyond the counted peak) [0-9.]+ \w+", r"\1 BYTES"),
     (r"[0-9.]+ \w+ of the machine's memory free", "BYTES of the machine's memory free"),
 ]]
