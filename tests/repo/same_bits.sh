@@ -210,8 +210,7 @@ PYTHON
 #   logs/                 what the processes print, in the order in which they
 #                         do; events.jsonl and standard error have it, too
 #   *.pem, *.key, token   certificates and secrets are drawn at random
-#   report.html           it repeats the others, with their times
-#   step.png              the picture of a memory trace has an axis of time
+#   step.png, report.html they show times
 #   checkpoints           all but the newest, and their number: a checkpoint is
 #                         skipped while the one before is still being written
 #
