@@ -207,8 +207,7 @@ PYTHON
 # normalise.py RUN FOLDER prints the digests of the run in FOLDER. These files
 # are left out, because they differ from run to run:
 #
-#   logs/                 what the processes print, in the order in which they
-#                         do; events.jsonl and standard error have it, too
+#   logs/                 what events.jsonl has, too, in the order of printing
 #   *.pem, *.key, token   certificates and secrets are drawn at random
 #   step.png, report.html they show times
 #   checkpoints           all but the newest, and their number: a checkpoint is
