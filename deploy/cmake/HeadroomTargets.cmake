@@ -75,6 +75,20 @@ function(headroom_library name)
   endif()
 endfunction()
 
+# headroom_plugin(TARGET exports.map): a shared library that a program loads when
+# it needs it (parallel/base/plugin_library.h). It lies beside the programs and
+# shows its factory alone.
+function(headroom_plugin target exports)
+  set(_map "${CMAKE_CURRENT_SOURCE_DIR}/${exports}")
+  set_target_properties(${target} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
+    LINK_DEPENDS "${_map}")
+  target_link_options(${target} PRIVATE LINKER:--version-script=${_map})
+  if(NOT HEADROOM_SANITIZER)  # its functions are the program's
+    target_link_options(${target} PRIVATE LINKER:-z,defs)
+  endif()
+endfunction()
+
 # -O1 spares a fifth of the compiler's time. At it GCC 12 warns falsely
 # of copies beyond the ends of joined strings.
 set(HEADROOM_LIGHT_OPTIONS $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)

@@ -1,18 +1,15 @@
 #include "parallel/devices/compute_device.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/plugin_library.h"
 
 namespace headroom::devices {
 
@@ -98,20 +95,10 @@ MemoryCategory category_of(int64_t bytes) {
   return MemoryCategoryScope::of_device(bytes);
 }
 
-std::string last_error() {
-  const char* const text = dlerror();
-  return text != nullptr ? text : "no reason given";
-}
-
 }  // namespace
 
 std::string device_plugin_path() {
-  if (const char* const given = std::getenv(kDevicePluginVariable)) {
-    return given;
-  }
-  std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  return (program.parent_path() / "libheadroom_cuda.so").string();
+  return plugin_path(kDevicePluginVariable, "libheadroom_cuda.so");
 }
 
 DevicePlugin load_device_plugin(const std::string& path) {
@@ -119,16 +106,12 @@ DevicePlugin load_device_plugin(const std::string& path) {
                                              &PeerWait::end};
   // CUDA would put the fastest card first, whose numbers nobody else knows.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!plugin_exists(path)) {
     return {nullptr, "this build has no plugin for devices: no " + path};
   }
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return {nullptr, last_error()};
-  const auto factory =
-      reinterpret_cast<DeviceApiFactory>(dlsym(library, kDeviceApiFactory));
-  if (factory == nullptr) return {nullptr, last_error()};
-  DeviceApi* const api = factory(kDeviceApiVersion, &kServices);
+  const auto plugin = open_plugin<DeviceApiFactory>(path, kDeviceApiFactory);
+  if (plugin.factory == nullptr) return {nullptr, plugin.error};
+  DeviceApi* const api = plugin.factory(kDeviceApiVersion, &kServices);
   if (api == nullptr) {
     return {nullptr, path + " is of another version than this program"};
   }
