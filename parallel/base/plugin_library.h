@@ -1,0 +1,51 @@
+// A plugin is a part of the program in a shared library of its own, because it
+// asks for libraries that not every machine has. It lies beside the running
+// program and exports one function, its factory.
+//
+// Errors: none is thrown; whoever loads it knows the remedy.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace headroom {
+
+// The file beside the program, where the build puts it, or the one that the
+// environment's `variable` names: tests lie in another folder.
+inline std::string plugin_path(const char* variable, const char* file_name) {
+  if (const char* const given = std::getenv(variable)) return given;
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return (program.parent_path() / file_name).string();
+}
+
+inline bool plugin_exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+template <typename Factory>
+struct PluginLibrary {
+  Factory factory = nullptr;
+  std::string error;  // why there is none; the linker names what is missing
+};
+
+// `visibility`: RTLD_LOCAL, or RTLD_GLOBAL where the plugin's own libraries
+// expect its symbols. It is never unloaded.
+template <typename Factory>
+PluginLibrary<Factory> open_plugin(const std::string& path,
+                                   const char* factory_name,
+                                   int visibility = RTLD_LOCAL) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | visibility);
+  void* const found =
+      library == nullptr ? nullptr : dlsym(library, factory_name);
+  if (found != nullptr) return {reinterpret_cast<Factory>(found), ""};
+  const char* const text = dlerror();
+  return {nullptr, text != nullptr ? text : "no reason given"};
+}
+
+}  // namespace headroom
