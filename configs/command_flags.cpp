@@ -202,7 +202,7 @@ std::vector<CommandFlag> flags_of_processes() {
 // verify, tile, export, prune and detect.
 std::vector<CommandFlag> flags_of_tools() {
   return {
-      flag({"--data"}, {"verify", "tile"},
+      flag({"--data"}, {"verify", "tile", "pack"},
            "The data set is a data.yaml, as train takes it (YOLO text files, "
            "COCO JSON), or a Pascal VOC folder.",
            {.value_name = "DATA", .is_required = true}),
@@ -218,7 +218,7 @@ std::vector<CommandFlag> flags_of_tools() {
            "All classes count as one, as in training with this flag."),
       flag({"--all"}, {"verify"},
            "The command also prints a line for every image without a fault."),
-      flag({"--workers"}, {"verify", "tile"},
+      flag({"--workers"}, {"verify", "tile", "pack"},
            "This many threads decode images. The default is all cores.",
            {.value_name = "N", .low = 1, .high = 1024}),
       flag({"--output"}, {"tile"},
@@ -243,7 +243,14 @@ std::vector<CommandFlag> flags_of_tools() {
            "the image's name and the tile's place. Tiles that show parts of "
            "boxes too small to stay are not among them, and are left out.",
            {.value_name = "X", .default_value = "0.1", .low = 0, .high = 1}),
-      flag({"--json"}, {"verify", "tile"},
+      flag({"--output"}, {"pack"},
+           "The packs, their indexes and a data.yaml for train go into this "
+           "new folder. It appears when it is complete, or not at all.",
+           {.value_name = "DIR", .is_required = true}),
+      flag({"--pack-size"}, {"pack"},
+           "A pack has at most this size, but holds an image.",
+           {.value_name = "SIZE", .default_value = "1GiB"}),
+      flag({"--json"}, {"verify", "tile", "pack"},
            "The command prints its result as one JSON document on standard "
            "output."),
       flag({"--weights"}, {"export"},

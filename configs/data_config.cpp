@@ -174,13 +174,14 @@ class Reader {
     }
     std::error_code error;
     if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
-        found->extension() != ".json" && found->extension() != ".csv") {
+        found->extension() != ".json" && found->extension() != ".csv" &&
+        found->extension() != ".index") {
       throw Error("data",
                   yaml::to_string(value.place) + ": " + key + ": " +
                       found->string() +
                       " is neither a folder nor a .txt list of images nor a "
-                      "COCO .json nor a .csv",
-                  "name a folder, a .txt list, a .json or a .csv");
+                      "COCO .json nor a .csv nor an .index of packs",
+                  "name a folder, a .txt list, a .json, a .csv or an .index");
     }
     return *found;
   }

@@ -4,7 +4,8 @@
 //   train, val, test   a directory (searched recursively), a .txt list of image
 //           paths ("./x" in it is relative to the list), or a list of these
 //           train, val and test may also name a COCO JSON, or a split of a
-//           Pascal VOC folder (ImageSets/Main/train.txt beside Annotations/)
+//           Pascal VOC folder (ImageSets/Main/train.txt beside Annotations/),
+//           or the .index of packs that headroom pack wrote
 //   images  where the file names of COCO JSONs start: one folder, or
 //           {train: DIR, val: DIR}; without it, beside the JSON
 //   names   a list, or {0: a, 1: b};  nc optional

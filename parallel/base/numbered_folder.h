@@ -60,6 +60,9 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
 
   // Paths are relative to the folder.
+  std::filesystem::path place_of(const std::filesystem::path& file) const {
+    return partial_ / file;  // until finish()
+  }
   void make(const std::filesystem::path& sub_folder) const;
   void write(const std::filesystem::path& file, std::string_view bytes) const;
   void copy(const std::filesystem::path& from,

@@ -25,8 +25,9 @@ const std::vector<std::string> kDetector = {
     "worker/weights", "worker/loss",        "worker/optim",
     "worker/metrics", "worker/pytorch_file"};
 const std::vector<std::string> kData = {
-    "worker/data/codecs",  "worker/data/labels", "worker/data/sampling",
-    "worker/data/augment", "worker/data/tiles",  "worker/data/loader"};
+    "worker/data/packs",    "worker/data/codecs",  "worker/data/labels",
+    "worker/data/sampling", "worker/data/augment", "worker/data/tiles",
+    "worker/data/loader"};
 // How work is split, beside what a plan is.
 const std::vector<std::string> kMechanisms = {
     "parallel/collectives", "parallel/data_parallel", "parallel/zero",
@@ -118,10 +119,13 @@ const std::vector<Rule>& rules() {
       {"worker/optim", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
       {"worker/metrics", {"parallel/base", "worker/kernels"}, {"torch"}},
       // Data: files to pixels and boxes, samples, batches.
-      {"worker/data/codecs", {"parallel/base"}, {"images", "system"}},
+      {"worker/data/packs", {"parallel/base"}, {"xxhash", "system"}},
+      {"worker/data/codecs",
+       {"parallel/base", "worker/data/packs"},
+       {"images", "system"}},
       {"worker/data/sampling", {"parallel/base", "parallel/plan"}, {}},
       {"worker/data/labels",
-       rooms({kConfigs, {"worker/data/codecs"}}),
+       rooms({kConfigs, {"worker/data/codecs", "worker/data/packs"}}),
        {"images", "json", "xxhash", "system"}},
       {"worker/data/augment",
        rooms({kConfigs,
@@ -143,9 +147,8 @@ const std::vector<Rule>& rules() {
        {}},
       // What comes out.
       {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
-      // The plugin and its interface: everything of FFmpeg, and nothing that
-      // needs it.
-      {"worker/video", {}, {"ffmpeg", "system"}},
+      // The plugin and its interface: everything of FFmpeg.
+      {"worker/video", {"parallel/base"}, {"ffmpeg", "system"}},
       {"worker/detect",
        rooms({kData,
               {"parallel/base", "worker/chart", "worker/metrics",

@@ -104,7 +104,8 @@ std::string keys() {
   return text + "\n### Keys without a flag\n" + flagless;
 }
 
-constexpr std::array kTools = {"verify", "tile", "detect", "export", "prune"};
+constexpr std::array kTools = {"verify", "tile",   "pack",
+                               "detect", "export", "prune"};
 
 // Flags that set no key: of the processes in one table, of each tool in its
 // own.

@@ -26,6 +26,7 @@ const ToolCommand* find_tool_command(std::string_view name);
 
 int detect_command(int argc, char** argv);
 int export_command(int argc, char** argv);
+int pack_command(int argc, char** argv);
 int prune_command(int argc, char** argv);
 int score_command(int argc, char** argv);  // val --detections
 int tile_command(int argc, char** argv);

@@ -74,6 +74,20 @@ const std::vector<CommandSummary>& command_summaries() {
        "Faults in the data are handled and named as in training; an image that "
        "cannot be\n"
        "read is left out."},
+      {"pack",
+       "writes a data set into a few large files, for millions of images",
+       false,
+       {"headroom pack --data my.yaml --output packs",
+        "headroom pack --data my.yaml --output packs --pack-size 256MiB",
+        "headroom pack --data voc/ --output packs --json"},
+       true,
+       "Writes the images of train, val and test byte for byte, with their "
+       "boxes, into\n"
+       "tar archives with an index. A run on them starts without opening the "
+       "images, and\n"
+       "computes what it would on the files. Training takes the folder as "
+       "--data.\n"
+       "Faults in the data are handled and named as in training."},
       {"coordinator",
        "gives workers ranks and a plan, as a server on its own",
        true,

@@ -32,8 +32,8 @@ TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ToolFlags, EveryTool,
-                         ::testing::Values("detect", "export", "prune", "tile",
-                                           "val", "verify"));
+                         ::testing::Values("detect", "export", "pack", "prune",
+                                           "tile", "val", "verify"));
 
 TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
   std::string weights, cfg, data, size;

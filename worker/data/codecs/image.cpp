@@ -20,12 +20,20 @@
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
+#include "worker/data/packs/packed_file.h"
 
 namespace headroom::codecs {
 
 ImageFile::ImageFile(const std::filesystem::path& file, int64_t max_bytes)
     // A named pipe in a data folder would block an ordinary open for ever.
     : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0 && errno == ENOTDIR) {
+    packs::PackedFile packed = packs::read_packed(file);
+    if (!packed.error.empty()) throw ImageRefusal(packed.error);
+    held_ = std::move(packed.bytes);
+    size_ = static_cast<int64_t>(held_.size());
+    return;
+  }
   if (descriptor_ < 0) {
     throw ImageRefusal(std::string("cannot be opened: ") +
                        std::strerror(errno));
@@ -47,22 +55,24 @@ ImageFile::ImageFile(const std::filesystem::path& file, int64_t max_bytes)
   size_ = status.st_size;
 }
 
-ImageFile::~ImageFile() { ::close(descriptor_); }
+ImageFile::~ImageFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
 
 size_t ImageFile::read_at(int64_t offset, std::span<uint8_t> buffer) noexcept {
-  size_t done = 0;
-  while (done < buffer.size()) {
-    const ssize_t got =
-        ::pread(descriptor_, buffer.data() + done, buffer.size() - done,
-                offset + static_cast<int64_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    done += static_cast<size_t>(got);
+  if (descriptor_ >= 0) {
+    return packs::read_at(descriptor_, static_cast<uint64_t>(offset),
+                          buffer.data(), buffer.size());
   }
-  return done;
+  if (offset < 0 || offset >= size_) return 0;
+  const size_t count =
+      std::min(buffer.size(), static_cast<size_t>(size_ - offset));
+  std::memcpy(buffer.data(), held_.data() + offset, count);
+  return count;
 }
 
 std::vector<uint8_t> ImageFile::read_all() {
+  if (descriptor_ < 0) return held_;
   std::vector<uint8_t> bytes(static_cast<size_t>(size_));
   if (read_at(0, bytes) != bytes.size()) {
     throw ImageRefusal("cannot be read to its end");

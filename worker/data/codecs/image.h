@@ -31,8 +31,9 @@
 
 namespace headroom::codecs {
 
-// ImageFile: a file open for reading, for decoders that read as they go. They
-// refuse a file by throwing ImageRefusal, which image.cpp catches.
+// ImageFile: a file open for reading, for decoders that read as they go; also
+// one in a pack (packs/packed_file.h), which is then held whole. They refuse a
+// file by throwing ImageRefusal, which image.cpp catches.
 
 class ImageRefusal : public std::runtime_error {
  public:
@@ -59,6 +60,7 @@ class ImageFile {
 
  private:
   int descriptor_ = -1;
+  std::vector<uint8_t> held_;  // all of a file that lies in a pack
   int64_t size_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
+#include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {
 namespace {
@@ -23,6 +24,10 @@ struct Examined {
   ImageLabels labels;
   std::optional<ImageBoxes> undecodable;  // set if there is no size
 };
+
+ImageBoxes boxes_of(const LabelFile& labels) {
+  return {static_cast<int64_t>(labels.boxes.size()), labels.num_polygons};
+}
 
 Examined examine(const SplitImage& image, const IndexOptions& options) {
   Examined result;
@@ -58,16 +63,40 @@ class DatasetBuilder {
   }
 
   void add(const fs::path& image, const Examined& examined) {
-    const codecs::ImageSize size = examined.size.size;
-    const std::vector<BoxLabel>& boxes = examined.labels.labels.boxes;
     dataset_.path_text_ += image.string();
     dataset_.path_offsets_.push_back(dataset_.path_text_.size());
+    add_content(image.lexically_relative(root_).string(), examined);
+  }
+
+  void begin_pack(std::shared_ptr<const packs::PackIndex> pack) {
+    dataset_.packs_.push_back(std::move(pack));
+  }
+  // An image of the newest pack.
+  void add_packed(int64_t number, const Examined& examined) {
+    dataset_.packed_.push_back(
+        {static_cast<uint32_t>(dataset_.packs_.size() - 1),
+         static_cast<uint32_t>(number)});
+    add_content(dataset_.packs_.back()->name(number), examined);
+  }
+
+  Dataset finish() {
+    dataset_.digest_ = XXH3_64bits_digest(hash_.get());
+    dataset_.path_text_.shrink_to_fit();
+    dataset_.labels_.shrink_to_fit();
+    dataset_.points_.shrink_to_fit();
+    return std::move(dataset_);
+  }
+
+ private:
+  void add_content(std::string_view name, const Examined& examined) {
+    const codecs::ImageSize size = examined.size.size;
+    const std::vector<BoxLabel>& boxes = examined.labels.labels.boxes;
     dataset_.sizes_.push_back(size);
     dataset_.labels_.insert(dataset_.labels_.end(), boxes.begin(), boxes.end());
     dataset_.label_offsets_.push_back(dataset_.labels_.size());
     dataset_.num_polygons_ += examined.labels.labels.num_polygons;
 
-    hash_text(image.lexically_relative(root_).string());
+    hash_text(name);
     hash_value(examined.file_bytes);
     hash_value(size.height);
     hash_value(size.width);
@@ -82,16 +111,6 @@ class DatasetBuilder {
       add(outline);
     }
   }
-
-  Dataset finish() {
-    dataset_.digest_ = XXH3_64bits_digest(hash_.get());
-    dataset_.path_text_.shrink_to_fit();
-    dataset_.labels_.shrink_to_fit();
-    dataset_.points_.shrink_to_fit();
-    return std::move(dataset_);
-  }
-
- private:
   void add(const Outline& outline) {
     for (const OutlinePoint& point : outline) {
       dataset_.points_.push_back(
@@ -106,7 +125,7 @@ class DatasetBuilder {
   void hash_value(T value) {
     XXH3_64bits_update(hash_.get(), &value, sizeof(value));
   }
-  void hash_text(const std::string& text) {
+  void hash_text(std::string_view text) {
     hash_value(static_cast<uint64_t>(text.size()));
     XXH3_64bits_update(hash_.get(), text.data(), text.size());
   }
@@ -118,23 +137,16 @@ class DatasetBuilder {
 
 namespace {
 
+// `first`: the labels with the first class that is unknown; null: none is.
 void refuse_unknown_class(const configs::DataConfig& config,
-                          const std::vector<Examined>& examined,
-                          DataReport& report) {
-  for (const Examined& image : examined) {
-    add_classes(image.labels.labels, report);
-  }
-  if (report.files_of_unknown_classes == 0) return;
-  const ImageLabels& first =
-      std::ranges::find_if(examined, [](const Examined& image) {
-        return image.labels.labels.unknown_class.has_value();
-      })->labels;
+                          const ImageLabels* first, const DataReport& report) {
+  if (first == nullptr) return;
   const auto classes = static_cast<int64_t>(config.names.size());
   const bool from_one = report.counts_classes_from_one(classes);
   throw Error("data",
-              first.file.string() + ":" +
-                  std::to_string(first.labels.unknown_class->line) +
-                  " has class " + first.labels.unknown_class->class_name +
+              first->file.string() + ":" +
+                  std::to_string(first->labels.unknown_class->line) +
+                  " has class " + first->labels.unknown_class->class_name +
                   ", but names in " + config.file.string() + " has " +
                   counted(classes, "class") + ", 0 to " +
                   std::to_string(classes - 1) +
@@ -201,6 +213,13 @@ void refuse_unknown_class(const configs::DataConfig& config,
               ExitCode::kData);
 }
 
+void count_kept(const LabelFile& labels, DataReport& report) {
+  const auto boxes = static_cast<int64_t>(labels.boxes.size());
+  ++report.images;
+  report.boxes += boxes;
+  if (boxes == 0) ++report.background;
+}
+
 // Adds an image to the report, in the order of the files. True if the image is
 // kept.
 bool report_image(const fs::path& image, const Examined& examined,
@@ -216,16 +235,17 @@ bool report_image(const fs::path& image, const Examined& examined,
   }
   const LabelFile& labels = examined.labels.labels;
   for (const DataFault& fault : labels.faults) report.add(fault);
-  const auto boxes = static_cast<int64_t>(labels.boxes.size());
-  ++report.images;
-  report.boxes += boxes;
-  if (boxes == 0) ++report.background;
+  count_kept(labels, report);
   return true;
 }
 
 }  // namespace
 
 fs::path Dataset::path(int64_t index) const {
+  if (!packed_.empty()) {
+    const PackedImage& image = packed_[index];
+    return packs_[image.pack]->path(image.number);
+  }
   const uint64_t begin = path_offsets_[index];
   return path_text_.substr(begin, path_offsets_[index + 1] - begin);
 }
@@ -244,8 +264,108 @@ Outlines Dataset::outlines(int64_t index) const {
           points_.data() + begin};
 }
 
+namespace {
+
+// What the images of a split that lies in packs are, as far as they are there:
+// no image is opened.
+template <typename Image>
+void each_packed_image(const configs::DataConfig& config,
+                       const packs::Pack& pack, const IndexOptions& options,
+                       DataReport& report, const Image& image) {
+  report_damage(pack, report);
+  const ClassRules classes{config.names, options.single_cls};
+  std::vector<int64_t> missing(static_cast<size_t>(pack.index->num_shards()));
+  std::vector<std::string> faults;
+  for (uint32_t i = 0; i < missing.size(); ++i) {
+    faults.push_back(pack.index->shard_fault(i));
+  }
+  auto damaged = pack.damaged.begin();
+  for (int64_t i = 0; i < pack.index->size(); ++i) {
+    if (damaged != pack.damaged.end() && *damaged == i) {
+      ++damaged;
+      continue;
+    }
+    const packs::PackedPlace& place = pack.index->place(i);
+    Examined examined;
+    examined.file_bytes = static_cast<int64_t>(place.bytes);
+    examined.labels.file = pack.index->file();
+    examined.labels.labels = labels_of(pack, i, classes, options.keep_outlines);
+    if (faults[place.shard].empty()) {
+      examined.size.size = {place.height, place.width};
+    } else {
+      ++missing[place.shard];
+      examined.size.reason = faults[place.shard];
+      examined.undecodable = boxes_of(examined.labels.labels);
+    }
+    image(i, examined);
+  }
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing[i] == 0) continue;
+    report.add({DataFaultKind::kUnreadableImage,
+                pack.index->shard(static_cast<uint32_t>(i)).string(), faults[i],
+                counted(missing[i], "image") + " and their boxes left out"});
+  }
+}
+
+// The packs of a split, where they say all that a run has to know: which
+// images of other bands than colours a model reads is said by their headers.
+std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
+                                  Split split, const IndexOptions& options) {
+  std::vector<packs::Pack> packs;
+  const std::vector<fs::path>& sources = split_sources(config, split);
+  if (!is_packed(sources) || options.limits.bands != codecs::kColours) {
+    return packs;
+  }
+  for (const fs::path& source : sources) {
+    packs.push_back(packs::read_pack(source));
+    const packs::PackIndex& index = *packs.back().index;
+    for (int64_t i = 0; i < index.size(); ++i) {
+      if (index.place(i).has_colours == 0) return {};
+    }
+  }
+  return packs;
+}
+
+IndexedDataset index_packs(const configs::DataConfig& config, Split split,
+                           const std::vector<packs::Pack>& packs,
+                           const IndexOptions& options) {
+  IndexedDataset result;
+  DataReport& report = result.report;
+  report.split = split_name(split);
+  DatasetBuilder builder(config, options.single_cls);
+  std::optional<ImageLabels> unknown;
+  for (const packs::Pack& pack : packs) {
+    builder.begin_pack(pack.index);
+    each_packed_image(config, pack, options, report,
+                      [&](int64_t number, const Examined& image) {
+                        const LabelFile& labels = image.labels.labels;
+                        add_classes(labels, report);
+                        if (!unknown && labels.unknown_class)
+                          unknown = image.labels;
+                        if (image.undecodable) {
+                          result.undecodable.push_back(*image.undecodable);
+                          return;
+                        }
+                        count_kept(labels, report);
+                        builder.add_packed(number, image);
+                      });
+  }
+  refuse_unknown_class(config, unknown ? &*unknown : nullptr, report);
+  if (report.boxes == 0) {
+    DataReport ignored;
+    refuse_empty(config, report,
+                 open_split(config, split, options.single_cls, ignored).images);
+  }
+  result.dataset = builder.finish();
+  return result;
+}
+
+}  // namespace
+
 IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                              const IndexOptions& options) {
+  const std::vector<packs::Pack> packs = packs_of(config, split, options);
+  if (!packs.empty()) return index_packs(config, split, packs, options);
   IndexedDataset result;
   result.report.split = split_name(split);
   const SplitImages split_images = open_split(
@@ -256,7 +376,14 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                [&](int64_t i) { examined[i] = examine(images[i], options); });
 
   DatasetBuilder builder(config, options.single_cls);
-  refuse_unknown_class(config, examined, result.report);
+  const ImageLabels* unknown = nullptr;
+  for (const Examined& image : examined) {
+    add_classes(image.labels.labels, result.report);
+    if (unknown == nullptr && image.labels.labels.unknown_class) {
+      unknown = &image.labels;
+    }
+  }
+  refuse_unknown_class(config, unknown, result.report);
   for (size_t i = 0; i < images.size(); ++i) {
     if (const auto boxes = examined[i].undecodable) {
       result.undecodable.push_back(*boxes);
@@ -283,22 +410,32 @@ std::optional<ImageBoxes> count_boxes(const SplitImage& image,
   }
   const ImageLabels labels = image.labels(size);
   if (labels.fault) return std::nullopt;
-  return ImageBoxes{static_cast<int64_t>(labels.labels.boxes.size()),
-                    labels.labels.num_polygons};
+  return boxes_of(labels.labels);
 }
 
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options) {
   DataReport ignored;  // the run's own report has the same faults
-  const SplitImages split_images =
-      open_split(config, split, options.single_cls, ignored);
-  const std::vector<SplitImage>& images = split_images.images;
-  std::vector<std::optional<ImageBoxes>> counts(images.size());
-  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
-               [&](int64_t i) {
-                 const auto at = static_cast<size_t>(i);
-                 counts[at] = count_boxes(images[at], options.limits);
-               });
+  std::vector<std::optional<ImageBoxes>> counts;
+  const std::vector<packs::Pack> packs = packs_of(config, split, options);
+  if (!packs.empty()) {
+    for (const packs::Pack& pack : packs) {
+      each_packed_image(config, pack, options, ignored,
+                        [&](int64_t, const Examined& image) {
+                          counts.emplace_back(boxes_of(image.labels.labels));
+                        });
+    }
+  } else {
+    const SplitImages split_images =
+        open_split(config, split, options.single_cls, ignored);
+    const std::vector<SplitImage>& images = split_images.images;
+    counts.resize(images.size());
+    parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
+                 [&](int64_t i) {
+                   const auto at = static_cast<size_t>(i);
+                   counts[at] = count_boxes(images[at], options.limits);
+                 });
+  }
   BoxCounts result;
   for (const auto& image : counts) {
     if (!image) continue;

@@ -5,12 +5,14 @@
 // report (data_report.h).
 //
 // Memory: about path + 16 bytes per image and 20 bytes per box; with outlines
-// 8 bytes more per box and per point.
+// 8 bytes more per box and per point. An image in a pack: 76 bytes and its
+// name.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +23,10 @@
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
+
+namespace headroom::packs {
+class PackIndex;
+}
 
 namespace headroom::labels {
 
@@ -62,6 +68,12 @@ class Dataset {
 
   std::string path_text_;               // all paths, one after another
   std::vector<uint64_t> path_offsets_;  // size() + 1
+  // Images in packs instead: which pack, and their numbers in its index.
+  struct PackedImage {
+    uint32_t pack = 0, number = 0;
+  };
+  std::vector<std::shared_ptr<const packs::PackIndex>> packs_;
+  std::vector<PackedImage> packed_;
   std::vector<codecs::ImageSize> sizes_;
   std::vector<BoxLabel> labels_;         // all boxes, image after image
   std::vector<uint64_t> label_offsets_;  // size() + 1

@@ -190,6 +190,9 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     } else if (source.extension() == ".csv") {
       result.readers.push_back(open_csv_labels(
           source, split_images(config, split), classes, report));
+    } else if (is_packed({source})) {
+      result.readers.push_back(
+          open_packed_labels(source, classes, report, keep_outlines));
     } else if (configs::is_voc_split(source)) {
       result.readers.push_back(open_voc_labels(source, classes, report));
     } else {

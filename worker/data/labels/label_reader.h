@@ -12,6 +12,7 @@
 //   a .csv                            one box a line (csv_labels.cpp)
 //   a .json                           COCO (coco_labels.cpp)
 //   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
+//   a .index                          packs (packed_labels.cpp)
 //
 // Threads: read() from any number of threads; the rest from one.
 #pragma once
@@ -27,6 +28,10 @@
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/label_file.h"
+
+namespace headroom::packs {
+struct Pack;
+}
 
 namespace headroom::labels {
 
@@ -145,5 +150,21 @@ std::unique_ptr<LabelReader> open_csv_labels_of(
     const std::filesystem::path& file,
     const std::vector<std::filesystem::path>& images, const ClassRules& classes,
     DataReport& report);
+
+// Do all of these sources lie in packs?
+bool is_packed(const std::vector<std::filesystem::path>& sources);
+
+// The images whose entries are damaged become faults.
+void report_damage(const packs::Pack& pack, DataReport& report);
+
+// An image's boxes as its index has them. REQUIRES: it is not damaged.
+LabelFile labels_of(const packs::Pack& pack, int64_t image,
+                    const ClassRules& classes, bool keep_outlines);
+
+// The images and boxes of an index of packs. Throws Error (exit 4) where that
+// cannot be read.
+std::unique_ptr<LabelReader> open_packed_labels(
+    const std::filesystem::path& index, const ClassRules& classes,
+    DataReport& report, bool keep_outlines);
 
 }  // namespace headroom::labels

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -12,6 +13,7 @@
 #include "parallel/base/units.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
+#include "worker/data/packs/packed_file.h"
 
 namespace headroom::labels {
 namespace {
@@ -170,6 +172,20 @@ OrderedJson fault_json(const DataFault& fault) {
   return json;
 }
 
+// Byte for byte, also out of a pack.
+void copy_image(const NewFolder& copy, const fs::path& image,
+                const fs::path& file) {
+  std::error_code error;
+  if (fs::is_regular_file(image, error)) return copy.copy(image, file);
+  const packs::PackedFile packed = packs::read_packed(image);
+  if (!packed.error.empty()) {
+    throw Error("verify", image.string() + ": " + packed.error, "start again",
+                ExitCode::kData);
+  }
+  copy.write(file, {reinterpret_cast<const char*>(packed.bytes.data()),
+                    packed.bytes.size()});
+}
+
 }  // namespace
 
 std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
@@ -202,8 +218,8 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
       for (int i = 2; !taken.insert(stem).second; ++i) {
         stem = verdict.image.stem().string() + "_" + std::to_string(i);
       }
-      copy.copy(verdict.image,
-                images / (stem + verdict.image.extension().string()));
+      copy_image(copy, verdict.image,
+                 images / (stem + verdict.image.extension().string()));
       copy.write(labels / (stem + ".txt"),
                  label_text(verdict.boxes, verdict.outlines));
     }

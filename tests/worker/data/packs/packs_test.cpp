@@ -1,0 +1,322 @@
+// Packs hold what the files hold, and what is damaged in them is found, named,
+// and costs no other image.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <sstream>
+
+#include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/labels/packing.h"
+#include "worker/data/labels/verification.h"
+#include "worker/data/packs/pack_index.h"
+#include "worker/data/packs/pack_writer.h"
+#include "worker/data/packs/packed_file.h"
+#include "worker/data/packs/tar_format.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+void overwrite(const fs::path& file, uint64_t at, const std::string& bytes) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(static_cast<std::streamoff>(at));
+  stream << bytes;
+}
+
+std::string refusal_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+class Packs : public testing::Test {
+ protected:
+  // Some twenty images in several packs, as files and packed.
+  void SetUp() override {
+    files_ = write_data_set(folder_, 20);
+    files_.val = files_.train;
+    write_packs();
+  }
+
+  void write_packs() {
+    fs::remove_all(packs_);
+    PackingRequest request;
+    request.output = packs_;
+    request.shard_bytes = 20'000;
+    splits_ = pack_data(files_, request);
+    packed_ = configs::load_data_config(packs_);
+  }
+
+  fs::path index() const { return packs_ / "train.index"; }
+  IndexedDataset indexed() const {
+    return index_dataset(packed_, Split::kTrain);
+  }
+
+  const TemporaryFolder folder_;
+  configs::DataConfig files_, packed_;
+  const fs::path packs_ = folder_.path() / "packs";
+  std::vector<PackedSplit> splits_;
+};
+
+TEST_F(Packs, AreTheDataSetThatWasPacked) {
+  IndexOptions options;
+  options.keep_outlines = true;
+  const IndexedDataset files = index_dataset(files_, Split::kTrain, options);
+  const IndexedDataset packed = index_dataset(packed_, Split::kTrain, options);
+  ASSERT_EQ(packed.dataset.size(), 20);
+  ASSERT_EQ(files.dataset.size(), 20);
+  EXPECT_GT(splits_.front().shards, 2);
+  for (int64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(packed.dataset.image_size(i), files.dataset.image_size(i)) << i;
+    EXPECT_TRUE(
+        std::ranges::equal(packed.dataset.labels(i), files.dataset.labels(i)))
+        << i;
+    EXPECT_TRUE(same_pixels(codecs::decode_image(packed.dataset.path(i)).pixels,
+                            codecs::decode_image(files.dataset.path(i)).pixels))
+        << packed.dataset.path(i);
+  }
+  EXPECT_EQ(packed.dataset.digest(), files.dataset.digest());
+  EXPECT_EQ(packed.report.lines(5), files.report.lines(5));
+  EXPECT_EQ(count_boxes(packed_, Split::kTrain, options).boxes,
+            count_boxes(files_, Split::kTrain, options).boxes);
+}
+
+TEST_F(Packs, KeepOutlines) {
+  folder_.write("images/train/0.bmp", encode_bmp(test_picture(40, 50, 3)));
+  folder_.write("labels/train/0.txt",
+                "1 .1 .1 .5 .2 .3 .75\n0 .5 .5 .25 .25\n2 .5 .5 .9 .5 .9 .9\n");
+  write_packs();
+  IndexOptions options;
+  options.keep_outlines = true;
+  const Dataset files = index_dataset(files_, Split::kTrain, options).dataset;
+  const Dataset packed = index_dataset(packed_, Split::kTrain, options).dataset;
+  EXPECT_EQ(packed.digest(), files.digest());
+  EXPECT_EQ(packed.num_polygons(), 2);
+  bool found = false;
+  for (int64_t i = 0; i < files.size(); ++i) {
+    for (size_t box = 0; box < files.labels(i).size(); ++box) {
+      const auto outline = files.outlines(i).of(box);
+      found |= !outline.empty();
+      EXPECT_TRUE(std::ranges::equal(packed.outlines(i).of(box), outline));
+    }
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(Packs, OneClassCountsAsInTheFiles) {
+  IndexOptions options;
+  options.single_cls = true;
+  EXPECT_EQ(index_dataset(packed_, Split::kTrain, options).dataset.digest(),
+            index_dataset(files_, Split::kTrain, options).dataset.digest());
+}
+
+// Any program that reads tar reads them, long names included.
+TEST(TarFormat, IsReadByTar) {
+  const TemporaryFolder folder;
+  const std::string long_name = "images/" + std::string(150, 'n') + ".bin";
+  std::string archive;
+  for (const auto& [name, bytes] :
+       {std::pair<std::string, std::string>{"a.txt", "hello"},
+        {long_name, std::string(700, 'x')},
+        {"empty", ""}}) {
+    archive += packs::tar_header(name, bytes.size()) + bytes +
+               packs::tar_padding(bytes.size());
+  }
+  folder.write("a.tar", archive + packs::tar_end());
+  const std::string command = "tar -xf " + (folder.path() / "a.tar").string() +
+                              " -C " + folder.path().string() + " 2>&1";
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string said;
+  for (int byte = std::getc(pipe); byte != EOF; byte = std::getc(pipe)) {
+    said += static_cast<char>(byte);
+  }
+  EXPECT_EQ(pclose(pipe), 0) << said;
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(read_bytes(folder.path() / "a.txt"), "hello");
+  EXPECT_EQ(read_bytes(folder.path() / long_name), std::string(700, 'x'));
+  EXPECT_EQ(read_bytes(folder.path() / "empty"), "");
+}
+
+TEST_F(Packs, DamagedBytesCostTheirImage) {
+  const auto pack = packs::read_pack(index());
+  const packs::PackedPlace& place = pack.index->place(7);
+  overwrite(pack.index->shard(place.shard), place.offset + place.bytes / 2,
+            "\x5a");
+  const Dataset dataset = indexed().dataset;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const codecs::ImageResult image = codecs::decode_image(dataset.path(i));
+    EXPECT_EQ(image.ok(), i != 7) << image.reason;
+    if (i != 7) continue;
+    EXPECT_EQ(image.reason, "its bytes in " +
+                                pack.index->shard(place.shard).string() +
+                                " are damaged");
+  }
+  const auto verified = verify_data(packed_, {});
+  EXPECT_EQ(verified.front().report.images, 19);
+  EXPECT_THAT(to_string(verified.front().report.faults.front()),
+              HasSubstr("are damaged"));
+}
+
+TEST_F(Packs, AShardThatIsCutOffOrGoneCostsItsImages) {
+  const auto pack = packs::read_pack(index());
+  std::vector<int64_t> in_shard(static_cast<size_t>(pack.index->num_shards()));
+  for (int64_t i = 0; i < 20; ++i) ++in_shard[pack.index->place(i).shard];
+  const fs::path first = pack.index->shard(0), second = pack.index->shard(1);
+  fs::resize_file(first, fs::file_size(first) - 600);
+  fs::remove(second);
+  const IndexedDataset result = indexed();
+  EXPECT_EQ(result.dataset.size(), 20 - in_shard[0] - in_shard[1]);
+  ASSERT_EQ(result.report.faults.size(), 2u);
+  EXPECT_THAT(to_string(result.report.faults[0]),
+              testing::AllOf(HasSubstr(first.string() + " has "),
+                             HasSubstr("their boxes left out")));
+  EXPECT_THAT(to_string(result.report.faults[1]),
+              HasSubstr(second.string() + " cannot be read (No such file"));
+  EXPECT_EQ(static_cast<int64_t>(result.undecodable.size()),
+            in_shard[0] + in_shard[1]);
+}
+
+TEST_F(Packs, ADamagedEntryCostsItsImage) {
+  const std::string bytes = read_bytes(index());
+  const auto pack = packs::read_pack(index());
+  const size_t places = 64 + 8 * static_cast<size_t>(pack.index->num_shards());
+  overwrite(index(), places + 48 * 5 + 3, "\x11");  // the sixth image's offset
+  const IndexedDataset result = indexed();
+  EXPECT_EQ(result.dataset.size(), 19);
+  ASSERT_EQ(result.report.faults.size(), 1u);
+  EXPECT_THAT(to_string(result.report.faults[0]),
+              HasSubstr("its entry in " + index().string() + " is damaged"));
+}
+
+TEST_F(Packs, WhatIsNoIndexIsRefusedInOneLine) {
+  const std::string sound = read_bytes(index());
+  const auto refused = [&](const std::string& bytes) {
+    std::ofstream(index(), std::ios::binary) << bytes;
+    return refusal_of([&] { indexed(); });
+  };
+  EXPECT_THAT(refused(""), HasSubstr("is no index of packs: it has 0 bytes"));
+  EXPECT_THAT(refused(std::string(500, 'x')),
+              HasSubstr("is no index of packs"));
+  EXPECT_THAT(refused(sound.substr(0, sound.size() - 1)),
+              HasSubstr("but its header says "));
+  std::string damaged = sound;
+  damaged[20] ^= 1;
+  EXPECT_THAT(refused(damaged), HasSubstr("has a damaged header"));
+  damaged = sound;
+  damaged[8] = 9;
+  EXPECT_THAT(refused(damaged), HasSubstr("is an index of version 9, not 1"));
+  fs::remove(index());
+  fs::create_directory(index());
+  EXPECT_THAT(refusal_of([&] { packs::read_pack(index()); }),
+              HasSubstr("is no index of packs"));
+}
+
+// Whoever writes an index of his own names no file outside of its folder.
+TEST_F(Packs, NamesThatLeadAwayAreDamage) {
+  for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
+    packs::PackIndex::Content content;
+    packs::PackedLabels labels;
+    packs::PackedPlace place;
+    place.bytes = 4;
+    place.height = place.width = 4;
+    place.check = packs::check_of(name, place, {});
+    content.shard_bytes = {4};
+    content.places = {place};
+    content.names = name;
+    content.name_ends = {name.size()};
+    content.by_name = {0};
+    labels.box_ends = {0};
+    write_whole_file(index(), packs::index_bytes(content, labels));
+    EXPECT_EQ(packs::read_pack(index()).damaged, std::vector<int64_t>{0});
+  }
+}
+
+// Whatever is changed in an index is a verdict: no crash, and no image with
+// other pixels or boxes than it was packed with.
+TEST_F(Packs, MutatedIndexesAreVerdicts) {
+  const std::string sound = read_bytes(index());
+  const IndexedDataset whole = indexed();
+  std::mt19937_64 random(17);
+  int64_t refused = 0, left_out = 0, unharmed = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = sound;
+    for (uint64_t i = 0; i <= random() % 4; ++i) {
+      char& byte = bytes[random() % bytes.size()];
+      byte = static_cast<char>(random());
+    }
+    if (random() % 8 == 0) bytes.resize(random() % bytes.size());
+    std::ofstream(index(), std::ios::binary) << bytes;
+    try {
+      const IndexedDataset result = indexed();
+      (result.dataset.size() == 20 ? unharmed : left_out)++;
+      for (int64_t i = 0, j = 0; i < result.dataset.size(); ++i, ++j) {
+        const fs::path path = result.dataset.path(i);
+        while (whole.dataset.path(j) != path) ASSERT_LT(++j, 20) << path;
+        ASSERT_TRUE(std::ranges::equal(result.dataset.labels(i),
+                                       whole.dataset.labels(j)))
+            << round;
+      }
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(left_out, 100);
+  EXPECT_LT(unharmed, 700);  // numbers by name, a shard's length
+}
+
+TEST_F(Packs, ReadFailuresThatPassAreTriedAgain) {
+  EXPECT_EQ(packs::read_packed(packs_ / "train-00000.tar" / "nothing").error,
+            "is not in " + index().string());
+  folder_.write("plain.tar", "x");
+  EXPECT_THAT(packs::read_packed(folder_.path() / "plain.tar" / "a.jpg").error,
+              HasSubstr("has no index beside it"));
+  char byte = 0;
+  EXPECT_EQ(packs::read_at(-1, 0, &byte, 1), 0u);
+  EXPECT_EQ(errno, EBADF);
+}
+
+TEST_F(Packs, AClassThatNamesDoNotHaveIsRefused) {
+  std::ofstream(packs_ / "data.yaml")
+      << "names: [a]\ntrain: train.index\nval: val.index\n";
+  packed_ = configs::load_data_config(packs_);
+  EXPECT_THAT(refusal_of([&] { indexed(); }),
+              HasSubstr("but names in " + (packs_ / "data.yaml").string() +
+                        " has 1 class"));
+}
+
+TEST(PackedName, StaysBelowThePacks) {
+  EXPECT_EQ(packed_name("/d/images/a.jpg", "/d"), "images/a.jpg");
+  EXPECT_EQ(packed_name("/d/images/a.jpg", "/d/yaml"), "images/a.jpg");
+  EXPECT_EQ(packed_name("/x/a.jpg", "/d/e"), "x/a.jpg");
+}
+
+TEST_F(Packs, TwoImagesOfOneNameAreRefused) {
+  folder_.write("yaml/images/train/0.bmp", encode_bmp(test_picture(9, 9, 1)));
+  files_.file = folder_.path() / "yaml/data.yaml";
+  files_.train = {folder_.path() / "images/train",
+                  folder_.path() / "yaml/images/train"};
+  PackingRequest request;
+  request.output = folder_.path() / "other";
+  EXPECT_THAT(refusal_of([&] { pack_data(files_, request); }),
+              HasSubstr("two images would have the name images/train/0.bmp"));
+  EXPECT_FALSE(fs::exists(request.output));
+}
+
+}  // namespace
+}  // namespace headroom::labels

@@ -1,0 +1,101 @@
+// A split that lies in packs: its index has the boxes.
+#include <algorithm>
+#include <utility>
+
+#include "worker/data/labels/label_reader.h"
+#include "worker/data/packs/pack_index.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PackedLabels : public LabelReader {
+ public:
+  PackedLabels(packs::Pack pack, const ClassRules& classes, bool keep_outlines,
+               DataReport& report)
+      : pack_(std::move(pack)),
+        classes_(classes),
+        keep_outlines_(keep_outlines) {
+    report_damage(pack_, report);
+    for (int64_t i = 0; i < pack_.index->size(); ++i) {
+      if (std::ranges::binary_search(pack_.damaged, i)) continue;
+      images_.push_back(pack_.index->path(i));
+      numbers_.push_back(i);
+    }
+  }
+
+  const std::vector<fs::path>& images() const override { return images_; }
+  bool is_in_pixels() const override { return false; }
+
+  ImageLabels read(size_t index, codecs::ImageSize) const override {
+    return {
+        .file = pack_.index->file(),
+        .labels = labels_of(pack_, numbers_[index], classes_, keep_outlines_),
+        .fault = std::nullopt};
+  }
+
+ private:
+  const packs::Pack pack_;
+  const ClassRules classes_;
+  const bool keep_outlines_;
+  std::vector<fs::path> images_;
+  std::vector<int64_t> numbers_;  // in the index, each image's
+};
+
+}  // namespace
+
+bool is_packed(const std::vector<fs::path>& sources) {
+  return std::ranges::all_of(sources, [](const fs::path& source) {
+    return source.extension() == packs::kIndexSuffix;
+  });
+}
+
+void report_damage(const packs::Pack& pack, DataReport& report) {
+  for (const int64_t image : pack.damaged) {
+    report.add({DataFaultKind::kUnreadableImage,
+                pack.index->path(image).string(),
+                "its entry in " + pack.index->file().string() + " is damaged",
+                "image and its boxes left out"});
+  }
+}
+
+LabelFile labels_of(const packs::Pack& pack, int64_t image,
+                    const ClassRules& classes, bool keep_outlines) {
+  const packs::ImageLabels own = pack.labels.of(image);
+  const auto num_classes = static_cast<int32_t>(classes.names.size());
+  LabelFile labels;
+  uint64_t point = own.first_point;
+  for (size_t i = 0; i < own.boxes.size(); ++i) {
+    const packs::PackedBox& box = own.boxes[i];
+    labels.largest_class =
+        std::max<int64_t>(labels.largest_class, box.class_index);
+    labels.has_class_zero |= box.class_index == 0;
+    if (!classes.single_cls && box.class_index >= num_classes &&
+        !labels.unknown_class) {
+      labels.unknown_class = {static_cast<int64_t>(i) + 1,
+                              std::to_string(box.class_index)};
+    }
+    labels.boxes.push_back({classes.single_cls ? 0 : box.class_index, box.cx,
+                            box.cy, box.w, box.h});
+    if (own.point_ends.empty()) continue;
+    Outline outline;
+    for (; point < own.point_ends[i]; ++point) {
+      const packs::PackedPoint& at = own.points[point - own.first_point];
+      outline.push_back({at[0], at[1]});
+    }
+    if (!outline.empty()) ++labels.num_polygons;
+    if (keep_outlines) labels.outlines.push_back(std::move(outline));
+  }
+  return labels;
+}
+
+std::unique_ptr<LabelReader> open_packed_labels(const fs::path& index,
+                                                const ClassRules& classes,
+                                                DataReport& report,
+                                                bool keep_outlines) {
+  return std::make_unique<PackedLabels>(packs::read_pack(index), classes,
+                                        keep_outlines, report);
+}
+
+}  // namespace headroom::labels
