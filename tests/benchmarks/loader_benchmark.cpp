@@ -1,10 +1,12 @@
-// Mosaic samples a second that one loader thread makes from a data set.
+// Mosaic samples a second that loader threads make from a data set.
 //
 //   build/bin/benchmark_loader --data DATA.yaml [--img 640] [--samples 400]
+//                              [--threads 1] [--cold]
 //
 // After an epoch, which fills the memory for decoded images (--host-memory-mib;
-// with 1 hardly any is kept). tests/benchmarks/loader_ratio.py compares with
-// OpenCV called from Python.
+// with 1 hardly any is kept); with --cold from the first sample on.
+// tests/benchmarks/loader_ratio.py compares with OpenCV called from Python,
+// packs.py loose files with packs.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -24,6 +26,8 @@ struct Options {
   int64_t image_size = 640;
   int64_t samples = 400;
   int64_t host_memory_mib = 1024;
+  int64_t threads = 1;
+  bool cold = false;
 };
 
 int run(const Options& options) {
@@ -36,8 +40,10 @@ int run(const Options& options) {
   loading.global_batch_size = loading.micro_batch_size = 8;
   loading.batch_norm_rule = {8};
   loading.host_memory_limit_bytes = options.host_memory_mib << 20;
+  loading.num_threads = options.threads;
   loader::Loader loader(loading);
-  for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) loader.next();
+  const int64_t before = options.cold ? 0 : loader.batches_per_epoch();
+  for (int64_t i = 0; i < before; ++i) loader.next();
   const auto begin = std::chrono::steady_clock::now();
   int64_t made = 0;
   while (made < options.samples) made += loader.next().images.size(0);
@@ -53,11 +59,13 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   headroom::Options options;
-  CLI::App app("mosaic samples a second of one loader thread");
+  CLI::App app("mosaic samples a second of loader threads");
   app.add_option("--data", options.data)->required();
   app.add_option("--img", options.image_size);
   app.add_option("--samples", options.samples);
   app.add_option("--host-memory-mib", options.host_memory_mib);
+  app.add_option("--threads", options.threads);
+  app.add_flag("--cold", options.cold);
   CLI11_PARSE(app, argc, argv);
   headroom::kernels::keep_freed_memory();  // as the worker
   return headroom::run(options);

@@ -164,32 +164,59 @@ PlannedPicture load_mosaic(const WarpedMosaic& mosaic, codecs::ImageSize target,
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
 
+// The draws of a sample, up to those that depend on what images hold.
+struct MosaicDraws {
+  WarpedMosaic first;
+  std::optional<WarpedMosaic> second;
+  double ratio = 1;  // the first one's share
+  Finish finish;
+};
+
+// Nothing where the sample is no mosaic.
+std::optional<MosaicDraws> draw_mosaic_sample(
+    const SampleId& id, int64_t num_samples, codecs::ImageSize target,
+    const configs::Hyperparameters& hyp) {
+  sampling::RandomStream draws = stream_of(id);
+  if (draws.uniform() >= hyp.mosaic) return std::nullopt;
+  const DrawPartner partner = [&] {
+    return draw_partner(id, num_samples, draws);
+  };
+  MosaicDraws drawn;
+  drawn.first = draw_warped_mosaic(id.sample, partner, target, hyp, draws);
+  if (draws.uniform() < hyp.mixup) {
+    drawn.second = draw_warped_mosaic(partner(), partner, target, hyp, draws);
+    drawn.ratio = draw_mixup_ratio(draws);
+  }
+  drawn.finish = draw_finish(hyp, draws);
+  return drawn;
+}
+
 }  // namespace
+
+std::vector<int64_t> samples_of_mosaic(const SampleId& id, int64_t num_samples,
+                                       int64_t height, int64_t width,
+                                       const configs::Hyperparameters& hyp) {
+  const auto drawn =
+      draw_mosaic_sample(id, num_samples, size_of(height, width), hyp);
+  if (!drawn) return {id.sample};
+  std::vector<int64_t> samples = drawn->first.plan.samples;
+  if (drawn->second) {
+    const std::vector<int64_t>& more = drawn->second->plan.samples;
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  return samples;
+}
 
 PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width,
                                  codecs::PixelRows rows,
                                  const configs::Hyperparameters& hyp,
                                  ImageSource& images) {
-  sampling::RandomStream draws = stream_of(id);
-  if (draws.uniform() >= hyp.mosaic) {
-    return plan_rect_sample(id, height, width, rows, hyp, images);
-  }
   const codecs::ImageSize target = size_of(height, width);
   // All draws come first: which rows are needed follows from them.
-  const DrawPartner partner = [&] {
-    return draw_partner(id, num_samples, draws);
-  };
-  const WarpedMosaic first =
-      draw_warped_mosaic(id.sample, partner, target, hyp, draws);
-  std::optional<WarpedMosaic> second;
-  double ratio = 1;
-  if (draws.uniform() < hyp.mixup) {
-    second = draw_warped_mosaic(partner(), partner, target, hyp, draws);
-    ratio = draw_mixup_ratio(draws);
-  }
-  const Finish finish = draw_finish(hyp, draws);
-  const FinishedRows needed = rows_before(finish, rows, height);
+  const auto drawn = draw_mosaic_sample(id, num_samples, target, hyp);
+  if (!drawn) return plan_rect_sample(id, height, width, rows, hyp, images);
+  const FinishedRows needed = rows_before(drawn->finish, rows, height);
 
   PlannedSample planned;
   sampling::RandomStream paste_draws =
@@ -198,16 +225,16 @@ PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
     return load_mosaic(mosaic, target, needed.made, hyp.copy_paste, paste_draws,
                        images, planned.sample.faults);
   };
-  PlannedPicture picture = load(first);
+  PlannedPicture picture = load(drawn->first);
   planned.recipe.picture = std::move(picture.recipe);
-  if (second) {
-    PlannedPicture mixed_in = load(*second);
+  if (drawn->second) {
+    PlannedPicture mixed_in = load(*drawn->second);
     planned.recipe.mixed_in = std::move(mixed_in.recipe);
-    planned.recipe.ratio = ratio;
+    planned.recipe.ratio = drawn->ratio;
     picture.boxes.insert(picture.boxes.end(), mixed_in.boxes.begin(),
                          mixed_in.boxes.end());
   }
-  finish_plan(std::move(picture.boxes), target, finish, needed, images,
+  finish_plan(std::move(picture.boxes), target, drawn->finish, needed, images,
               planned);
   return planned;
 }

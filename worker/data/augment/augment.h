@@ -71,6 +71,11 @@ PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  const configs::Hyperparameters& hyp,
                                  ImageSource& images);
 
+// The samples whose images that loads.
+std::vector<int64_t> samples_of_mosaic(const SampleId& id, int64_t num_samples,
+                                       int64_t height, int64_t width,
+                                       const configs::Hyperparameters& hyp);
+
 PlannedSample plan_rect_sample(const SampleId& id, int64_t height,
                                int64_t width, codecs::PixelRows rows,
                                const configs::Hyperparameters& hyp,

@@ -78,9 +78,9 @@ LabelFile labels_of(const packs::Pack& pack, int64_t image,
     }
     labels.boxes.push_back({classes.single_cls ? 0 : box.class_index, box.cx,
                             box.cy, box.w, box.h});
-    if (own.point_ends.empty()) continue;
+    const uint64_t end = own.point_ends.empty() ? point : own.point_ends[i];
     Outline outline;
-    for (; point < own.point_ends[i]; ++point) {
+    for (; point < end; ++point) {
       const packs::PackedPoint& at = own.points[point - own.first_point];
       outline.push_back({at[0], at[1]});
     }

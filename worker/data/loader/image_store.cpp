@@ -64,6 +64,11 @@ ImageStore::Entry ImageStore::entry_with(int64_t sample,
   return entry;
 }
 
+bool ImageStore::remembers(int64_t sample) {
+  const std::lock_guard lock(mutex_);
+  return entries_.contains(sample);
+}
+
 augment::LoadedImage ImageStore::load(int64_t sample, codecs::PixelRows rows) {
   rows = codecs::clamp_rows(rows, loaded_size(sample).height);
   const Entry entry = entry_with(sample, rows);

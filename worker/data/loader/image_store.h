@@ -38,6 +38,8 @@ class ImageStore : public augment::ImageSource {
   // indexed, is gray, without labels, and has a fault naming its file.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
+  bool remembers(int64_t sample);
+
  private:
   struct Entry {
     cv::Mat pixels;

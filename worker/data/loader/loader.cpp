@@ -25,6 +25,8 @@
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/loader/image_store.h"
 #include "worker/data/loader/loader_plan.h"
+#include "worker/data/loader/read_ahead.h"
+#include "worker/data/packs/packed_file.h"
 #include "worker/data/tiles/random_crop.h"
 
 namespace headroom::loader {
@@ -32,6 +34,8 @@ namespace {
 
 constexpr int kMemoryAttempts = 200;
 constexpr std::chrono::milliseconds kMemoryPause{5};
+// Longer files are read in parts.
+constexpr uint64_t kMostReadAhead = uint64_t{8} << 20;
 
 // A batch while threads fill it. Each sample writes to its own place.
 struct PendingBatch {
@@ -97,7 +101,11 @@ class Loader::Implementation {
         plan_(options_),
         batches_per_epoch_(plan_.batches_per_epoch()),
         budget_(plan_.budget()),
-        store_(*options_.dataset, store_options()) {
+        store_(*options_.dataset, store_options()),
+        read_ahead_([this](int64_t sample) {
+          if (store_.remembers(sample)) return;
+          packs::warm(options_.dataset->path(sample), kMostReadAhead);
+        }) {
     // Loader threads are the parallelism; OpenCV's own would add to them.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {
@@ -202,7 +210,27 @@ class Loader::Implementation {
     pending->unfinished = pending->size();
     pending_.push_back(std::move(pending));
     ++next_index_;
+    want_files();
     return pending_.back().get();
+  }
+
+  // The files of the batches that will be opened next. Under the lock.
+  void want_files() {
+    const int64_t end =
+        std::min(next_index_ + budget_.queue_depth, last_index());
+    next_wanted_ = std::max(next_wanted_, next_index_ - 1);
+    for (; next_wanted_ < end && plan_.is_known(next_wanted_); ++next_wanted_) {
+      const BatchPlan plan = plan_.batch(next_wanted_);
+      if (mode_in(options_, plan.epoch) != LoaderMode::kTrainMosaic) {
+        read_ahead_.want(plan.samples);
+        continue;
+      }
+      for (int64_t i = 0; i < static_cast<int64_t>(plan.samples.size()); ++i) {
+        read_ahead_.want(augment::samples_of_mosaic(
+            plan.id_of(options_.seed, i), options_.dataset->size(), plan.height,
+            plan.width, options_.hyp));
+      }
+    }
   }
 
   void make_room(Batch& batch, const std::vector<int64_t>& sizes) const {
@@ -359,12 +387,14 @@ class Loader::Implementation {
   const int64_t batches_per_epoch_;
   const configs::LoaderBudget budget_;
   ImageStore store_;
+  ReadAhead read_ahead_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable work_available_;
   std::condition_variable batch_ready_;
   std::deque<std::unique_ptr<PendingBatch>> pending_;  // oldest first
   int64_t next_index_ = 0;                             // the next batch to open
+  int64_t next_wanted_ = 0;  // the next batch whose files are read ahead
   int64_t num_yielded_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;

@@ -192,7 +192,6 @@ TEST_F(Packs, AShardThatIsCutOffOrGoneCostsItsImages) {
 }
 
 TEST_F(Packs, ADamagedEntryCostsItsImage) {
-  const std::string bytes = read_bytes(index());
   const auto pack = packs::read_pack(index());
   const size_t places = 64 + 8 * static_cast<size_t>(pack.index->num_shards());
   overwrite(index(), places + 48 * 5 + 3, "\x11");  // the sixth image's offset
@@ -307,14 +306,18 @@ TEST(PackedName, StaysBelowThePacks) {
 }
 
 TEST_F(Packs, TwoImagesOfOneNameAreRefused) {
-  folder_.write("yaml/images/train/0.bmp", encode_bmp(test_picture(9, 9, 1)));
-  files_.file = folder_.path() / "yaml/data.yaml";
-  files_.train = {folder_.path() / "images/train",
-                  folder_.path() / "yaml/images/train"};
+  const TemporaryFolder folder;
+  for (const std::string name : {"images/a.bmp", "yaml/images/a.bmp"}) {
+    folder.write(name, encode_bmp(test_picture(9, 9, 1)));
+  }
+  folder.write("labels/a.txt", "0 .5 .5 .2 .2\n");
+  configs::DataConfig config = data_config(folder, folder.path() / "images");
+  config.file = folder.path() / "yaml/data.yaml";
+  config.train.push_back(folder.path() / "yaml/images");
   PackingRequest request;
-  request.output = folder_.path() / "other";
-  EXPECT_THAT(refusal_of([&] { pack_data(files_, request); }),
-              HasSubstr("two images would have the name images/train/0.bmp"));
+  request.output = folder.path() / "packs";
+  EXPECT_THAT(refusal_of([&] { pack_data(config, request); }),
+              HasSubstr("two images would have the name images/a.bmp"));
   EXPECT_FALSE(fs::exists(request.output));
 }
 
