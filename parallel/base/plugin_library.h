@@ -32,6 +32,7 @@ template <typename Factory>
 struct PluginLibrary {
   Factory factory = nullptr;
   std::string error;  // why there is none; the linker names what is missing
+  bool is_loaded = false;  // the library is there, and what it asks for
 };
 
 // `visibility`: RTLD_LOCAL, or RTLD_GLOBAL where the plugin's own libraries
@@ -43,9 +44,10 @@ PluginLibrary<Factory> open_plugin(const std::string& path,
   void* const library = dlopen(path.c_str(), RTLD_NOW | visibility);
   void* const found =
       library == nullptr ? nullptr : dlsym(library, factory_name);
-  if (found != nullptr) return {reinterpret_cast<Factory>(found), ""};
+  if (found != nullptr) return {reinterpret_cast<Factory>(found), "", true};
   const char* const text = dlerror();
-  return {nullptr, text != nullptr ? text : "no reason given"};
+  return {nullptr, text != nullptr ? text : "no reason given",
+          library != nullptr};
 }
 
 }  // namespace headroom

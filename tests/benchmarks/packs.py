@@ -60,15 +60,16 @@ def make_many(folder, count):
     return folder / 'data.yaml'
 
 
-def resident(pid):
-    """The largest resident memory of the process's workers, in MiB."""
+def resident(folder):
+    """The largest resident memory of the run's workers, in MiB."""
     largest = 0
     for entry in pathlib.Path('/proc').iterdir():
         if not entry.name.isdigit():
             continue
         try:
             words = (entry / 'cmdline').read_bytes().split(b'\0')
-            if not words[0].endswith(b'headroom-worker'):
+            if not words[0].endswith(b'headroom-worker') or (
+                    os.readlink(entry / 'cwd') != str(folder)):
                 continue
             for line in (entry / 'status').read_text().splitlines():
                 if line.startswith('VmHWM:'):
@@ -85,11 +86,11 @@ def first_step(headroom, data, folder):
                '--device', 'cpu']
     shutil.rmtree(folder, ignore_errors=True)
     begin = time.monotonic()
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    run = subprocess.Popen(command, cwd=folder.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     seconds, memory = None, 0
     steps = folder / 'run' / 'steps.jsonl'
     while run.poll() is None:
-        memory = max(memory, resident(run.pid))
+        memory = max(memory, resident(folder.parent))
         if seconds is None and steps.exists() and steps.stat().st_size:
             seconds = time.monotonic() - begin
         time.sleep(0.05)

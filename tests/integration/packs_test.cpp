@@ -86,12 +86,25 @@ TEST_F(PackedRun, GoesOnAfterAKillWithTheStepsOfTheFiles) {
   EXPECT_EQ(steps_of("packs"), steps_of("files"));
 }
 
+// A run that began on the files ends on the packs.
+TEST_F(PackedRun, ResumesARunOfTheFiles) {
+  train(shapes_data(), "files", {"--processes", "2"});
+  train(shapes_data(), "mixed", {"--processes", "2", "--max-steps", "3"});
+  const fs::path run = folder_ / "runs/train/mixed";
+  const ProgramResult resumed = run_program(
+      {program("headroom"), "train", "--resume", run, "--data", packs_},
+      folder_);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("not those that")));
+  EXPECT_EQ(steps_of("mixed"), steps_of("files"));
+}
+
 TEST_F(PackedRun, VerifyFindsADamagedPack) {
   const fs::path pack = packs_ / "train-00000.tar";
   ASSERT_TRUE(fs::exists(pack));
+  // The first image follows its header, and is longer than that.
   std::string bytes = text_of(pack);
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x20);
-  bytes[bytes.size() / 3] = static_cast<char>(bytes[bytes.size() / 3] ^ 0x20);
+  bytes[512 + 600] = static_cast<char>(bytes[512 + 600] ^ 0x20);
   std::ofstream(pack, std::ios::binary) << bytes;
   const ProgramResult verified = run_program(
       {program("headroom"), "verify", "--data", packs_, "--strict"}, folder_);

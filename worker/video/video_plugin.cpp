@@ -27,7 +27,8 @@ VideoPlugin load_video_plugin() {
     return without("this build reads no videos: there is no " + path);
   }
   const auto plugin = open_plugin<VideoApiFactory>(path, kVideoApiFactory);
-  if (plugin.factory == nullptr) return without_ffmpeg(plugin.error);
+  if (!plugin.is_loaded) return without_ffmpeg(plugin.error);
+  if (plugin.factory == nullptr) return without(plugin.error);
   VideoApi* const api = plugin.factory(kVideoApiVersion);
   if (api == nullptr) {
     return without(path + " is of another version than this program");

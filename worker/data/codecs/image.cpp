@@ -24,16 +24,15 @@
 
 namespace headroom::codecs {
 
-ImageFile::ImageFile(const std::filesystem::path& file, int64_t max_bytes)
-    // A named pipe in a data folder would block an ordinary open for ever.
-    : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0 && errno == ENOTDIR) {
-    packs::PackedFile packed = packs::read_packed(file);
-    if (!packed.error.empty()) throw ImageRefusal(packed.error);
-    held_ = std::move(packed.bytes);
+ImageFile::ImageFile(const std::filesystem::path& file, int64_t max_bytes) {
+  if (auto packed = packs::read_packed(file)) {
+    if (!packed->error.empty()) throw ImageRefusal(packed->error);
+    held_ = std::move(packed->bytes);
     size_ = static_cast<int64_t>(held_.size());
     return;
   }
+  // A named pipe in a data folder would block an ordinary open for ever.
+  descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     throw ImageRefusal(std::string("cannot be opened: ") +
                        std::strerror(errno));

@@ -273,37 +273,42 @@ void each_packed_image(const configs::DataConfig& config,
                        const packs::Pack& pack, const IndexOptions& options,
                        DataReport& report, const Image& image) {
   report_damage(pack, report);
+  const packs::PackIndex& index = *pack.index;
   const ClassRules classes{config.names, options.single_cls};
-  std::vector<int64_t> missing(static_cast<size_t>(pack.index->num_shards()));
-  std::vector<std::string> faults;
-  for (uint32_t i = 0; i < missing.size(); ++i) {
-    faults.push_back(pack.index->shard_fault(i));
+  std::vector<packs::PackIndex::ShardState> shards;
+  for (int64_t i = 0; i < index.num_shards(); ++i) {
+    shards.push_back(index.shard_state(static_cast<uint32_t>(i)));
   }
+  std::vector<int64_t> missing(shards.size());
   auto damaged = pack.damaged.begin();
-  for (int64_t i = 0; i < pack.index->size(); ++i) {
+  for (int64_t i = 0; i < index.size(); ++i) {
     if (damaged != pack.damaged.end() && *damaged == i) {
       ++damaged;
       continue;
     }
-    const packs::PackedPlace& place = pack.index->place(i);
+    const packs::PackedImage& entry = index.image(i);
     Examined examined;
-    examined.file_bytes = static_cast<int64_t>(place.bytes);
-    examined.labels.file = pack.index->file();
+    examined.file_bytes = static_cast<int64_t>(entry.bytes);
     examined.labels.labels = labels_of(pack, i, classes, options.keep_outlines);
-    if (faults[place.shard].empty()) {
-      examined.size.size = {place.height, place.width};
+    if (examined.labels.labels.unknown_class) {
+      examined.labels.file = index.path(i);
+    }
+    if (entry.offset + entry.bytes <= shards[entry.shard].bytes) {
+      examined.size.size = {entry.height, entry.width};
     } else {
-      ++missing[place.shard];
-      examined.size.reason = faults[place.shard];
+      ++missing[entry.shard];
+      examined.size.reason = shards[entry.shard].fault;
       examined.undecodable = boxes_of(examined.labels.labels);
     }
     image(i, examined);
   }
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (missing[i] == 0) continue;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (shards[i].fault.empty()) continue;
     report.add({DataFaultKind::kUnreadableImage,
-                pack.index->shard(static_cast<uint32_t>(i)).string(), faults[i],
-                counted(missing[i], "image") + " and their boxes left out"});
+                index.shard(static_cast<uint32_t>(i)).string(), shards[i].fault,
+                missing[i] == 0 ? "all its images are there"
+                                : counted(missing[i], "image") +
+                                      " and their boxes left out"});
   }
 }
 
@@ -320,7 +325,7 @@ std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
     packs.push_back(packs::read_pack(source));
     const packs::PackIndex& index = *packs.back().index;
     for (int64_t i = 0; i < index.size(); ++i) {
-      if (index.place(i).has_colours == 0) return {};
+      if (index.image(i).has_colours == 0) return {};
     }
   }
   return packs;

@@ -158,7 +158,7 @@ bool is_packed(const std::vector<std::filesystem::path>& sources);
 void report_damage(const packs::Pack& pack, DataReport& report);
 
 // An image's boxes as its index has them. REQUIRES: it is not damaged.
-LabelFile labels_of(const packs::Pack& pack, int64_t image,
+LabelFile labels_of(const packs::Pack& pack, int64_t number,
                     const ClassRules& classes, bool keep_outlines);
 
 // The images and boxes of an index of packs. Throws Error (exit 4) where that

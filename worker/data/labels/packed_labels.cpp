@@ -60,32 +60,37 @@ void report_damage(const packs::Pack& pack, DataReport& report) {
   }
 }
 
-LabelFile labels_of(const packs::Pack& pack, int64_t image,
+LabelFile labels_of(const packs::Pack& pack, int64_t number,
                     const ClassRules& classes, bool keep_outlines) {
-  const packs::ImageLabels own = pack.labels.of(image);
+  const packs::ImageLabels own = pack.labels.of(pack.index->image(number));
   const auto num_classes = static_cast<int32_t>(classes.names.size());
   LabelFile labels;
-  uint64_t point = own.first_point;
+  size_t first_point = 0;
   for (size_t i = 0; i < own.boxes.size(); ++i) {
-    const packs::PackedBox& box = own.boxes[i];
+    const packs::PackedBox& packed = own.boxes[i];
+    const auto points = own.points.subspan(first_point, packed.num_points);
+    first_point += packed.num_points;
+    const BoxLabel box = {classes.single_cls ? 0 : packed.class_index,
+                          packed.cx, packed.cy, packed.w, packed.h};
+    // Boxes of two classes in one place are one twice where classes are one.
+    if (classes.single_cls && std::ranges::count(labels.boxes, box) > 0) {
+      continue;
+    }
     labels.largest_class =
-        std::max<int64_t>(labels.largest_class, box.class_index);
-    labels.has_class_zero |= box.class_index == 0;
-    if (!classes.single_cls && box.class_index >= num_classes &&
+        std::max<int64_t>(labels.largest_class, packed.class_index);
+    labels.has_class_zero |= packed.class_index == 0;
+    if (box.class_index >= num_classes && !classes.single_cls &&
         !labels.unknown_class) {
       labels.unknown_class = {static_cast<int64_t>(i) + 1,
                               std::to_string(box.class_index)};
     }
-    labels.boxes.push_back({classes.single_cls ? 0 : box.class_index, box.cx,
-                            box.cy, box.w, box.h});
-    const uint64_t end = own.point_ends.empty() ? point : own.point_ends[i];
-    Outline outline;
-    for (; point < end; ++point) {
-      const packs::PackedPoint& at = own.points[point - own.first_point];
-      outline.push_back({at[0], at[1]});
+    labels.boxes.push_back(box);
+    if (packed.num_points > 0) ++labels.num_polygons;
+    if (!keep_outlines) continue;
+    Outline& outline = labels.outlines.emplace_back();
+    for (const packs::PackedPoint& point : points) {
+      outline.push_back({point[0], point[1]});
     }
-    if (!outline.empty()) ++labels.num_polygons;
-    if (keep_outlines) labels.outlines.push_back(std::move(outline));
   }
   return labels;
 }

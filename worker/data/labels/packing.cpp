@@ -18,51 +18,69 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Images that are read at once.
-constexpr int64_t kChunk = 64;
-
 fs::path folder_of(const configs::DataConfig& config) {
   return fs::absolute(config.file).lexically_normal().parent_path();
 }
 
-// What would be found only after gigabytes were written is looked for first.
-std::vector<std::string> names_of(const Dataset& dataset,
+// The names of an image and of its labels in the archives.
+struct MemberNames {
+  std::string image, labels;
+};
+
+std::vector<MemberNames> names_of(const Dataset& dataset,
                                   const fs::path& folder) {
-  std::vector<std::string> names;
+  std::vector<MemberNames> names;
   std::set<std::string> taken;
-  int64_t too_long = 0;
-  fs::path longest;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const fs::path path = dataset.path(i);
-    names.push_back(packed_name(path, folder));
-    if (!taken.insert(names.back()).second) {
-      throw Error("pack",
-                  "two images would have the name " + names.back() +
-                      " in the packs, one of them " + path.string(),
-                  "put the data file into a folder above all its images");
-    }
-    std::error_code error;
-    const uint64_t bytes = fs::file_size(path, error);
-    if (!error && bytes > packs::kMostFileBytes && too_long++ == 0) {
-      longest = path;
-    }
+    names.push_back({packed_name(path, folder), ""});
+    if (taken.insert(names.back().image).second) continue;
+    throw Error("pack",
+                "two images would have the name " + names.back().image +
+                    " in the packs, one of them " + path.string(),
+                "put the data file into a folder above all its images");
   }
-  if (too_long > 0) {
-    throw Error(
-        "pack",
-        counted(too_long, "image") + " of more than " +
-            format_bytes(static_cast<int64_t>(packs::kMostFileBytes)) +
-            ", first " + longest.string(),
-        "cut such images with headroom tile first, or train on the files");
+  for (MemberNames& name : names) {
+    name.labels = fs::path(name.image).replace_extension(".txt").string();
+    // Beside a.jpg there may be an a.png, with labels of its own.
+    if (!taken.insert(name.labels).second) name.labels = name.image + ".txt";
   }
   return names;
 }
 
-std::vector<uint8_t> bytes_of(const fs::path& image) {
+// What would be found only after gigabytes were written is looked for first.
+std::vector<uint64_t> lengths_of(const Dataset& dataset, int64_t num_threads) {
+  std::vector<uint64_t> lengths(static_cast<size_t>(dataset.size()));
+  parallel_for(dataset.size(), num_threads, [&](int64_t i) {
+    std::error_code error;
+    const uint64_t bytes = fs::file_size(dataset.path(i), error);
+    lengths[static_cast<size_t>(i)] = error ? 0 : bytes;
+  });
+  const auto is_too_long = [](uint64_t bytes) {
+    return bytes > packs::kMostFileBytes;
+  };
+  const auto first = std::ranges::find_if(lengths, is_too_long);
+  if (first == lengths.end()) return lengths;
+  throw Error(
+      "pack",
+      counted(std::ranges::count_if(lengths, is_too_long), "image") +
+          " of more than " +
+          format_bytes(static_cast<int64_t>(packs::kMostFileBytes)) +
+          ", first " + dataset.path(first - lengths.begin()).string(),
+      "cut such images with headroom tile first, or train on the files");
+}
+
+struct ImageToPack {
+  std::vector<uint8_t> bytes;
+  bool has_colours = true;
+};
+
+ImageToPack read_image(const fs::path& path) {
   try {
-    return codecs::ImageFile(image, packs::kMostFileBytes).read_all();
+    return {codecs::ImageFile(path, packs::kMostFileBytes).read_all(),
+            codecs::read_samples(path).are_colours};
   } catch (const codecs::ImageRefusal& refusal) {
-    throw Error("pack", image.string() + ": " + refusal.what(),
+    throw Error("pack", path.string() + ": " + refusal.what(),
                 "replace it and start again; nothing was written",
                 ExitCode::kData);
   }
@@ -71,65 +89,77 @@ std::vector<uint8_t> bytes_of(const fs::path& image) {
 // An image's labels as an index has them, and as text.
 struct LabelsToPack {
   std::vector<packs::PackedBox> boxes;
-  std::vector<uint64_t> point_ends;
   std::vector<packs::PackedPoint> points;
   std::string text;
 };
 
-LabelsToPack labels_to_pack(const Dataset& dataset, int64_t image,
-                            bool with_outlines) {
+LabelsToPack labels_to_pack(const Dataset& dataset, int64_t image) {
   LabelsToPack result;
   const std::span<const BoxLabel> boxes = dataset.labels(image);
   const Outlines outlines = dataset.outlines(image);
-  std::vector<Outline> lines;
+  std::vector<Outline> lines(boxes.size());
   for (size_t i = 0; i < boxes.size(); ++i) {
     const BoxLabel& box = boxes[i];
-    result.boxes.push_back({box.class_index, box.cx, box.cy, box.w, box.h});
-    if (!with_outlines) continue;
-    Outline& line = lines.emplace_back();
-    for (const IndexedPoint& point : outlines.of(i)) {
+    const auto points = outlines.of(i);
+    result.boxes.push_back({box.class_index, box.cx, box.cy, box.w, box.h,
+                            static_cast<uint32_t>(points.size())});
+    for (const IndexedPoint& point : points) {
       result.points.push_back(point);
-      line.push_back({point[0], point[1]});
+      lines[i].push_back({point[0], point[1]});
     }
-    result.point_ends.push_back(result.points.size());
   }
   result.text = label_text(boxes, lines);
   return result;
 }
 
+// The end of the images that are read together with `begin`.
+int64_t end_of_chunk(const std::vector<uint64_t>& lengths, int64_t begin) {
+  constexpr int64_t kMostImages = 64;
+  uint64_t bytes = 0;
+  int64_t end = begin;
+  const auto size = static_cast<int64_t>(lengths.size());
+  while (end < size && end - begin < kMostImages) {
+    bytes += lengths[static_cast<size_t>(end)];
+    if (end > begin && bytes > 4 * packs::kMostFileBytes) break;
+    ++end;
+  }
+  return end;
+}
+
 void write_packs(const Dataset& dataset, const fs::path& data_folder,
                  const fs::path& to, const PackingRequest& request,
                  PackedSplit& split) {
-  const std::vector<std::string> names = names_of(dataset, data_folder);
-  const bool with_outlines = dataset.num_polygons() > 0;
+  const std::vector<MemberNames> names = names_of(dataset, data_folder);
+  const std::vector<uint64_t> lengths =
+      lengths_of(dataset, request.index.num_threads);
   packs::PackWriter writer(to, split.report.split, request.shard_bytes);
-  std::vector<std::vector<uint8_t>> files(kChunk);
-  for (int64_t begin = 0; begin < dataset.size(); begin += kChunk) {
+  for (int64_t begin = 0; begin < dataset.size();) {
     if (request.stopped && request.stopped()) {
       throw Error("pack", "interrupted; nothing was written", "start it again",
                   ExitCode::kInterrupted);
     }
-    const int64_t count = std::min(kChunk, dataset.size() - begin);
-    parallel_for(count, request.index.num_threads, [&](int64_t i) {
-      files[static_cast<size_t>(i)] = bytes_of(dataset.path(begin + i));
+    const int64_t end = end_of_chunk(lengths, begin);
+    std::vector<ImageToPack> images(static_cast<size_t>(end - begin));
+    parallel_for(end - begin, request.index.num_threads, [&](int64_t i) {
+      images[static_cast<size_t>(i)] = read_image(dataset.path(begin + i));
     });
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t image = begin + i;
-      const fs::path path = dataset.path(image);
-      const std::vector<uint8_t>& bytes = files[static_cast<size_t>(i)];
-      const LabelsToPack labels = labels_to_pack(dataset, image, with_outlines);
-      const codecs::ImageSize size = dataset.image_size(image);
-      writer.add(
-          {.name = names[static_cast<size_t>(image)],
-           .bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-           .height = size.height,
-           .width = size.width,
-           .has_colours = codecs::read_samples(path).are_colours,
-           .labels = {labels.boxes, labels.point_ends, labels.points},
-           .label_text = labels.text});
+    for (const ImageToPack& image : images) {
+      const LabelsToPack labels = labels_to_pack(dataset, begin);
+      const codecs::ImageSize size = dataset.image_size(begin);
+      const MemberNames& name = names[static_cast<size_t>(begin)];
+      writer.add({.name = name.image,
+                  .bytes = {reinterpret_cast<const char*>(image.bytes.data()),
+                            image.bytes.size()},
+                  .height = size.height,
+                  .width = size.width,
+                  .has_colours = image.has_colours,
+                  .labels = {labels.boxes, labels.points},
+                  .label_name = name.labels,
+                  .label_text = labels.text});
       if (request.index.image_done) {
         request.index.image_done(split.report.split, dataset.size());
       }
+      ++begin;
     }
   }
   writer.finish();

@@ -1,6 +1,7 @@
 // packing: a data set written as packs (packs/pack_index.h), with the boxes and
 // in the order that training would use, so that training on the packs computes
-// what training on the files does.
+// what training on the files does. (Images that cannot be read are left out, so
+// a plan no longer counts on their boxes.)
 //
 // Errors: Error; exit 2 for an image that cannot be packed, named with what to
 // do; exit 4 for a split that training would refuse; exit 5 where the folder

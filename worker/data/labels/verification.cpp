@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -13,7 +12,7 @@
 #include "parallel/base/units.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
-#include "worker/data/packs/packed_file.h"
+#include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {
 namespace {
@@ -79,12 +78,28 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   split.images.push_back(std::move(examined.verdict));
 }
 
+// What is damaged in packs beside images: other programs read it, too.
+void check_shards(const configs::DataConfig& config, Split split,
+                  DataReport& report) {
+  for (const fs::path& source : split_sources(config, split)) {
+    if (!is_packed({source})) continue;
+    const auto index = packs::read_pack(source).index;
+    for (uint32_t i = 0; i < index->num_shards(); ++i) {
+      const std::string damage = index->shard_damage(i);
+      if (damage.empty()) continue;
+      report.add({DataFaultKind::kUnreadableImage, index->shard(i).string(),
+                  damage, "each of its images is judged by itself"});
+    }
+  }
+}
+
 VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                            const char* name, const IndexOptions& options) {
   VerifiedSplit result;
   result.report.split = name;
   const SplitImages images = open_split(config, split, options.single_cls,
                                         result.report, options.keep_outlines);
+  check_shards(config, split, result.report);
   std::vector<ExaminedImage> examined(images.images.size());
   parallel_for(static_cast<int64_t>(examined.size()), options.num_threads,
                [&](int64_t i) {
@@ -175,15 +190,14 @@ OrderedJson fault_json(const DataFault& fault) {
 // Byte for byte, also out of a pack.
 void copy_image(const NewFolder& copy, const fs::path& image,
                 const fs::path& file) {
-  std::error_code error;
-  if (fs::is_regular_file(image, error)) return copy.copy(image, file);
-  const packs::PackedFile packed = packs::read_packed(image);
-  if (!packed.error.empty()) {
-    throw Error("verify", image.string() + ": " + packed.error, "start again",
+  const auto packed = packs::read_packed(image);
+  if (!packed) return copy.copy(image, file);
+  if (!packed->error.empty()) {
+    throw Error("verify", image.string() + ": " + packed->error, "start again",
                 ExitCode::kData);
   }
-  copy.write(file, {reinterpret_cast<const char*>(packed.bytes.data()),
-                    packed.bytes.size()});
+  copy.write(file, {reinterpret_cast<const char*>(packed->bytes.data()),
+                    packed->bytes.size()});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <new>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -102,10 +103,12 @@ class Loader::Implementation {
         batches_per_epoch_(plan_.batches_per_epoch()),
         budget_(plan_.budget()),
         store_(*options_.dataset, store_options()),
-        read_ahead_([this](int64_t sample) {
-          if (store_.remembers(sample)) return;
-          packs::warm(options_.dataset->path(sample), kMostReadAhead);
-        }) {
+        read_ahead_(
+            [this](int64_t sample) -> std::optional<std::chrono::microseconds> {
+              if (store_.remembers(sample)) return std::nullopt;
+              return packs::warm(options_.dataset->path(sample),
+                                 kMostReadAhead);
+            }) {
     // Loader threads are the parallelism; OpenCV's own would add to them.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {

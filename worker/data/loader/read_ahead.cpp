@@ -1,6 +1,8 @@
 #include "worker/data/loader/read_ahead.h"
 
 #include <algorithm>
+#include <exception>
+#include <system_error>
 #include <utility>
 
 namespace headroom::loader {
@@ -37,12 +39,15 @@ void ReadAhead::want(const std::vector<int64_t>& samples) {
   }
   while (waiting_.size() > kMostWaiting) waiting_.pop_front();
   const size_t threads = pace_.is_slow() ? kThreads : 1;
-  while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
+  try {
+    while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+    // The system has no more threads: those that there are read.
+  }
   wanted_.notify_all();
 }
 
 void ReadAhead::work() {
-  using Clock = std::chrono::steady_clock;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (waiting_.empty()) {
@@ -52,12 +57,14 @@ void ReadAhead::work() {
     const int64_t sample = waiting_.front();
     waiting_.pop_front();
     lock.unlock();
-    const Clock::time_point begin = Clock::now();
-    read_(sample);
-    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(
-        Clock::now() - begin);
+    std::optional<std::chrono::microseconds> took;
+    try {
+      took = read_(sample);
+    } catch (const std::exception&) {
+      // Whoever needs the file meets the same failure, and says so.
+    }
     lock.lock();
-    pace_.note(took);
+    if (took) pace_.note(*took);
   }
 }
 

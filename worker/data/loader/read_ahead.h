@@ -3,25 +3,26 @@
 // many as there are cores, come to them. What is read is thrown away.
 //
 // On a local disk that is not worth a thread: one file in kProbe is read, and
-// only while reading is slow (shared and distant file systems: milliseconds a
-// file) are all of them, by kThreads threads at once.
+// only while the first bytes of a file are slow to come (shared and distant
+// file systems: milliseconds) are all of them, by kThreads threads at once.
 //
-// Threads: want() from any.
+// Threads: want() from any. Errors: none; without memory or threads for it
+// there is no reading ahead.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 namespace headroom::loader {
 
-// Whether files are slow to come, by the newest times that one took.
+// Whether files are slow to come, by the times to their first bytes.
 class ReadingPace {
  public:
   void note(std::chrono::microseconds took);
@@ -38,8 +39,10 @@ class ReadAhead {
   // More wait for nothing: what is oldest is forgotten.
   static constexpr size_t kMostWaiting = 4096;
 
-  // `read` brings the file of a sample into the system's memory.
-  using Read = std::function<void(int64_t sample)>;
+  // Brings the file of a sample into the system's memory. Returns the time to
+  // its first bytes; nothing where there was nothing to read.
+  using Read =
+      std::function<std::optional<std::chrono::microseconds>(int64_t sample)>;
   explicit ReadAhead(Read read);
   ~ReadAhead();  // takes the time of one file
   ReadAhead(const ReadAhead&) = delete;

@@ -1,23 +1,19 @@
 #include "worker/data/packs/pack_index.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
-#include <limits>
-#include <map>
-#include <tuple>
-#include <type_traits>
+#include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "worker/data/packs/packed_file.h"
 
 namespace headroom::packs {
 namespace {
@@ -29,20 +25,21 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::array<char, 8> kMagic{'H', 'R', 'P', 'A', 'C', 'K', '\r', '\n'};
 constexpr uint32_t kVersion = 1;
-constexpr int kMostDescriptors = 256;
+constexpr int kMostOpen = 256;
 
-struct Header {
+struct PackHeader {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion;
-  uint32_t has_outlines = 0;
+  uint32_t reserved = 0;
   uint64_t shards = 0, images = 0, name_bytes = 0, boxes = 0, points = 0;
-  uint64_t header_digest = 0;  // of the bytes before it
+  uint64_t digest = 0;  // XXH3 of the bytes before it
 };
-static_assert(sizeof(Header) == 64 && sizeof(PackedPlace) == 48 &&
-              sizeof(PackedBox) == 20 && sizeof(PackedPoint) == 8);
+static_assert(sizeof(PackHeader) == 64 && sizeof(PackedShard) == 16 &&
+              sizeof(PackedImage) == 80 && sizeof(PackedBox) == 24 &&
+              sizeof(PackedPoint) == 8);
 
-uint64_t digest_of(const Header& header) {
-  return XXH3_64bits(&header, offsetof(Header, header_digest));
+uint64_t digest_of(const PackHeader& header) {
+  return XXH3_64bits(&header, offsetof(PackHeader, digest));
 }
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what) {
@@ -61,42 +58,38 @@ uint64_t bytes_of(const Part& part) {
 // before memory is taken for them.
 class IndexFile {
  public:
-  explicit IndexFile(const fs::path& file)
-      : file_(file),
-        descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  explicit IndexFile(const fs::path& path) : path_(path), file_(path) {
     struct stat status {};
-    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
-      const std::string why = std::strerror(errno);
-      close();
-      refuse(file, "cannot be read (" + why + ")");
+    if (file_.descriptor() < 0 || ::fstat(file_.descriptor(), &status) != 0) {
+      refuse(path, "cannot be read (" +
+                       std::string(std::strerror(
+                           file_.error() != 0 ? file_.error() : errno)) +
+                       ")");
     }
-    if (!S_ISREG(status.st_mode) ||
-        static_cast<uint64_t>(status.st_size) < sizeof(Header)) {
-      close();
-      refuse(file,
-             "is no index of packs: it has " + counted(status.st_size, "byte") +
-                 ", fewer than the header's " + std::to_string(sizeof(Header)));
-    }
+    if (!S_ISREG(status.st_mode)) refuse(path, "is no file");
     length_ = static_cast<uint64_t>(status.st_size);
+    if (length_ < sizeof(PackHeader)) {
+      refuse(path, "is no index of packs: it has " +
+                       counted(status.st_size, "byte") +
+                       ", fewer than the header's " +
+                       std::to_string(sizeof(PackHeader)));
+    }
   }
-  ~IndexFile() { close(); }
-  IndexFile(const IndexFile&) = delete;
-  IndexFile& operator=(const IndexFile&) = delete;
 
-  Header header() {
-    Header header;
+  PackHeader header() {
+    PackHeader header;
     read(&header, sizeof header);
-    if (header.magic != kMagic) refuse(file_, "is no index of packs");
+    if (header.magic != kMagic) refuse(path_, "is no index of packs");
     if (header.version != kVersion) {
       throw Error("data",
-                  file_.string() + " is an index of version " +
+                  path_.string() + " is an index of version " +
                       std::to_string(header.version) + ", not " +
                       std::to_string(kVersion),
                   "write the packs again with this version's headroom pack",
                   ExitCode::kData);
     }
-    if (header.header_digest != digest_of(header)) {
-      refuse(file_, "has a damaged header");
+    if (header.digest != digest_of(header)) {
+      refuse(path_, "has a damaged header");
     }
     check_length(header);
     return header;
@@ -109,163 +102,133 @@ class IndexFile {
   }
 
  private:
-  void close() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = -1;
-  }
-
   void read(void* bytes, uint64_t num_bytes) {
-    if (read_at(descriptor_, position_, bytes, num_bytes) != num_bytes) {
-      refuse(file_, errno == 0 ? "ends too early"
+    if (read_at(file_.descriptor(), position_, bytes, num_bytes) != num_bytes) {
+      refuse(path_, errno == 0 ? "ends too early"
                                : std::string("cannot be read (") +
                                      std::strerror(errno) + ")");
     }
     position_ += num_bytes;
   }
 
-  void check_length(const Header& header) const {
-    const uint64_t most = length_;  // each number stands for a byte at least
+  void check_length(const PackHeader& header) const {
+    // Each number stands for a byte at least: the sum cannot overflow.
     for (const uint64_t number :
          {header.shards, header.images, header.name_bytes, header.boxes,
           header.points}) {
-      if (number > most) refuse(file_, "is cut off");
+      if (number > length_ || number > UINT32_MAX) {
+        refuse(path_, "is cut off: its header speaks of " +
+                          std::to_string(number) + " elements");
+      }
     }
-    const uint64_t outlines = header.has_outlines != 0 ? 8 * header.boxes : 0;
-    const uint64_t wanted = sizeof(Header) + 8 * header.shards +
-                            (sizeof(PackedPlace) + 8 + 4 + 8) * header.images +
-                            header.name_bytes +
-                            sizeof(PackedBox) * header.boxes + outlines +
-                            sizeof(PackedPoint) * header.points;
+    const uint64_t wanted =
+        sizeof(PackHeader) + sizeof(PackedShard) * header.shards +
+        (sizeof(PackedImage) + sizeof(uint32_t)) * header.images +
+        header.name_bytes + sizeof(PackedBox) * header.boxes +
+        sizeof(PackedPoint) * header.points;
     if (wanted == length_) return;
-    refuse(file_, "has " + counted(static_cast<int64_t>(length_), "byte") +
+    refuse(path_, "has " + counted(static_cast<int64_t>(length_), "byte") +
                       ", but its header says " + std::to_string(wanted));
   }
 
-  const fs::path file_;
-  int descriptor_ = -1;
+  const fs::path path_;
+  const OpenFile file_;
   uint64_t length_ = 0, position_ = 0;
 };
 
-// Makes ends rise, up to `total` at most: an image whose end was damaged has
-// another check then.
-void straighten(std::vector<uint64_t>& ends, uint64_t total) {
-  uint64_t before = 0;
-  for (uint64_t& end : ends) {
-    if (end < before || end > total) end = before;
-    before = end;
-  }
+bool lies_within(uint64_t first, uint64_t count, uint64_t size) {
+  return first <= size && count <= size - first;
 }
 
-PackIndex::Content read_places(IndexFile& file, const Header& header) {
-  PackIndex::Content content;
-  file.read(content.shard_bytes, header.shards);
-  file.read(content.places, header.images);
-  file.read(content.name_ends, header.images);
-  file.read(content.names, header.name_bytes);
-  file.read(content.by_name, header.images);
-  straighten(content.name_ends, content.names.size());
-  for (uint32_t& image : content.by_name) {
-    if (image >= header.images) image = 0;
-  }
-  return content;
-}
-
-PackedLabels read_labels(IndexFile& file, const Header& header) {
-  PackedLabels labels;
-  file.read(labels.box_ends, header.images);
-  file.read(labels.boxes, header.boxes);
-  file.read(labels.point_ends, header.has_outlines != 0 ? header.boxes : 0);
-  file.read(labels.points, header.points);
-  straighten(labels.box_ends, labels.boxes.size());
-  straighten(labels.point_ends, labels.points.size());
-  return labels;
-}
-
-bool is_in_range(const PackedBox& box) {
-  const auto fits = [](float value) { return value >= 0 && value <= 1; };
+// A box's numbers may stick out by the rounding of its text.
+bool is_possible(const PackedBox& box) {
+  constexpr float kRounding = 1e-4F;
+  const auto fits = [](float value) {
+    return value >= -kRounding && value <= 1 + kRounding;  // not NaN
+  };
   return box.class_index >= 0 && fits(box.cx) && fits(box.cy) && fits(box.w) &&
          fits(box.h);
 }
 
-bool is_in_range(const PackIndex& index, const PackedPlace& place,
+bool is_possible(const PackIndex& index, const PackedImage& image,
                  std::string_view name) {
   constexpr int32_t kMostSide = 1 << 28;
+  constexpr uint64_t kMostOffset = uint64_t{1} << 62;
   const fs::path path(name);
-  return place.shard < index.num_shards() && place.height > 0 &&
-         place.width > 0 && place.height <= kMostSide &&
-         place.width <= kMostSide && place.bytes > 0 &&
-         place.bytes <= kMostFileBytes && path.is_relative() &&
+  return image.shard < index.num_shards() && image.height > 0 &&
+         image.width > 0 && image.height <= kMostSide &&
+         image.width <= kMostSide && image.bytes > 0 &&
+         image.bytes <= kMostFileBytes && image.offset <= kMostOffset &&
+         !name.empty() && path.is_relative() &&
          name.find('\0') == std::string_view::npos &&
          std::find(path.begin(), path.end(), "..") == path.end();
 }
 
-// Images whose entry is not what was written, or cannot be.
-std::vector<int64_t> damaged_images(const PackIndex& index,
-                                    const PackedLabels& labels) {
-  std::vector<int64_t> damaged;
-  for (int64_t i = 0; i < index.size(); ++i) {
-    const PackedPlace& place = index.place(i);
-    const std::string_view name = index.name(i);
-    const ImageLabels own = labels.of(i);
-    if (place.check != check_of(name, place, own) ||
-        !is_in_range(index, place, name) ||
-        !std::ranges::all_of(
-            own.boxes, [](const PackedBox& box) { return is_in_range(box); })) {
-      damaged.push_back(i);
-    }
+// Whether an image's entry is what was written, and can be.
+bool is_sound(const PackIndex& index, const PackedLabels& labels,
+              int64_t number) {
+  const PackedImage& image = index.image(number);
+  const std::string_view name = index.name(number);
+  if (!is_possible(index, image, name) ||
+      !lies_within(image.first_box, image.num_boxes, labels.boxes.size()) ||
+      !lies_within(image.first_point, image.num_points, labels.points.size())) {
+    return false;
   }
-  return damaged;
+  const ImageLabels own = labels.of(image);
+  uint64_t points = 0;
+  for (const PackedBox& box : own.boxes) {
+    if (!is_possible(box)) return false;
+    points += box.num_points;
+  }
+  return points == own.points.size() &&
+         image.check == check_of(name, image, own);
 }
 
-// What the process has read, and what the file was then.
-struct Known {
-  std::tuple<ino_t, off_t, time_t, int64_t> file;
-  std::shared_ptr<const PackIndex> index;
-};
+// The index of each shard that the process has met, by its path.
 std::mutex known_mutex;
-std::map<fs::path, Known> known;  // guarded by known_mutex
-
-std::tuple<ino_t, off_t, time_t, int64_t> identity_of(const fs::path& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) return {};
-  return {status.st_ino, status.st_size, status.st_mtim.tv_sec,
-          status.st_mtim.tv_nsec};
-}
-
-fs::path full_path(const fs::path& file) {
-  return fs::absolute(file).lexically_normal();
-}
+std::unordered_map<std::string, std::shared_ptr<const PackIndex>>
+    known_shards;  // guarded by known_mutex
 
 }  // namespace
 
 PackIndex::PackIndex(fs::path file, Content content)
     : file_(std::move(file)),
       content_(std::move(content)),
-      descriptors_(content_.shard_bytes.size(), -1) {}
-
-PackIndex::~PackIndex() {
-  for (const int descriptor : descriptors_) {
-    if (descriptor >= 0) ::close(descriptor);
+      open_(content_.shards.size()) {
+  std::vector<uint32_t>& numbers = content_.by_name;
+  const auto name_of = [this](uint32_t number) { return name(number); };
+  const bool are_numbers =
+      numbers.size() == content_.images.size() &&
+      std::ranges::all_of(numbers, [this](uint32_t number) {
+        return number < content_.images.size();
+      });
+  if (are_numbers &&
+      std::ranges::is_sorted(numbers, std::ranges::less_equal(), name_of)) {
+    return;
   }
+  numbers.resize(content_.images.size());
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  std::ranges::sort(numbers, {}, name_of);
 }
 
-std::string_view PackIndex::name(int64_t image) const {
-  const auto at = static_cast<size_t>(image);
-  const uint64_t begin = at == 0 ? 0 : content_.name_ends[at - 1];
+std::string_view PackIndex::name(int64_t number) const {
+  const PackedImage& own = image(number);
+  if (!lies_within(own.first_name_byte, own.name_bytes,
+                   content_.names.size())) {
+    return "";
+  }
   return std::string_view(content_.names)
-      .substr(begin, content_.name_ends[at] - begin);
+      .substr(own.first_name_byte, own.name_bytes);
 }
 
-fs::path PackIndex::path(int64_t image) const {
-  return shard(place(image).shard) / name(image);
+fs::path PackIndex::path(int64_t number) const {
+  return shard(image(number).shard) / name(number);
 }
 
 std::optional<int64_t> PackIndex::find(std::string_view wanted) const {
-  const auto found =
-      std::lower_bound(content_.by_name.begin(), content_.by_name.end(), wanted,
-                       [this](uint32_t image, std::string_view text) {
-                         return name(image) < text;
-                       });
+  const auto found = std::ranges::lower_bound(
+      content_.by_name, wanted, {},
+      [this](uint32_t number) { return name(number); });
   if (found == content_.by_name.end() || name(*found) != wanted) {
     return std::nullopt;
   }
@@ -276,49 +239,79 @@ fs::path PackIndex::shard(uint32_t number) const {
   return file_.parent_path() / shard_name(file_.stem().string(), number);
 }
 
-std::string PackIndex::shard_fault(uint32_t number) const {
+PackIndex::ShardState PackIndex::shard_state(uint32_t number) const {
   const fs::path path = shard(number);
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    return path.string() + " cannot be read (" + std::strerror(errno) + ")";
+  if (with_patience([&] { return ::stat(path.c_str(), &status); }) != 0) {
+    return {0,
+            path.string() + " cannot be read (" + std::strerror(errno) + ")"};
   }
-  const auto found = static_cast<uint64_t>(status.st_size);
-  const uint64_t wanted = content_.shard_bytes[number];
-  if (S_ISREG(status.st_mode) && found == wanted) return "";
-  return path.string() + " has " + counted(status.st_size, "byte") + ", not " +
-         std::to_string(wanted);
+  if (!S_ISREG(status.st_mode)) return {0, path.string() + " is no file"};
+  ShardState state{static_cast<uint64_t>(status.st_size), ""};
+  const uint64_t wanted = content_.shards[number].bytes;
+  if (state.bytes != wanted) {
+    state.fault = path.string() + " has " + counted(status.st_size, "byte") +
+                  ", not " + std::to_string(wanted);
+  }
+  return state;
 }
 
-// The descriptor of a shard that is read for the first time stays open, unless
-// there are many.
-int PackIndex::descriptor_of(uint32_t number, bool& is_own) const {
-  const std::lock_guard lock(mutex_);
-  is_own = false;
-  int& kept = descriptors_[number];
-  if (kept >= 0) return kept;
-  const int opened =
-      ::open(shard(number).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (opened < 0 || num_open_ >= kMostDescriptors) {
-    is_own = true;
-    return opened;
+std::string PackIndex::shard_damage(uint32_t number) const {
+  const ShardState state = shard_state(number);
+  if (!state.fault.empty()) return state.fault;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> digest(
+      XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(digest.get());
+  std::vector<char> bytes(size_t{4} << 20);
+  for (uint64_t at = 0; at < state.bytes;) {
+    const uint64_t count = std::min<uint64_t>(bytes.size(), state.bytes - at);
+    std::string why = read(number, at, bytes.data(), count);
+    if (!why.empty()) return why;
+    XXH3_64bits_update(digest.get(), bytes.data(), count);
+    at += count;
   }
-  ++num_open_;
-  return kept = opened;
+  if (XXH3_64bits_digest(digest.get()) == content_.shards[number].digest) {
+    return "";
+  }
+  return shard(number).string() + " is not what was written";
+}
+
+// A shard stays open once it was read, unless there are many. Nobody waits for
+// another's opening: it may take seconds.
+std::shared_ptr<const OpenFile> PackIndex::open_shard(uint32_t number,
+                                                      bool anew) const {
+  if (!anew) {
+    const std::lock_guard lock(mutex_);
+    if (open_[number] != nullptr) return open_[number];
+  }
+  auto file = std::make_shared<const OpenFile>(shard(number));
+  if (file->descriptor() < 0) return file;
+  const std::lock_guard lock(mutex_);
+  if (open_[number] == nullptr) {
+    if (num_open_ >= kMostOpen) return file;
+    ++num_open_;
+  }
+  open_[number] = file;
+  return file;
 }
 
 std::string PackIndex::read(uint32_t number, uint64_t offset, void* bytes,
                             uint64_t num_bytes) const {
-  bool is_own = false;
-  const int descriptor = descriptor_of(number, is_own);
-  uint64_t done = 0;
-  if (descriptor >= 0) done = read_at(descriptor, offset, bytes, num_bytes);
-  const int why = errno;
-  if (is_own && descriptor >= 0) ::close(descriptor);
-  if (done == num_bytes) return "";
-  return shard(number).string() +
-         (descriptor >= 0 && why == 0
-              ? " ends too early"
-              : std::string(" cannot be read (") + std::strerror(why) + ")");
+  int why = 0;
+  // Once more with another descriptor: a server's that has come back is new.
+  for (const bool anew : {false, true}) {
+    const auto file = open_shard(number, anew);
+    why = file->error();
+    if (why != 0) break;
+    if (read_at(file->descriptor(), offset, bytes, num_bytes) == num_bytes) {
+      return "";
+    }
+    why = errno;
+    if (why == 0) return shard(number).string() + " ends too early";
+    if (!may_pass(why)) break;
+  }
+  return shard(number).string() + " cannot be read (" + std::strerror(why) +
+         ")";
 }
 
 std::string index_name(const std::string& split) {
@@ -331,87 +324,71 @@ std::string shard_name(const std::string& split, uint32_t number) {
   return split + "-" + digits + ".tar";
 }
 
-ImageLabels PackedLabels::of(int64_t image) const {
-  const auto at = static_cast<size_t>(image);
-  const uint64_t begin = at == 0 ? 0 : box_ends[at - 1];
-  const uint64_t count = box_ends[at] - begin;
-  ImageLabels own;
-  own.boxes = {boxes.data() + begin, count};
-  if (point_ends.empty()) return own;
-  own.point_ends = {point_ends.data() + begin, count};
-  own.first_point = begin == 0 ? 0 : point_ends[begin - 1];
-  const uint64_t end = count == 0 ? own.first_point : own.point_ends.back();
-  own.points = {points.data() + own.first_point, end - own.first_point};
-  return own;
+ImageLabels PackedLabels::of(const PackedImage& image) const {
+  return {{boxes.data() + image.first_box, image.num_boxes},
+          {points.data() + image.first_point, image.num_points}};
 }
 
-uint32_t check_of(std::string_view name, PackedPlace place,
+uint32_t check_of(std::string_view name, PackedImage image,
                   const ImageLabels& labels) {
-  place.check = 0;
+  image.check = 0;
   uint64_t digest = XXH3_64bits(name.data(), name.size());
   const auto add = [&digest](const void* bytes, size_t num_bytes) {
     digest = XXH3_64bits_withSeed(bytes, num_bytes, digest);
   };
-  add(&place, sizeof place);
+  add(&image, sizeof image);
   add(labels.boxes.data(), labels.boxes.size_bytes());
-  for (const uint64_t end : labels.point_ends) {
-    const uint64_t own_end = end - labels.first_point;
-    add(&own_end, sizeof own_end);
-  }
   add(labels.points.data(), labels.points.size_bytes());
   return static_cast<uint32_t>(digest);
 }
 
-Pack read_pack(const fs::path& file) {
-  const fs::path path = full_path(file);
-  const auto identity = identity_of(path);
-  IndexFile opened(path);
-  const Header header = opened.header();
+Pack read_pack(const fs::path& given) {
+  const fs::path path = fs::absolute(given).lexically_normal();
+  IndexFile file(path);
+  const PackHeader header = file.header();
   Pack pack;
-  pack.index =
-      std::make_shared<const PackIndex>(path, read_places(opened, header));
-  pack.labels = read_labels(opened, header);
-  pack.damaged = damaged_images(*pack.index, pack.labels);
+  PackIndex::Content content;
+  file.read(content.shards, header.shards);
+  file.read(content.images, header.images);
+  file.read(content.names, header.name_bytes);
+  file.read(content.by_name, header.images);
+  file.read(pack.labels.boxes, header.boxes);
+  file.read(pack.labels.points, header.points);
+  pack.index = std::make_shared<const PackIndex>(path, std::move(content));
+  for (int64_t i = 0; i < pack.index->size(); ++i) {
+    if (!is_sound(*pack.index, pack.labels, i)) pack.damaged.push_back(i);
+  }
   const std::lock_guard lock(known_mutex);
-  known[path] = {identity, pack.index};
+  for (uint32_t i = 0; i < pack.index->num_shards(); ++i) {
+    known_shards[pack.index->shard(i).string()] = pack.index;
+  }
   return pack;
 }
 
-std::shared_ptr<const PackIndex> open_index(const fs::path& file) {
-  const fs::path path = full_path(file);
-  const auto identity = identity_of(path);
-  {
-    const std::lock_guard lock(known_mutex);
-    const auto found = known.find(path);
-    if (found != known.end() && found->second.file == identity) {
-      return found->second.index;
-    }
-  }
-  return read_pack(path).index;
+std::shared_ptr<const PackIndex> known_index(const std::string& shard) {
+  const std::lock_guard lock(known_mutex);
+  const auto found = known_shards.find(shard);
+  return found == known_shards.end() ? nullptr : found->second;
 }
 
 std::string index_bytes(const PackIndex::Content& content,
                         const PackedLabels& labels) {
-  Header header;
-  header.has_outlines = labels.point_ends.empty() ? 0 : 1;
-  header.shards = content.shard_bytes.size();
-  header.images = content.places.size();
+  PackHeader header;
+  header.shards = content.shards.size();
+  header.images = content.images.size();
   header.name_bytes = content.names.size();
   header.boxes = labels.boxes.size();
   header.points = labels.points.size();
-  header.header_digest = digest_of(header);
+  header.digest = digest_of(header);
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   const auto append = [&bytes](const auto& part) {
     bytes.append(reinterpret_cast<const char*>(part.data()), bytes_of(part));
   };
-  append(content.shard_bytes);
-  append(content.places);
-  append(content.name_ends);
+  append(content.shards);
+  append(content.images);
   append(content.names);
   append(content.by_name);
-  append(labels.box_ends);
   append(labels.boxes);
-  append(labels.point_ends);
   append(labels.points);
   return bytes;
 }

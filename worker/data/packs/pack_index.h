@@ -9,12 +9,21 @@
 // An image in a pack has a path like any other: packs/train-00000.tar/NAME
 // (packed_file.h), where NAME is its path in the data set that was packed.
 //
-// The file, numbers with the least significant byte first: a header with the
-// sizes of what follows and its own digest; the shards' lengths; each image's
-// place; names; numbers of images by rising name; then boxes and outlines.
+// The parts of the file follow each other without a gap; numbers have the least
+// significant byte first.
 //
-// An image's entry has a check of its own: damage costs the images whose
-// entries it struck, and these are known by their names.
+//   part     element                          how many
+//   header   PackHeader, 64 bytes             1
+//   shards   PackedShard, 16 bytes            header.shards
+//   images   PackedImage, 80 bytes            header.images
+//   names    the names' bytes                 header.name_bytes
+//   by name  numbers of images, 4 bytes each, header.images
+//            by rising name
+//   boxes    PackedBox, 24 bytes              header.boxes
+//   points   x and y of outlines, 8 bytes     header.points
+//
+// An image's entry says where its own name, boxes and points lie and has a
+// check of all of them: damage costs the images whose bytes it struck.
 //
 // Errors: Error (exit 4) for a file that is no index, cut off, or damaged in
 // its header.
@@ -31,6 +40,8 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/data/packs/packed_file.h"
+
 namespace headroom::packs {
 
 inline constexpr const char* kIndexSuffix = ".index";
@@ -38,77 +49,86 @@ inline constexpr const char* kIndexSuffix = ".index";
 // A longer file is not packed: it is held whole while it is read.
 inline constexpr uint64_t kMostFileBytes = uint64_t{64} << 20;
 
-struct PackedPlace {
+struct PackedShard {
+  uint64_t bytes = 0;
+  uint64_t digest = 0;  // XXH3 of all of it
+};
+
+struct PackedImage {
   uint64_t offset = 0;  // the image's first byte in the shard
   uint64_t bytes = 0;
   uint64_t digest = 0;  // XXH3 of these bytes
+  // What is its own of the names, boxes and points begins there.
+  uint64_t first_name_byte = 0, first_box = 0, first_point = 0;
+  uint32_t name_bytes = 0, num_boxes = 0, num_points = 0;
   uint32_t shard = 0;
   int32_t height = 0, width = 0;  // upright
   // Whether a model that reads colours reads it: not a TIFF of other bands.
   uint32_t has_colours = 1;
   uint32_t check = 0;  // check_of()
-  uint32_t reserved = 0;
 };
 
 struct PackedBox {
   int32_t class_index = 0;
-  float cx = 0, cy = 0, w = 0, h = 0;  // 0..1
+  float cx = 0, cy = 0, w = 0, h = 0;  // fractions of the image
+  uint32_t num_points = 0;  // the outline's; the image's follow each other
 };
 using PackedPoint = std::array<float, 2>;
 
-// One image's.
 struct ImageLabels {
   std::span<const PackedBox> boxes;
-  // Where each box's outline ends in the split's points; none where the split
-  // has no outline.
-  std::span<const uint64_t> point_ends;
   std::span<const PackedPoint> points;
-  uint64_t first_point = 0;  // the split's points before them
 };
 
-// A split's. An image's begin where those of the image before end.
 struct PackedLabels {
-  ImageLabels of(int64_t image) const;
+  // REQUIRES: the image is not damaged.
+  ImageLabels of(const PackedImage& image) const;
 
-  std::vector<uint64_t> box_ends;  // each image's
   std::vector<PackedBox> boxes;
-  // Where each box's outline ends; none where the split has no outline.
-  std::vector<uint64_t> point_ends;
   std::vector<PackedPoint> points;
 };
 
 class PackIndex {
  public:
   struct Content {
-    std::vector<uint64_t> shard_bytes;
-    std::vector<PackedPlace> places;
-    std::vector<uint64_t> name_ends;  // in the text of all names
+    std::vector<PackedShard> shards;
+    std::vector<PackedImage> images;
     std::string names;
-    std::vector<uint32_t> by_name;  // numbers of images, by rising name
+    std::vector<uint32_t> by_name;
   };
-  // `file`: the index's own path, whose folder has the shards.
+  // `file`: the index's own path, whose folder has the shards. Numbers of
+  // images that do not rise by name are put right.
   PackIndex(std::filesystem::path file, Content content);
-  ~PackIndex();
   PackIndex(const PackIndex&) = delete;
   PackIndex& operator=(const PackIndex&) = delete;
 
   const std::filesystem::path& file() const { return file_; }
-  int64_t size() const { return static_cast<int64_t>(content_.places.size()); }
-  // REQUIRES of the next three: 0 <= image < size().
-  const PackedPlace& place(int64_t image) const {
-    return content_.places[static_cast<size_t>(image)];
+  int64_t size() const { return static_cast<int64_t>(content_.images.size()); }
+  // REQUIRES of the next three: 0 <= number < size().
+  const PackedImage& image(int64_t number) const {
+    return content_.images[static_cast<size_t>(number)];
   }
-  std::string_view name(int64_t image) const;
-  std::filesystem::path path(int64_t image) const;
+  // The name is empty where the entry is damaged beyond the names' end.
+  std::string_view name(int64_t number) const;
+  std::filesystem::path path(int64_t number) const;
+  const std::vector<uint32_t>& order_by_name() const {
+    return content_.by_name;
+  }
+  // The number of the image of that name.
   std::optional<int64_t> find(std::string_view name) const;
 
   int64_t num_shards() const {
-    return static_cast<int64_t>(content_.shard_bytes.size());
+    return static_cast<int64_t>(content_.shards.size());
   }
   std::filesystem::path shard(uint32_t number) const;
-  // Why a shard has not all that it should: it is missing or has another
-  // length; "" where it has.
-  std::string shard_fault(uint32_t number) const;
+
+  struct ShardState {
+    uint64_t bytes = 0;  // those that are there
+    std::string fault;   // it is missing or has another length; "" if not
+  };
+  ShardState shard_state(uint32_t number) const;
+  // Reads all of a shard. Returns why it is not what was written, "" if it is.
+  std::string shard_damage(uint32_t number) const;
 
   // Fills `bytes` from `offset` of the shard on. Returns why it could not, ""
   // where it could. From any thread.
@@ -116,33 +136,35 @@ class PackIndex {
                    uint64_t num_bytes) const;
 
  private:
-  int descriptor_of(uint32_t shard, bool& is_own) const;
+  std::shared_ptr<const OpenFile> open_shard(uint32_t number, bool anew) const;
 
   const std::filesystem::path file_;
-  const Content content_;
+  Content content_;
   mutable std::mutex mutex_;
-  mutable std::vector<int> descriptors_;  // guarded; -1: not open
-  mutable int num_open_ = 0;              // guarded
+  // Guarded; null: not open.
+  mutable std::vector<std::shared_ptr<const OpenFile>> open_;
+  mutable int num_open_ = 0;  // guarded
 };
 
 // The index's file name, and a shard's: "train.index", "train-00003.tar".
 std::string index_name(const std::string& split);
 std::string shard_name(const std::string& split, uint32_t number);
 
-// The check of an image's name, place and labels.
-uint32_t check_of(std::string_view name, PackedPlace place,
+// The check of an image's name, entry and labels.
+uint32_t check_of(std::string_view name, PackedImage image,
                   const ImageLabels& labels);
 
 struct Pack {
   std::shared_ptr<const PackIndex> index;
   PackedLabels labels;
-  std::vector<int64_t> damaged;  // images whose check is wrong, rising
+  std::vector<int64_t> damaged;  // numbers of images with a wrong check, rising
 };
-// All of it.
+// Reads a whole index.
 Pack read_pack(const std::filesystem::path& file);
 
-// Without labels; the process reads a file once, and again when it has changed.
-std::shared_ptr<const PackIndex> open_index(const std::filesystem::path& file);
+// The index of a shard, by the shard's path, which the process has met; null:
+// not yet.
+std::shared_ptr<const PackIndex> known_index(const std::string& shard);
 
 // The bytes of an index.
 std::string index_bytes(const PackIndex::Content& content,

@@ -2,8 +2,6 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -16,85 +14,87 @@ namespace fs = std::filesystem;
 PackWriter::PackWriter(fs::path folder, std::string split, uint64_t shard_bytes)
     : folder_(std::move(folder)),
       split_(std::move(split)),
-      shard_bytes_(shard_bytes) {}
+      shard_bytes_(shard_bytes),
+      digest_(XXH3_createState(),
+              [](XXH3_state_s* state) { XXH3_freeState(state); }) {}
 
 PackWriter::~PackWriter() = default;
 
 uint64_t PackWriter::total_bytes() const {
-  return std::accumulate(content_.shard_bytes.begin(),
-                         content_.shard_bytes.end(), uint64_t{0});
+  uint64_t bytes = 0;
+  for (const PackedShard& shard : content_.shards) bytes += shard.bytes;
+  return bytes;
+}
+
+void PackWriter::write(std::string_view bytes) {
+  shard_->write(bytes.data(), bytes.size());
+  XXH3_64bits_update(digest_.get(), bytes.data(), bytes.size());
+  content_.shards.back().bytes += bytes.size();
 }
 
 void PackWriter::append(std::string_view name, std::string_view bytes) {
-  const std::string header = tar_header(name, bytes.size());
-  const std::string padding = tar_padding(bytes.size());
-  shard_->write(header.data(), header.size());
-  shard_->write(bytes.data(), bytes.size());
-  shard_->write(padding.data(), padding.size());
-  content_.shard_bytes.back() += header.size() + bytes.size() + padding.size();
+  write(tar_header(name, bytes.size()));
+  write(bytes);
+  write(tar_padding(bytes.size()));
+}
+
+void PackWriter::begin_shard() {
+  const auto number = static_cast<uint32_t>(content_.shards.size());
+  shard_ = std::make_unique<AtomicFile>(folder_ / shard_name(split_, number));
+  content_.shards.emplace_back();
+  XXH3_64bits_reset(digest_.get());
 }
 
 void PackWriter::end_shard() {
-  const std::string end = tar_end();
-  shard_->write(end.data(), end.size());
-  content_.shard_bytes.back() += end.size();
+  write(tar_end());
   shard_->commit();
   shard_.reset();
+  content_.shards.back().digest = XXH3_64bits_digest(digest_.get());
 }
 
 void PackWriter::add(const Image& image) {
   HEADROOM_CHECK(!image.bytes.empty() && image.bytes.size() <= kMostFileBytes,
                  std::to_string(image.bytes.size()) + " bytes to pack");
   const uint64_t room = image.bytes.size() + image.label_text.size() +
-                        8 * kTarBlock + 2 * image.name.size();
-  if (shard_ != nullptr && content_.shard_bytes.back() + room > shard_bytes_) {
+                        8 * kTarBlock + 4 * image.name.size();
+  if (shard_ != nullptr && content_.shards.back().bytes + room > shard_bytes_) {
     end_shard();
   }
-  if (shard_ == nullptr) {
-    const auto number = static_cast<uint32_t>(content_.shard_bytes.size());
-    shard_ = std::make_unique<AtomicFile>(folder_ / shard_name(split_, number));
-    content_.shard_bytes.push_back(0);
-  }
-  append(image.name, image.bytes);
-  PackedPlace place;
-  place.shard = static_cast<uint32_t>(content_.shard_bytes.size() - 1);
-  place.bytes = image.bytes.size();
-  place.offset = content_.shard_bytes.back() - place.bytes -
-                 tar_padding(place.bytes).size();
-  place.digest = XXH3_64bits(image.bytes.data(), image.bytes.size());
-  place.height = image.height;
-  place.width = image.width;
-  place.has_colours = image.has_colours ? 1 : 0;
-  place.check = check_of(image.name, place, image.labels);
-  append(fs::path(image.name).replace_extension(".txt").string(),
-         image.label_text);
+  if (shard_ == nullptr) begin_shard();
 
-  content_.places.push_back(place);
+  PackedImage entry;
+  entry.shard = static_cast<uint32_t>(content_.shards.size() - 1);
+  entry.bytes = image.bytes.size();
+  entry.digest = XXH3_64bits(image.bytes.data(), image.bytes.size());
+  entry.offset = content_.shards.back().bytes +
+                 tar_header(image.name, image.bytes.size()).size();
+  entry.height = image.height;
+  entry.width = image.width;
+  entry.has_colours = image.has_colours ? 1 : 0;
+  entry.first_name_byte = content_.names.size();
+  entry.name_bytes = static_cast<uint32_t>(image.name.size());
+  entry.first_box = labels_.boxes.size();
+  entry.num_boxes = static_cast<uint32_t>(image.labels.boxes.size());
+  entry.first_point = labels_.points.size();
+  entry.num_points = static_cast<uint32_t>(image.labels.points.size());
+  entry.check = check_of(image.name, entry, image.labels);
+
+  append(image.name, image.bytes);
+  append(image.label_name, image.label_text);
+  content_.images.push_back(entry);
   content_.names += image.name;
-  content_.name_ends.push_back(content_.names.size());
   const ImageLabels& own = image.labels;
-  const uint64_t points_before = labels_.points.size();
   labels_.boxes.insert(labels_.boxes.end(), own.boxes.begin(), own.boxes.end());
-  labels_.box_ends.push_back(labels_.boxes.size());
   labels_.points.insert(labels_.points.end(), own.points.begin(),
                         own.points.end());
-  for (const uint64_t end : own.point_ends) {
-    labels_.point_ends.push_back(points_before + end - own.first_point);
-  }
 }
 
 void PackWriter::finish() {
   if (shard_ != nullptr) end_shard();
-  content_.by_name.resize(content_.places.size());
-  std::iota(content_.by_name.begin(), content_.by_name.end(), 0U);
-  const auto name_of = [this](uint32_t image) {
-    const uint64_t begin = image == 0 ? 0 : content_.name_ends[image - 1];
-    return std::string_view(content_.names)
-        .substr(begin, content_.name_ends[image] - begin);
-  };
-  std::ranges::sort(content_.by_name, {}, name_of);
-  write_whole_file(folder_ / index_name(split_),
-                   index_bytes(content_, labels_));
+  const fs::path file = folder_ / index_name(split_);
+  // The index's own order by name is not written yet; a PackIndex has it.
+  content_.by_name = PackIndex(file, content_).order_by_name();
+  write_whole_file(file, index_bytes(content_, labels_));
 }
 
 }  // namespace headroom::packs

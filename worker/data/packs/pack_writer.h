@@ -12,6 +12,8 @@
 #include "parallel/base/atomic_file.h"
 #include "worker/data/packs/pack_index.h"
 
+struct XXH3_state_s;
+
 namespace headroom::packs {
 
 class PackWriter {
@@ -23,35 +25,35 @@ class PackWriter {
 
   struct Image {
     std::string name;        // its path in the data set, without ".."
-    std::string_view bytes;  // the file's; at most kMostFileBytes
+    std::string_view bytes;  // those of the file; at most kMostFileBytes
     int32_t height = 0, width = 0;
     bool has_colours = true;
-    // Outlines with every image of a split or with none.
     ImageLabels labels;
-    std::string label_text;  // the lines of its label file
+    std::string label_name;  // its label file's in the archive
+    std::string label_text;  // the lines of that file
   };
-  // REQUIRES: a name that is new.
+  // REQUIRES: names that are new.
   void add(const Image& image);
 
   // Writes the index. REQUIRES: once, and nothing after it.
   void finish();
 
-  int64_t num_images() const {
-    return static_cast<int64_t>(content_.places.size());
-  }
   int64_t num_shards() const {
-    return static_cast<int64_t>(content_.shard_bytes.size());
+    return static_cast<int64_t>(content_.shards.size());
   }
   uint64_t total_bytes() const;  // the shards'
 
  private:
+  void write(std::string_view bytes);
   void append(std::string_view name, std::string_view bytes);
+  void begin_shard();
   void end_shard();
 
   const std::filesystem::path folder_;
   const std::string split_;
   const uint64_t shard_bytes_;
   std::unique_ptr<AtomicFile> shard_;  // null: the next file begins one
+  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> digest_;
   PackIndex::Content content_;
   PackedLabels labels_;
 };

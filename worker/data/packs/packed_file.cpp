@@ -1,18 +1,13 @@
 #include "worker/data/packs/packed_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <chrono>
 #include <memory>
-#include <optional>
-#include <system_error>
-#include <thread>
+#include <string_view>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "worker/data/packs/pack_index.h"
@@ -21,28 +16,10 @@ namespace headroom::packs {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
-// Pauses before the second and later attempts.
-constexpr std::array<std::chrono::milliseconds, 3> kPauses{
-    std::chrono::milliseconds(100), std::chrono::milliseconds(500),
-    std::chrono::milliseconds(2000)};
-
-// Where a path enters an archive.
-struct Member {
-  fs::path shard;
-  std::string name;
-};
-
-std::optional<Member> member_of(const fs::path& path) {
-  std::error_code error;
-  for (fs::path folder = path.parent_path(); folder.has_relative_path();
-       folder = folder.parent_path()) {
-    if (fs::is_directory(folder, error)) return std::nullopt;
-    if (!fs::is_regular_file(folder, error)) continue;
-    return Member{folder, path.lexically_relative(folder).string()};
-  }
-  return std::nullopt;
-}
+constexpr std::string_view kInArchive = ".tar/";
+constexpr uint64_t kBlock = uint64_t{256} << 10;
 
 // "train" of "train-00003.tar"; "" of other names.
 std::string split_of(const fs::path& shard) {
@@ -51,61 +28,114 @@ std::string split_of(const fs::path& shard) {
   return dash == std::string::npos ? "" : stem.substr(0, dash);
 }
 
-struct Found {
+bool is_file(const fs::path& path) {
+  struct stat status {};
+  return with_patience([&] { return ::stat(path.c_str(), &status); }) == 0 &&
+         S_ISREG(status.st_mode);
+}
+
+// Why there is no index of a shard that was not met before; "" and the index
+// where there is one.
+std::string open_index_of(const fs::path& shard,
+                          std::shared_ptr<const PackIndex>& index) {
+  const std::string split = split_of(shard);
+  const fs::path file = shard.parent_path() / index_name(split);
+  if (split.empty() || !is_file(file)) {
+    return shard.string() + " has no index beside it";
+  }
+  try {
+    index = read_pack(file).index;
+    return "";
+  } catch (const Error& refusal) {
+    return refusal.text();
+  }
+}
+
+// Where a path in a pack leads.
+struct Place {
   std::shared_ptr<const PackIndex> index;
-  int64_t image = 0;
+  const PackedImage* image = nullptr;
   std::string error;
 };
 
-Found find(const fs::path& path) {
-  Found found;
-  const auto member = member_of(path);
-  if (!member) {
-    found.error = "cannot be opened: Not a directory";
-    return found;
+// Nothing where the path goes through no archive.
+std::optional<Place> place_of(const fs::path& path) {
+  const std::string& text = path.native();
+  for (size_t at = text.find(kInArchive); at != std::string::npos;
+       at = text.find(kInArchive, at + 1)) {
+    const std::string shard = text.substr(0, at + kInArchive.size() - 1);
+    Place place;
+    // A shard that is known costs no question to its file system.
+    place.index = known_index(shard);
+    if (place.index == nullptr && !is_file(shard)) continue;
+    if (place.index == nullptr) {
+      place.error = open_index_of(shard, place.index);
+      if (!place.error.empty()) return place;
+    }
+    const auto number = place.index->find(
+        std::string_view(text).substr(at + kInArchive.size()));
+    if (!number || place.index->path(*number) != path) {
+      place.error = "is not in " + place.index->file().string();
+      return place;
+    }
+    place.image = &place.index->image(*number);
+    if (place.image->bytes > kMostFileBytes ||
+        place.image->shard >= place.index->num_shards()) {
+      place.error =
+          "its entry in " + place.index->file().string() + " is damaged";
+    }
+    return place;
   }
-  const std::string split = split_of(member->shard);
-  std::error_code error;
-  const fs::path index = member->shard.parent_path() / index_name(split);
-  if (split.empty() || !fs::exists(index, error)) {
-    found.error = member->shard.string() + " has no index beside it";
-    return found;
+  return std::nullopt;
+}
+
+std::chrono::microseconds since(Clock::time_point begin) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() -
+                                                               begin);
+}
+
+// Calls `read` for block after block; the time that the first one took.
+template <typename Read>
+std::chrono::microseconds read_blocks(uint64_t num_bytes, const Read& read) {
+  std::vector<char> bytes(std::min(num_bytes, kBlock));
+  const Clock::time_point begin = Clock::now();
+  std::chrono::microseconds first{};
+  for (uint64_t at = 0; at < num_bytes; at += kBlock) {
+    read(at, bytes.data(), std::min(num_bytes - at, kBlock));
+    if (at == 0) first = since(begin);
   }
-  try {
-    found.index = open_index(index);
-  } catch (const Error& refusal) {
-    found.error = refusal.text();
-    return found;
-  }
-  const auto image = found.index->find(member->name);
-  if (!image || found.index->path(*image) != member->shard / member->name) {
-    found.error = "is not in " + index.string();
-  } else {
-    found.image = *image;
-  }
-  return found;
+  return first;
 }
 
 }  // namespace
 
+bool may_pass(int error) {
+  constexpr std::array kPassing{
+      EIO,       EAGAIN,       EINTR,        ETIMEDOUT,    ESTALE,
+      ENOTCONN,  ECONNRESET,   ECONNABORTED, ECONNREFUSED, EHOSTDOWN,
+      EREMOTEIO, EHOSTUNREACH, ENETUNREACH,  ENETRESET,    EBUSY};
+  return std::ranges::find(kPassing, error) != kPassing.end();
+}
+
+OpenFile::OpenFile(const fs::path& file)
+    : descriptor_(with_patience([&] {
+        return ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      })),
+      error_(descriptor_ < 0 ? errno : 0) {}
+
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
 uint64_t read_at(int descriptor, uint64_t offset, void* bytes,
                  uint64_t num_bytes) noexcept {
   uint64_t done = 0;
-  size_t failures = 0;
   while (done < num_bytes) {
-    const ssize_t got =
-        ::pread(descriptor, static_cast<char*>(bytes) + done, num_bytes - done,
-                static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      const int why = errno;
-      if (why == EBADF || why == EISDIR || failures == kPauses.size()) {
-        errno = why;
-        return done;
-      }
-      std::this_thread::sleep_for(kPauses[failures++]);
-      continue;
-    }
+    const ssize_t got = with_patience([&] {
+      return ::pread(descriptor, static_cast<char*>(bytes) + done,
+                     num_bytes - done, static_cast<off_t>(offset + done));
+    });
+    if (got < 0) return done;
     if (got == 0) break;
     done += static_cast<uint64_t>(got);
   }
@@ -113,50 +143,50 @@ uint64_t read_at(int descriptor, uint64_t offset, void* bytes,
   return done;
 }
 
-PackedFile read_packed(const fs::path& path) {
-  PackedFile file;
-  const Found found = find(path);
-  file.error = found.error;
+std::optional<PackedFile> read_packed(const fs::path& path) {
+  std::optional<Place> place = place_of(path);
+  if (!place) return std::nullopt;
+  PackedFile file{{}, std::move(place->error)};
   if (!file.error.empty()) return file;
-  const PackedPlace& place = found.index->place(found.image);
-  if (place.bytes > kMostFileBytes ||
-      place.shard >= found.index->num_shards()) {
-    file.error = "its entry in " + found.index->file().string() + " is damaged";
-    return file;
-  }
-  file.bytes.resize(place.bytes);
-  file.error = found.index->read(place.shard, place.offset, file.bytes.data(),
-                                 place.bytes);
+  const PackedImage& image = *place->image;
+  file.bytes.resize(image.bytes);
+  file.error = place->index->read(image.shard, image.offset, file.bytes.data(),
+                                  image.bytes);
   if (file.error.empty() &&
-      XXH3_64bits(file.bytes.data(), file.bytes.size()) != place.digest) {
-    file.error = "its bytes in " + found.index->shard(place.shard).string() +
+      XXH3_64bits(file.bytes.data(), file.bytes.size()) != image.digest) {
+    file.error = "its bytes in " + place->index->shard(image.shard).string() +
                  " are damaged";
   }
   if (!file.error.empty()) file.bytes.clear();
   return file;
 }
 
-void warm(const fs::path& path, uint64_t most) noexcept {
+std::optional<std::chrono::microseconds> warm(const fs::path& path,
+                                              uint64_t most) noexcept {
   try {
-    const int descriptor =
-        ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) {
-      if (errno == ENOTDIR) read_packed(path);
-      return;
+    const Clock::time_point begin = Clock::now();
+    if (const auto place = place_of(path)) {
+      if (!place->error.empty() || place->image->bytes > most) return {};
+      return read_blocks(
+          place->image->bytes, [&](uint64_t at, char* bytes, uint64_t count) {
+            place->index->read(place->image->shard, place->image->offset + at,
+                               bytes, count);
+          });
     }
+    const OpenFile file(path);
     struct stat status {};
-    if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
-        static_cast<uint64_t>(status.st_size) <= most) {
-      std::vector<char> bytes(size_t{256} << 10);
-      for (off_t at = 0; at < status.st_size;) {
-        const ssize_t got = ::pread(descriptor, bytes.data(), bytes.size(), at);
-        if (got <= 0) break;
-        at += got;
-      }
+    if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0 ||
+        !S_ISREG(status.st_mode) ||
+        static_cast<uint64_t>(status.st_size) > most) {
+      return {};
     }
-    ::close(descriptor);
+    const auto opened = since(begin);
+    return opened + read_blocks(static_cast<uint64_t>(status.st_size),
+                                [&](uint64_t at, char* bytes, uint64_t count) {
+                                  read_at(file.descriptor(), at, bytes, count);
+                                });
   } catch (const std::exception&) {
-    // Whoever reads it next says why it cannot be read.
+    return {};  // whoever reads it next says why it cannot be read
   }
 }
 

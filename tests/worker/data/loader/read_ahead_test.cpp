@@ -7,7 +7,9 @@
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -48,7 +50,10 @@ bool comes_true(const Condition& condition) {
 
 TEST(ReadAhead, ReadsFewOfThemWhereFilesAreFast) {
   std::atomic<int> read = 0;
-  ReadAhead ahead([&](int64_t) { ++read; });
+  ReadAhead ahead([&](int64_t) {
+    ++read;
+    return microseconds(30);
+  });
   ahead.want(numbers(0, 160));
   EXPECT_TRUE(comes_true([&] { return read == 10; }));
   ahead.want(numbers(160, 160));
@@ -68,6 +73,7 @@ TEST(ReadAhead, ReadsAllOfThemManyAtOnceWhereFilesAreSlow) {
     --now;
     const std::lock_guard lock(mutex);
     read.insert(sample);
+    return microseconds(20000);
   });
   ahead.want(numbers(0, 160));
   EXPECT_TRUE(comes_true([&] {
@@ -83,6 +89,20 @@ TEST(ReadAhead, ReadsAllOfThemManyAtOnceWhereFilesAreSlow) {
   EXPECT_GT(most, 8);
 }
 
+// Samples that need no reading say nothing of the pace.
+TEST(ReadAhead, IsSlowByWhatWasReadAlone) {
+  std::atomic<int> asked = 0;
+  ReadAhead ahead([&](int64_t sample) -> std::optional<microseconds> {
+    ++asked;
+    if (sample % 2 == 0) throw std::runtime_error("unreadable");
+    return sample < 1000 ? std::optional(microseconds(9000)) : std::nullopt;
+  });
+  ahead.want(numbers(1, 160));  // asks for the 1st, the 17th, ... of them
+  EXPECT_TRUE(comes_true([&] { return asked == 10; }));
+  for (int i = 0; i < 3; ++i) ahead.want(numbers(1001, 100));
+  EXPECT_TRUE(comes_true([&] { return asked == 310; }));
+}
+
 TEST(ReadAhead, EndsWithoutReadingWhatWaits) {
   std::atomic<int> read = 0;
   const auto begin = std::chrono::steady_clock::now();
@@ -90,6 +110,7 @@ TEST(ReadAhead, EndsWithoutReadingWhatWaits) {
     ReadAhead ahead([&](int64_t) {
       ++read;
       std::this_thread::sleep_for(milliseconds(50));
+      return microseconds(50000);
     });
     ahead.want(numbers(0, 4000));
   }
