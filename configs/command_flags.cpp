@@ -102,11 +102,11 @@ std::vector<CommandFlag> flags_of_processes() {
            "needed beyond loopback (this machine's own address), with a "
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
-      flag({"--interface"}, {"train", "agent"},
-           "Among several machines, tensors go over this network interface of "
-           "each, for example eth1. The default is the one towards the "
-           "coordinator.",
-           {.value_name = "NAME", .known_to = KnownTo::kHeadroom}),
+      flag(
+          {"--interface"}, {"train", "agent"},
+          "Tensors go over this network interface of each machine, for example "
+          "eth1. The default is the one towards the coordinator.",
+          {.value_name = "NAME", .known_to = KnownTo::kHeadroom}),
       flag({"--token-file"},
            {"train", "val", "coordinator", "agent", "status", "page"},
            "This file holds the join token, a secret that everybody must "
@@ -142,15 +142,15 @@ std::vector<CommandFlag> flags_of_processes() {
            "--processes says how many there are.",
            {.value_name = "SIZE"}),
       flag({"--images-per-second"}, {"plan"},
-           "The forecast of a step counts on this rate, measured with one card "
-           "or process alone. Without it the speed of a card is assumed.",
+           "The forecast of a step counts on this rate of one card or process "
+           "alone. The default is assumed.",
            {.value_name = "N"}),
       flag({"--network"}, {"plan"},
-           "The forecast counts on this network of a machine: Gbit/s and "
-           "milliseconds, or what a run measured, by its folder.",
+           "The forecast counts on this network, or on what a run measured, by "
+           "its folder.",
            {.value_name = "GBIT[,MS]|RUN"}),
       flag({"--machines"}, {"plan"},
-           "The forecast spreads the processes over this many machines.",
+           "The forecast spreads processes over this many machines.",
            {.value_name = "N"}),
       flag({"--prices"}, {"plan"},
            "Rank the machines of a price list that the run fits into by the "

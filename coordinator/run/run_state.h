@@ -201,7 +201,7 @@ class RunState {
                bool explained = false) const;
 
   const RunOptions options_;
-  configs::RunConfig config_;  // as asked for; the network once it is measured
+  configs::RunConfig config_;  // the request, and the network once measured
   Membership membership_;
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;

@@ -60,6 +60,7 @@ class Meeting {
         const int64_t larger = std::min(kMostBytes, kGrowth * bytes);
         if (spent + kGrowth * took <= most) {
           bytes = larger;
+          best = 0;  // a short message says little: it fits into queues
           continue;
         }
       }

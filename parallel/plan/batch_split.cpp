@@ -43,6 +43,9 @@ int64_t groups_at_once(const BatchCut& cut, int64_t count,
 
 int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
                       const BatchNormRule& groups) {
+  if (!groups.even) {
+    return share_of(global_batch_size, data_parallel_size, 0).size();
+  }
   const auto all = batch_norm_groups(global_batch_size, groups,
                                      /*smallest_map_elements=*/2);
   return whole_share(global_batch_size, data_parallel_size, all, groups.even, 0)

@@ -10,7 +10,7 @@ namespace headroom::plan {
 struct NetworkRates {
   int64_t machines = 0;
   std::string interface = {};  // the first machine's; "" where it is not known
-  // Of one pair of machines at a time each, one way.
+  // Rates are one way, while each machine talks to one other.
   double slowest_bytes_per_second = 0;
   double fastest_bytes_per_second = 0;
   double latency_seconds = 0;  // one message's way, of the slowest pair

@@ -94,11 +94,19 @@ void predict_memory(const configs::RunConfig& config,
   request.plan.validation_images = plan.validation_images;
   plan.predicted_phase_bytes = predicted_phase_bytes(request);
   plan.predicted_peak_bytes.clear();
+  const RankKinds kinds(request);
+  std::map<RankKinds::Kind, int64_t> host_bytes;
   for (size_t rank = 0; rank < plan.predicted_phase_bytes.size(); ++rank) {
     plan::PhaseBytes& bytes = plan.predicted_phase_bytes[rank];
     const plan::MeshCoordinates at =
         plan::coordinates_of(plan.layout, static_cast<int>(rank));
-    bytes.host = predict::host_memory(config, plan, layers, at).total_bytes();
+    const auto [known, is_new] =
+        host_bytes.try_emplace(kinds.of(static_cast<int>(rank), at));
+    if (is_new) {
+      known->second =
+          predict::host_memory(config, plan, layers, at).total_bytes();
+    }
+    bytes.host = known->second;
     plan.predicted_peak_bytes.push_back(bytes.peak());
   }
 }

@@ -39,7 +39,7 @@ struct Link {
 struct Machines {
   int64_t number = 1;
   int64_t cards_each = 1;  // cards, or processes, of each
-  Link inside;             // from one card to another of its machine
+  Link inside;             // one card's, to another of its machine
   Link between;            // one machine's network
   int64_t cards() const { return number * cards_each; }
 };
@@ -71,7 +71,7 @@ struct ForecastRequest {
 struct StepForecast {
   // Parts of a step in seconds; they add up to it.
   double compute = 0;
-  double communication = 0;  // as far as nothing hides it
+  double communication = 0;  // what nothing hides
   double bubble = 0;
   double input = 0;
   double seconds() const { return compute + communication + bubble + input; }

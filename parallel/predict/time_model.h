@@ -88,7 +88,7 @@ struct StageTime {
   double gradients = 0;
   double statistics = 0;  // sums of groups that span data ranks
   double image = 0;       // rows and sums between the ranks of an image
-  double maps = 0;        // between stages
+  double maps = 0;        // exchanges between stages
 };
 
 struct StepEstimate {

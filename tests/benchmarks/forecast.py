@@ -78,7 +78,7 @@ def cores_of(process, processes):
 
 def model_flags(args, batch):
     return ['--synthetic-input', '--cfg', args.cfg, '--img', str(args.img), '--batch', str(batch),
-            '--threads', '1', '--max-steps', str(args.steps), '--device', 'cpu', '--set', 'checkpoint_every_steps=0']
+            '--threads', '1', '--max-steps', str(args.steps), '--device', 'cpu', '--set', 'checkpoint_every_steps=100000']
 
 
 def step_seconds(folder, args):
@@ -143,7 +143,7 @@ def main():
     parser.add_argument('--cfg', default='yolov5n')
     parser.add_argument('--processes', type=int, nargs='+', default=[1, 2, 4])
     parser.add_argument('--rates', type=int, nargs='+', default=[100, 400, 1600], help='Mbit/s of a port')
-    for flag, value in (('img', 160), ('batch', 8), ('steps', 40), ('warmup', 10)):
+    for flag, value in (('img', 160), ('batch', 16), ('steps', 40), ('warmup', 10)):
         parser.add_argument(f'--{flag}', type=int, default=value)
     args = parser.parse_args()
     print('| processes | link | predicted step | measured step | error | efficiency: predicted, measured |')

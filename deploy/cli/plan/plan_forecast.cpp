@@ -183,7 +183,7 @@ std::string links_text(const PlanForecast& forecast) {
   return text;
 }
 
-// Which way gradients go, and why.
+// The way that gradients go, and why.
 std::string sum_text(const PlanForecast& forecast) {
   const predict::StepForecast& step = forecast.step;
   const predict::SumTime& sum = step.gradient_sum;
@@ -193,7 +193,8 @@ std::string sum_text(const PlanForecast& forecast) {
   }
   const int64_t cards = forecast.basis.machines.cards();
   return text + milliseconds(sum.hierarchical) +
-         " summed inside a machine, between machines, then inside: a ring of "
+         " summed inside a machine, between machines, then inside, as NCCL "
+         "does: a ring of "
          "all would take " +
          milliseconds(sum.flat) + ", with " + std::to_string(2 * (cards - 1)) +
          " messages one after the other";

@@ -21,7 +21,7 @@ namespace headroom::cli {
 struct PlanForecast {
   planner::ForecastBasis basis;
   predict::StepForecast step;
-  int64_t images = 0;  // of a step
+  int64_t images = 0;  // a step's
   std::string card;    // "NVIDIA H100 80GB"; "process" on a processor
   bool is_link_measured = false;
   double loaded_images_per_second = 0;  // a machine's loaders; 0: not counted
