@@ -125,12 +125,18 @@ std::string nearest_cards(const std::string& name) {
 
 std::vector<Instance> parse_instances(const std::string& text,
                                       const std::string& file) {
-  static const std::array<std::string, 7> kFamilyKeys = {
-      "provider",           "gpu",  "gpu_memory",
-      "compute_capability", "link", "link_gigabytes_per_second",
+  static const std::array<std::string, 9> kFamilyKeys = {
+      "provider",
+      "gpu",
+      "gpu_memory",
+      "compute_capability",
+      "link",
+      "link_gigabytes_per_second",
+      "tensor_teraflops",
+      "memory_gigabytes_per_second",
       "instances"};
-  static const std::array<std::string, 3> kInstanceKeys = {
-      "name", "gpus", "network_gigabits_per_second"};
+  static const std::array<std::string, 4> kInstanceKeys = {
+      "name", "gpus", "network_gigabits_per_second", "cores"};
   const yaml::YamlValue root = yaml::parse_yaml(text, file);
   yaml::require_mapping(root, "a family of machines", kFamilyKeys);
   Instance family;
@@ -141,6 +147,9 @@ std::vector<Instance> parse_instances(const std::string& text,
   family.link = yaml::as_text(yaml::require(root, "link"), "link");
   family.link_gigabytes_per_second =
       optional_positive(root, "link_gigabytes_per_second");
+  family.tensor_teraflops = optional_positive(root, "tensor_teraflops");
+  family.memory_gigabytes_per_second =
+      optional_positive(root, "memory_gigabytes_per_second");
   const yaml::YamlValue& list = yaml::require(root, "instances");
   if (list.kind != yaml::YamlValue::Kind::kSequence || list.items.empty()) {
     yaml::refuse(list.place, "instances is " + yaml::describe(list),
@@ -158,6 +167,7 @@ std::vector<Instance> parse_instances(const std::string& text,
     }
     instance.network_gigabits_per_second =
         optional_positive(item, "network_gigabits_per_second");
+    instance.cores = optional_positive(item, "cores");
     instances.push_back(instance);
   }
   return instances;

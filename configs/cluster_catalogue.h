@@ -27,6 +27,11 @@ struct Instance {
   // The machine's network bandwidth; small machines reach it briefly. 0: not
   // published.
   int64_t network_gigabits_per_second = 0;
+  // One GPU's peak as its maker publishes it: 16-bit tensor cores without
+  // sparsity, and its memory; 0: not in the catalogue.
+  int64_t tensor_teraflops = 0;
+  int64_t memory_gigabytes_per_second = 0;
+  int64_t cores = 0;  // The machine's virtual processors; 0: not known.
 };
 
 // `text` is the content of `file`.

@@ -102,6 +102,11 @@ std::vector<CommandFlag> flags_of_processes() {
            "needed beyond loopback (this machine's own address), with a "
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
+      flag(
+          {"--interface"}, {"train", "agent"},
+          "Tensors go over this network interface of each machine, for example "
+          "eth1. The default is the one towards the coordinator.",
+          {.value_name = "NAME", .known_to = KnownTo::kHeadroom}),
       flag({"--token-file"},
            {"train", "val", "coordinator", "agent", "status", "page"},
            "This file holds the join token, a secret that everybody must "
@@ -121,8 +126,8 @@ std::vector<CommandFlag> flags_of_processes() {
            "forward (F) and backward (B) of each micro-batch.",
            {.value_name = "schedule"}),
       flag({"--details"}, {"plan"},
-           "The answer also has the tables: memory of each stage and phase, "
-           "layers, samples, other layouts."),
+           "The answer also has the tables: parts of a step, memory of each "
+           "stage and phase, layers, samples, other layouts."),
       flag({"--cluster"}, {"plan"},
            "The plan is for machines that are not here: some nodes of an "
            "instance that can be rented, for example p4d.24xlarge:2, with "
@@ -136,6 +141,17 @@ std::vector<CommandFlag> flags_of_processes() {
            "The plan is for GPUs with this much memory, for example 8GiB; "
            "--processes says how many there are.",
            {.value_name = "SIZE"}),
+      flag({"--images-per-second"}, {"plan"},
+           "The forecast of a step counts on this rate of one card or process "
+           "alone. The default is assumed.",
+           {.value_name = "N"}),
+      flag({"--network"}, {"plan"},
+           "The forecast counts on this network, or on what a run measured, by "
+           "its folder.",
+           {.value_name = "GBIT[,MS]|RUN"}),
+      flag({"--machines"}, {"plan"},
+           "The forecast spreads processes over this many machines.",
+           {.value_name = "N"}),
       flag({"--prices"}, {"plan"},
            "Rank the machines of a price list that the run fits into by the "
            "price of an epoch. Lines: NAME: PRICE of an hour, or NAME: "

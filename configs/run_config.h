@@ -20,6 +20,7 @@
 #include "parallel/plan/backend.h"
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/network_rates.h"
 
 namespace headroom::configs {
 
@@ -113,6 +114,8 @@ struct RunConfig {
   int64_t batch_norm_group_size = 0;  // 0: chosen
   // The rule of a run which goes on, from its plan; none: what is asked for.
   std::optional<plan::BatchNormRule> batch_norm_rule;
+  // The network of a run that has measured it; no part of the run's file.
+  std::optional<plan::NetworkRates> network;
   bool sync_batch_norm = false;
   bool skip_non_finite = false;
 

@@ -100,6 +100,9 @@ class RunState {
     membership_.note_sign_of_life(at, name);
   }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
+  // What rank 0 measured of the network, as the event's detail has it: later
+  // plans count on it. Anything else is left alone.
+  void note_network(const std::string& detail_json);
   // This very process may have been stopped since the last tick (a paused
   // machine, SIGSTOP): then all are given time to find their way back. REQUIRED
   // before what happened after it.
@@ -198,7 +201,7 @@ class RunState {
                bool explained = false) const;
 
   const RunOptions options_;
-  const configs::RunConfig config_;
+  configs::RunConfig config_;  // the request, and the network once measured
   Membership membership_;
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;

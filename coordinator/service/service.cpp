@@ -512,6 +512,9 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
                   refusal = limit_words(event);
                   if (refusal) return refusal;
                   event.reporter = caller.identity.worker_id;
+                  if (event.event == EventKind::kNetwork) {
+                    state_.note_network(event.detail_json);
+                  }
                   delivery_.add_report(event);
                   return std::nullopt;
                 });

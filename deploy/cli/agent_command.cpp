@@ -25,6 +25,7 @@ int agent_command(const CommandLine& line) {
   options.coordinator = line.value_of("--coordinator");
   host_of(options.coordinator, "--coordinator");
   options.security = take_identity(line, options.coordinator);
+  options.interface = line.value_of("--interface");
   options.processes = line.count_of("--processes");
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * options.processes;

@@ -214,6 +214,10 @@ class Supervisor {
 
   void start_agent() {
     ChildOptions child = child_options("agent");
+    if (!options_.interface.empty()) {
+      child.command.insert(child.command.end(),
+                           {"--interface", options_.interface});
+    }
     for (const std::string& word : std::vector<std::string>{
              "--supervised", "--coordinator", address_, "--processes",
              std::to_string(options_.request.workers_per_agent)}) {

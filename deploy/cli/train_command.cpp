@@ -23,6 +23,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/network_interfaces.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
@@ -43,6 +44,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.registration_timeout = patience;
   options.coordinator = coordinator;
   options.security = take_identity(line, coordinator);
+  options.interface = line.value_of("--interface");
   options.processes = processes;
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * processes;
@@ -79,10 +81,21 @@ std::string wait_for_address(const RendezvousFolder& folder,
               ExitCode::kResource);
 }
 
-// The coordinator's address as others have to reach it.
-void require_reachable(const CommandLine& line) {
+// The coordinator's address as others have to reach it, on other machines too
+// where the run `spans` them.
+void require_reachable(const CommandLine& line, bool spans = false) {
   const std::string address = line.value_of("--coordinator");
-  host_of(address, "--coordinator");
+  const std::string host = host_of(address, "--coordinator");
+  const std::string loopback = spans ? loopback_address_of(host) : "";
+  if (!loopback.empty()) {
+    throw Error("network",
+                "--coordinator " + address + ": " + host + " is " + loopback +
+                    " on " + host_name() + ", which no other machine can reach",
+                "name an address of rank 0's machine (here: " +
+                    interfaces_text(network_interfaces()) +
+                    "), or take the name out of the lines of 127.* in "
+                    "/etc/hosts");
+  }
   if (!address.ends_with(":0")) return;
   throw Error("network",
               "--coordinator " + address + ": nobody can find port 0",
@@ -95,8 +108,13 @@ std::string listen_address(const CommandLine& line,
   if (!place || (place->one_host() && !line.has("--coordinator"))) {
     return "127.0.0.1:0";
   }
-  return line.has("--coordinator") ? line.value_of("--coordinator")
-                                   : host_address() + ":0";
+  if (line.has("--coordinator")) return line.value_of("--coordinator");
+  return (line.has("--interface")
+              ? interface_named(line.value_of("--interface"),
+                                network_interfaces())
+                    .address
+              : host_address()) +
+         ":0";
 }
 
 // A token of the run's own on loopback, which every user of the machine could
@@ -139,6 +157,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   SupervisorOptions options;
   options.listen = listen_address(line, place);
   options.security = take_identity(line, options.listen);
+  options.interface = line.value_of("--interface");
   const std::string token = own_token(line, options.listen);
   use_token(token);
   if (!token.empty()) take_identity(line, options.listen);
@@ -234,7 +253,7 @@ void notice_binding(int workers, Terminal& terminal) {
 int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
                     Terminal& terminal) {
   interrupts::watch_parent();
-  if (line.has("--coordinator")) require_reachable(line);
+  if (line.has("--coordinator")) require_reachable(line, !place.one_host());
   correct_binding(place, terminal);
   const RunRequest request =
       make_run_request(line, place, usable_cores(), ask_data);

@@ -33,6 +33,7 @@ constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kHostMemory, "host_memory",
      "the loader and files take this host memory"},
     {K::kDeviceMemory, "device_memory", "the cards have this memory"},
+    {K::kNetwork, "network", "the network was measured"},
     {K::kMemoryTrace, "memory_trace", "a trace was written"},
     {K::kCudaGraphs, "cuda_graphs",
      "a micro-batch was captured, or could not be"},

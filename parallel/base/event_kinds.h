@@ -29,6 +29,7 @@ enum class EventKind {
   kLabelBound,
   kHostMemory,
   kDeviceMemory,
+  kNetwork,
   kMemoryTrace,
   kCudaGraphs,
   kNonFinite,

@@ -15,6 +15,15 @@ std::vector<SampleRange> groups_of_large_maps(int64_t count,
   return batch_norm_groups(count, rule, /*smallest_map_elements=*/2);
 }
 
+// Groups of even sizes: two values a channel in each, where the batch has them.
+int64_t num_even_groups(int64_t count, const BatchNormRule& rule,
+                        int64_t smallest_map_elements) {
+  const int64_t least = smallest_map_elements < 2 ? 2 : 1;
+  const int64_t most_groups = std::max<int64_t>(1, count / least);
+  const int64_t nearest = (2 * count + rule.size) / (2 * rule.size);
+  return std::clamp<int64_t>(nearest, 1, most_groups);
+}
+
 }  // namespace
 
 SampleRange share_of(int64_t count, int64_t parts, int64_t index) {
@@ -36,11 +45,9 @@ std::vector<SampleRange> batch_norm_groups(int64_t count,
                                            int64_t smallest_map_elements) {
   std::vector<SampleRange> groups;
   if (rule.even && count > 0) {
-    // Two values a channel in each, where the batch has them.
-    const int64_t least = smallest_map_elements < 2 ? 2 : 1;
-    const int64_t most_groups = std::max<int64_t>(1, count / least);
-    const int64_t nearest = (2 * count + rule.size) / (2 * rule.size);
-    const int64_t num_groups = std::clamp<int64_t>(nearest, 1, most_groups);
+    const int64_t num_groups =
+        num_even_groups(count, rule, smallest_map_elements);
+    groups.reserve(static_cast<size_t>(num_groups));
     for (int64_t i = 0; i < num_groups; ++i) {
       groups.push_back(share_of(count, num_groups, i));
     }
@@ -58,6 +65,9 @@ std::vector<SampleRange> batch_norm_groups(int64_t count,
 }
 
 int64_t largest_group(int64_t count, const BatchNormRule& rule) {
+  if (rule.even && count > 0) {
+    return share_of(count, num_even_groups(count, rule, 2), 0).size();
+  }
   return groups_of_large_maps(count, rule).front().size();
 }
 

@@ -43,6 +43,9 @@ int64_t groups_at_once(const BatchCut& cut, int64_t count,
 
 int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
                       const BatchNormRule& groups) {
+  if (!groups.even) {
+    return share_of(global_batch_size, data_parallel_size, 0).size();
+  }
   const auto all = batch_norm_groups(global_batch_size, groups,
                                      /*smallest_map_elements=*/2);
   return whole_share(global_batch_size, data_parallel_size, all, groups.even, 0)
@@ -70,53 +73,90 @@ std::optional<std::string> groups_error(const BatchCut& cut) {
          std::to_string(cut.data_parallel_size) + " ranks)";
 }
 
-BatchPart part_of(const BatchCut& cut, int64_t count,
-                  int64_t smallest_map_elements, int data_parallel_rank) {
-  BatchPart part;
-  const std::vector<SampleRange> groups =
-      batch_norm_groups(count, cut.groups, smallest_map_elements);
-  if (runs_whole_shares(cut)) {
-    part.local = whole_share(count, cut.data_parallel_size, groups,
-                             cut.groups.even, data_parallel_rank);
-    part.micro_batches.push_back(part.local);
+namespace {
+
+// The parts of one batch, whose groups are found once for all ranks.
+class BatchParts {
+ public:
+  BatchParts(const BatchCut& cut, int64_t count, int64_t smallest_map_elements)
+      : cut_(cut),
+        count_(count),
+        groups_(batch_norm_groups(count, cut.groups, smallest_map_elements)),
+        has_whole_shares_(runs_whole_shares(cut)) {
+    if (has_whole_shares_) return;
+    if (const auto reason = groups_error(cut)) HEADROOM_CHECK(false, *reason);
+    at_once_ = groups_at_once(cut, count, cut.micro_batch_size);
+  }
+
+  const std::vector<SampleRange>& groups() const { return groups_; }
+
+  SampleRange local(int rank) const {
+    if (has_whole_shares_) {
+      return whole_share(count_, cut_.data_parallel_size, groups_,
+                         cut_.groups.even, rank);
+    }
+    const SampleRange own = groups_of(rank);
+    return {begin_of(own.begin), begin_of(own.end)};
+  }
+
+  BatchPart of(int rank) const {
+    BatchPart part{.local = local(rank), .micro_batches = {}};
+    if (has_whole_shares_) {
+      part.micro_batches.push_back(part.local);
+      return part;
+    }
+    const SampleRange own = groups_of(rank);
+    const int64_t num_micro_batches =
+        std::max<int64_t>(1, divided_up(groups_of(0).size(), at_once_));
+    for (int64_t i = 0; i < num_micro_batches; ++i) {
+      const int64_t first = std::min(own.begin + i * at_once_, own.end);
+      const int64_t last = std::min(first + at_once_, own.end);
+      part.micro_batches.push_back({begin_of(first), begin_of(last)});
+    }
     return part;
   }
-  if (const auto reason = groups_error(cut)) {
-    HEADROOM_CHECK(false, *reason);
+
+ private:
+  SampleRange groups_of(int rank) const {
+    return share_of(std::ssize(groups_), cut_.data_parallel_size, rank);
   }
-  const auto groups_of_rank = [&](int rank) {
-    return share_of(static_cast<int64_t>(groups.size()), cut.data_parallel_size,
-                    rank);
-  };
-  const SampleRange own = groups_of_rank(data_parallel_rank);
-  const auto begin_of = [&](int64_t group) {
-    return group < static_cast<int64_t>(groups.size())
-               ? groups[static_cast<size_t>(group)].begin
-               : count;
-  };
-  part.local = {begin_of(own.begin), begin_of(own.end)};
-  const int64_t at_once = groups_at_once(cut, count, cut.micro_batch_size);
-  const int64_t num_micro_batches =
-      std::max<int64_t>(1, divided_up(groups_of_rank(0).size(), at_once));
-  for (int64_t i = 0; i < num_micro_batches; ++i) {
-    const int64_t first = std::min(own.begin + i * at_once, own.end);
-    const int64_t last = std::min(first + at_once, own.end);
-    part.micro_batches.push_back({begin_of(first), begin_of(last)});
+  int64_t begin_of(int64_t group) const {
+    return group < std::ssize(groups_)
+               ? groups_[static_cast<size_t>(group)].begin
+               : count_;
   }
-  return part;
+
+  const BatchCut& cut_;
+  const int64_t count_;
+  const std::vector<SampleRange> groups_;
+  const bool has_whole_shares_;
+  int64_t at_once_ = 1;  // groups of a micro-batch
+};
+
+}  // namespace
+
+BatchPart part_of(const BatchCut& cut, int64_t count,
+                  int64_t smallest_map_elements, int data_parallel_rank) {
+  return BatchParts(cut, count, smallest_map_elements).of(data_parallel_rank);
+}
+
+std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
+                                int64_t smallest_map_elements) {
+  const BatchParts cutter(cut, count, smallest_map_elements);
+  std::vector<BatchPart> parts;
+  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
+    parts.push_back(cutter.of(rank));
+  }
+  return parts;
 }
 
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  std::vector<int64_t> begins;  // each group's first sample
-  for (const SampleRange& group :
-       batch_norm_groups(count, cut.groups, smallest_map_elements)) {
-    begins.push_back(group.begin);
-  }
+  const BatchParts parts(cut, count, smallest_map_elements);
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    const int64_t begin =
-        part_of(cut, count, smallest_map_elements, rank).local.begin;
-    if (begin < count && !std::ranges::binary_search(begins, begin)) {
+    const int64_t begin = parts.local(rank).begin;
+    if (begin < count && !std::ranges::binary_search(parts.groups(), begin, {},
+                                                     &SampleRange::begin)) {
       return true;
     }
   }
@@ -165,25 +205,24 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int64_t smallest_map_elements,
                                         int data_parallel_rank,
                                         int64_t micro_batch_size) {
-  BatchPart part =
-      part_of(cut, count, smallest_map_elements, data_parallel_rank);
+  const BatchParts parts(cut, count, smallest_map_elements);
+  BatchPart part = parts.of(data_parallel_rank);
   if (groups_span_ranks(cut, count, smallest_map_elements)) return part;
-  const std::vector<SampleRange> groups =
-      batch_norm_groups(count, cut.groups, smallest_map_elements);
+  const std::vector<SampleRange>& groups = parts.groups();
   const auto groups_of = [&](const SampleRange& local) {
     std::vector<SampleRange> own;
-    for (const SampleRange& group : groups) {
-      if (local.begin <= group.begin && group.end <= local.end)
-        own.push_back(group);
+    auto group =
+        std::ranges::lower_bound(groups, local.begin, {}, &SampleRange::begin);
+    for (; group != groups.end() && group->end <= local.end; ++group) {
+      own.push_back(*group);
     }
     return own;
   };
   const int64_t at_once = groups_at_once(cut, count, micro_batch_size);
   int64_t most_groups = 0;
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    const BatchPart other = part_of(cut, count, smallest_map_elements, rank);
-    most_groups =
-        std::max<int64_t>(most_groups, std::ssize(groups_of(other.local)));
+    most_groups = std::max<int64_t>(most_groups,
+                                    std::ssize(groups_of(parts.local(rank))));
   }
   const std::vector<SampleRange> own = groups_of(part.local);
   const int64_t num_micro_batches =

@@ -80,11 +80,10 @@ std::optional<std::string> capture_error(const Plan& plan,
     return "batch-norm groups have several sizes, " +
            group_sizes_text(cut.global_batch_size, cut.groups);
   }
-  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    const std::vector<SampleRange> parts =
-        part_of(cut, cut.global_batch_size, kCells, rank).micro_batches;
-    if (std::ranges::adjacent_find(parts, std::ranges::not_equal_to(),
-                                   &SampleRange::size) != parts.end()) {
+  for (const BatchPart& part : parts_of(cut, cut.global_batch_size, kCells)) {
+    if (std::ranges::adjacent_find(
+            part.micro_batches, std::ranges::not_equal_to(),
+            &SampleRange::size) != part.micro_batches.end()) {
       return "a step has micro-batches of several sizes";
     }
   }

@@ -205,8 +205,79 @@ ordered_json plan_object(const Plan& plan) {
   return object;
 }
 
-std::string plan_to_json(const Plan& plan) {
-  return dump(plan_object(plan), 2) + "\n";
+std::string plan_to_json(const Plan& plan,
+                         const std::optional<NetworkRates>& network) {
+  ordered_json object = plan_object(plan);
+  if (network) object["network"] = network_object(*network);
+  return dump(object, 2) + "\n";
+}
+
+ordered_json network_object(const NetworkRates& network) {
+  return {{"machines", network.machines},
+          {"interface", network.interface},
+          {"slowest_bytes_per_second", network.slowest_bytes_per_second},
+          {"fastest_bytes_per_second", network.fastest_bytes_per_second},
+          {"latency_seconds", network.latency_seconds},
+          {"is_sample", network.is_sample}};
+}
+
+namespace {
+
+// Nothing for what network_object() would not write.
+std::optional<NetworkRates> network_of(const ordered_json& object) {
+  if (!object.is_object()) return std::nullopt;
+  NetworkRates network;
+  const auto is_read = [&](const char* name, auto& value, auto&& has_type) {
+    const auto found = object.find(name);
+    if (found == object.end() || !has_type(*found)) return false;
+    found->get_to(value);
+    return true;
+  };
+  const auto is_whole = [](const ordered_json& value) {
+    return value.is_number_integer();
+  };
+  const auto is_number = [](const ordered_json& value) {
+    return value.is_number();
+  };
+  const auto is_text = [](const ordered_json& value) {
+    return value.is_string();
+  };
+  const auto is_truth = [](const ordered_json& value) {
+    return value.is_boolean();
+  };
+  const bool is_all =
+      is_read("machines", network.machines, is_whole) &&
+      is_read("interface", network.interface, is_text) &&
+      is_read("slowest_bytes_per_second", network.slowest_bytes_per_second,
+              is_number) &&
+      is_read("fastest_bytes_per_second", network.fastest_bytes_per_second,
+              is_number) &&
+      is_read("latency_seconds", network.latency_seconds, is_number) &&
+      is_read("is_sample", network.is_sample, is_truth);
+  const bool is_sound =
+      is_all && network.machines > 1 && network.slowest_bytes_per_second > 0 &&
+      network.fastest_bytes_per_second >= network.slowest_bytes_per_second &&
+      network.latency_seconds >= 0;
+  return is_sound ? std::optional(network) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<NetworkRates> parse_network(const std::string& text) {
+  return network_of(ordered_json::parse(text, nullptr, false));
+}
+
+std::optional<NetworkRates> network_from_json(const std::string& text,
+                                              const std::string& file) {
+  const ordered_json object = ordered_json::parse(text, nullptr, false);
+  if (!object.is_object()) throw bad_plan(file, "not a JSON object");
+  if (!object.contains("network")) return std::nullopt;
+  const auto network = network_of(object["network"]);
+  if (!network) {
+    throw bad_plan(file, "'network' is " + object["network"].dump() +
+                             ", not the rates of a network");
+  }
+  return network;
 }
 
 std::string plan_to_compact_json(const Plan& plan) {
@@ -218,8 +289,7 @@ Plan plan_from_json(const std::string& content, const std::string& file) {
   if (!object.is_object()) throw bad_plan(file, "not a JSON object");
   const ordered_json& layout = member(object, "layout", file);
   if (!layout.is_object()) throw bad_plan(file, "'layout' is not an object");
-  // A plan's product of axes must fit in an int; 1024 ranks an axis do.
-  constexpr int64_t kMaxAxis = 1024;
+  constexpr int64_t kMaxAxis = 65'536;
   Plan plan;
   plan.layout.pipeline_parallel_size = static_cast<int>(
       positive(layout, "pipeline_parallel_size", kMaxAxis, file));
@@ -227,6 +297,11 @@ Plan plan_from_json(const std::string& content, const std::string& file) {
       static_cast<int>(positive(layout, "data_parallel_size", kMaxAxis, file));
   plan.layout.spatial_parallel_size = static_cast<int>(
       positive(layout, "spatial_parallel_size", kMaxAxis, file));
+  const int64_t ranks = int64_t{plan.layout.pipeline_parallel_size} *
+                        plan.layout.data_parallel_size;
+  if (ranks * plan.layout.spatial_parallel_size > kMaxAxis) {
+    throw bad_plan(file, "'layout' is of more than 65536 processes");
+  }
   const std::string backend = text(object, "backend", file);
   const auto known = value_in(kBackends, backend);
   if (!known || known == Backend::kAuto) {

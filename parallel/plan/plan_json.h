@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/network_rates.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::plan {
@@ -25,7 +26,9 @@ std::optional<std::string> stage_begins_error(
 nlohmann::ordered_json plan_object(const Plan& plan);
 
 // The object, indented by two spaces, ends with a line feed.
-std::string plan_to_json(const Plan& plan);
+// The measured network, where there is one, is its member "network".
+std::string plan_to_json(const Plan& plan,
+                         const std::optional<NetworkRates>& network = {});
 
 // The same object on one line without spaces, for log lines and events.
 std::string plan_to_compact_json(const Plan& plan);
@@ -36,5 +39,15 @@ std::string plan_to_compact_json(const Plan& plan);
 // lacks them. Members that this build does not know are ignored, since a plan
 // grows by estimates. Throws Error naming the file, the member and the value.
 Plan plan_from_json(const std::string& text, const std::string& file);
+
+nlohmann::ordered_json network_object(const NetworkRates& network);
+
+// The measured network of a plan.json, or nothing where it has none. `text` is
+// the content of `file`. Throws Error as plan_from_json().
+std::optional<NetworkRates> network_from_json(const std::string& text,
+                                              const std::string& file);
+
+// The same of network_object() alone; nothing for another text.
+std::optional<NetworkRates> parse_network(const std::string& text);
 
 }  // namespace headroom::plan

@@ -30,20 +30,19 @@ class RankKinds {
   using Kind = std::tuple<int, int64_t, int64_t, bool, bool>;
 
   explicit RankKinds(const predict::MemoryRequest& request)
-      : request_(request) {
+      : request_(request),
+        parts_(plan::parts_of(
+            {request.global_batch_size, request.plan.layout.data_parallel_size,
+             request.plan.micro_batch_size, request.plan.batch_norm_rule()},
+            request.global_batch_size, predict::kManyCells)) {
     for (const predict::ModelLayer& layer : request.layers)
       stride_ = std::max(stride_, layer.stride);
   }
 
   Kind of(int rank, const plan::MeshCoordinates& at) const {
     const plan::ParallelLayout& layout = request_.plan.layout;
-    const plan::BatchCut cut = {
-        request_.global_batch_size, layout.data_parallel_size,
-        request_.plan.micro_batch_size, request_.plan.batch_norm_rule()};
     return {at.pipeline_stage,
-            plan::part_of(cut, request_.global_batch_size, predict::kManyCells,
-                          at.data_parallel_rank)
-                .local.size(),
+            parts_[static_cast<size_t>(at.data_parallel_rank)].local.size(),
             plan::share_of(request_.image_height / stride_,
                            layout.spatial_parallel_size, at.spatial_rank)
                 .size(),
@@ -52,6 +51,7 @@ class RankKinds {
 
  private:
   const predict::MemoryRequest& request_;
+  const std::vector<plan::BatchPart> parts_;  // each data rank's
   int64_t stride_ = 1;
 };
 
@@ -94,11 +94,19 @@ void predict_memory(const configs::RunConfig& config,
   request.plan.validation_images = plan.validation_images;
   plan.predicted_phase_bytes = predicted_phase_bytes(request);
   plan.predicted_peak_bytes.clear();
+  const RankKinds kinds(request);
+  std::map<RankKinds::Kind, int64_t> host_bytes;
   for (size_t rank = 0; rank < plan.predicted_phase_bytes.size(); ++rank) {
     plan::PhaseBytes& bytes = plan.predicted_phase_bytes[rank];
     const plan::MeshCoordinates at =
         plan::coordinates_of(plan.layout, static_cast<int>(rank));
-    bytes.host = predict::host_memory(config, plan, layers, at).total_bytes();
+    const auto [known, is_new] =
+        host_bytes.try_emplace(kinds.of(static_cast<int>(rank), at));
+    if (is_new) {
+      known->second =
+          predict::host_memory(config, plan, layers, at).total_bytes();
+    }
+    bytes.host = known->second;
     plan.predicted_peak_bytes.push_back(bytes.peak());
   }
 }
@@ -216,22 +224,23 @@ double layer_work(const layers::LayerCost& layer,
       false, "activation policy " + std::to_string(static_cast<int>(policy)));
 }
 
-predict::StepEstimate plan_time(const configs::RunConfig& config,
-                                const plan::Plan& plan,
-                                const std::vector<layers::LayerCost>& layers) {
-  const int64_t stride = layers::largest_stride(layers);
+predict::TimeRequest time_request(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers) {
   predict::TimeRequest request;
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
   request.element_bytes = config.precision == configs::Precision::kFp64 ? 8 : 4;
   request.device = kProcessorCore;
+  if (config.network) {
+    request.device.link_bytes_per_second =
+        config.network->slowest_bytes_per_second;
+    request.device.link_latency_seconds = config.network->latency_seconds;
+  }
   for (size_t i = 0; i < layers.size(); ++i) {
     const layers::LayerCost& layer = layers[i];
-    const plan::ActivationPolicy policy = plan.activation_policies.empty()
-                                              ? plan::ActivationPolicy::kKeep
-                                              : plan.activation_policies[i];
     predict::TimedLayer part;
-    part.work_per_pixel = layer_work(layer, policy);
+    part.work_per_pixel = layer_work(layer, policy_of(plan, i));
     part.parameters = layer.parameters;
     part.channels = layer.channels;
     part.stride = layer.stride;
@@ -239,6 +248,19 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
     if (layer.program != nullptr) count_exchanges(*layer.program, part);
     request.layers.push_back(part);
   }
+  return request;
+}
+
+plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer) {
+  return plan.activation_policies.empty() ? plan::ActivationPolicy::kKeep
+                                          : plan.activation_policies[layer];
+}
+
+predict::StepEstimate plan_time(const configs::RunConfig& config,
+                                const plan::Plan& plan,
+                                const std::vector<layers::LayerCost>& layers) {
+  const int64_t stride = layers::largest_stride(layers);
+  predict::TimeRequest request = time_request(config, plan, layers);
   // A run goes through all of its sizes, each as often.
   const std::vector<configs::InputSize> sizes =
       configs::input_sizes(config, stride);

@@ -54,8 +54,16 @@ int64_t fullest_rank_training_bytes(const plan::Plan& plan);
 double layer_work(const layers::LayerCost& layer,
                   plan::ActivationPolicy policy);
 
+plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer);
+
+// What plan_time() asks of the time model, but for the image's size.
+predict::TimeRequest time_request(const configs::RunConfig& config,
+                                  const plan::Plan& plan,
+                                  const std::vector<layers::LayerCost>& layers);
+
 // How long a step takes (parallel/predict/time_model.h) on ranks of one host,
-// each a core of a current server processor. REQUIRES: a plan that the planner
+// each a core of a current server processor; over the run's network where that
+// was measured. REQUIRES: a plan that the planner
 // accepted for `config`.
 predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,

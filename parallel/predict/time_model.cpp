@@ -40,18 +40,22 @@ class TimeEstimator {
   StepEstimate run() {
     StepEstimate estimate;
     for (size_t stage = 0; stage < plan_.stage_begins.size(); ++stage) {
-      const double compute = compute_of(stage);
-      estimate.compute = std::max(estimate.compute, compute);
-      const double statistics = statistics_of(stage);
-      estimate.statistics = std::max(estimate.statistics, statistics);
+      const StageTime& time = estimate.stages.emplace_back(
+          StageTime{.compute = compute_of(stage),
+                    .gradients = gradients_of(stage),
+                    .statistics = statistics_of(stage),
+                    .image = image_of(stage),
+                    .maps = maps_of(stage)});
+      estimate.compute = std::max(estimate.compute, time.compute);
+      estimate.statistics = std::max(estimate.statistics, time.statistics);
       if (spans_) {
         for_layers(stage, [&](const TimedLayer& layer, size_t) {
           estimate.num_statistics += 2 * layer.norm_layers;
         });
       }
-      estimate.communication = std::max(
-          estimate.communication,
-          gradients_of(stage) + image_of(stage) + maps_of(stage) + statistics);
+      estimate.communication =
+          std::max(estimate.communication,
+                   time.gradients + time.image + time.maps + time.statistics);
     }
     // A stage waits for the others while the pipeline fills and drains.
     const double others = static_cast<double>(plan_.stage_begins.size()) - 1;

@@ -82,7 +82,17 @@ struct TimeRequest {
   DeviceSpeed device;
 };
 
+// Seconds of a pipeline stage's ranks in a step.
+struct StageTime {
+  double compute = 0;  // all micro-batches
+  double gradients = 0;
+  double statistics = 0;  // sums of groups that span data ranks
+  double image = 0;       // rows and sums between the ranks of an image
+  double maps = 0;        // exchanges between stages
+};
+
 struct StepEstimate {
+  std::vector<StageTime> stages;
   double compute = 0;        // seconds
   double communication = 0;  // seconds
   // The part that batch-norm groups that span data ranks cause, and their

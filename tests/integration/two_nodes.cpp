@@ -99,6 +99,14 @@ std::string TwoNodes::address(int node) {
 void TwoNodes::cut() { run(switch_, "ip link set port1 down"); }
 void TwoNodes::heal() { run(switch_, "ip link set port1 up"); }
 
+void TwoNodes::limit_to(int megabits_per_second) {
+  for (const char* port : {"port0", "port1"}) {
+    run(switch_, "tc qdisc replace dev " + std::string(port) +
+                     " root tbf rate " + std::to_string(megabits_per_second) +
+                     "mbit burst 64kb limit 4mb");
+  }
+}
+
 std::string TwoNodes::make_worse() {
   // What waits longer than the queue is long is dropped.
   constexpr const char* kNetem = "netem delay 2ms 1ms loss 0.5%";

@@ -33,6 +33,9 @@ class TwoNodes {
   void cut();
   void heal();
 
+  // The kernel lets so much through, each way.
+  void limit_to(int megabits_per_second);
+
   // Delays and drops packets between them, both ways. Says by what means.
   std::string make_worse();
   // Packets that were dropped since.

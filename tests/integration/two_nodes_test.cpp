@@ -159,6 +159,26 @@ void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   expect_ledger();
 }
 
+TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartSaidAndKept) {
+  nodes_->limit_to(200);
+  start({"--max-steps", "2", "--layout", "data=2"});
+  expect_all_end_well();
+  const Json rates = read_json(folder_ / kRun / "plan.json").at("network");
+  EXPECT_EQ(rates.at("machines"), 2);
+  EXPECT_EQ(rates.at("interface"), "eth0");
+  const auto megabits =
+      rates.at("slowest_bytes_per_second").get<double>() * 8 / 1e6;
+  EXPECT_GT(megabits, 100);
+  EXPECT_LT(megabits, 300);
+  EXPECT_LT(rates.at("latency_seconds").get<double>(), 0.05);
+  const std::vector<Json> said = events("network");
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].at("reason").get<std::string>().find(
+                "network: 2 machines over eth0, 0."),
+            std::string::npos)
+      << said[0];
+}
+
 TEST_F(TwoNodesRun, ALinkIsCutFor5SecondsInASum) {
   go_on_alone({"--layout", "data=2"});
 }

@@ -18,10 +18,12 @@
 #include "parallel/base/run_files.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
+#include "parallel/collectives/network_measurement.h"
 #include "parallel/predict/time_model.h"
 #include "worker/control/agent_loss.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
+#include "worker/run/run_network.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
 #include "worker/step/collective_schedule.h"
@@ -38,16 +40,25 @@ constexpr std::chrono::minutes kOperationTimeout{2};
 std::unique_ptr<collectives::Communicator> connect_ranks(
     const control::Assignment& assignment, const configs::RunConfig& config,
     control::CoordinatorClient& client, const WorkerOptions& options,
-    const devices::ComputeDevice& device, memory::DeviceFootprint& footprint) {
+    const devices::ComputeDevice& device, memory::DeviceFootprint& footprint,
+    std::optional<plan::NetworkRates>& network) {
   collectives::GlooOptions gloo;
   gloo.hostname = options.advertise_host;
   gloo.timeout = kOperationTimeout;
   const std::shared_ptr<KeyValueStore> store =
       client.rendezvous(assignment.generation);
+  if (!assignment.has_one_agent && assignment.world_size > 1) {
+    check_address(*store, assignment.rank, assignment.world_size,
+                  options.advertise_host, collectives::this_machine());
+  }
   std::unique_ptr<collectives::Communicator> ranks =
       collectives::make_communicator(assignment.plan.backend, store, "ranks",
                                      assignment.rank, assignment.world_size,
                                      gloo);
+  if (config.command == "train") {
+    network =
+        network_at_start(assignment, options.advertise_host, client, *ranks);
+  }
   if (!device.is_cpu()) {
     std::unique_ptr<collectives::Communicator> devices;
     footprint.communication = 0;
@@ -89,19 +100,17 @@ void finish(control::CoordinatorClient& client,
 }
 
 // The connections end with the call.
-RunOutcome run_connected(const control::Assignment& assignment,
-                         const configs::RunConfig& config,
-                         control::CoordinatorClient& client,
-                         const WorkerOptions& options,
-                         const devices::ComputeDevice& device,
-                         memory::DeviceFootprint& footprint,
-                         TrainingRun* training) {
+RunOutcome run_connected(
+    const control::Assignment& assignment, const configs::RunConfig& config,
+    control::CoordinatorClient& client, const WorkerOptions& options,
+    const devices::ComputeDevice& device, memory::DeviceFootprint& footprint,
+    std::optional<plan::NetworkRates>& network, TrainingRun* training) {
   std::optional<AbortableWait> abortable;
   if (!device.is_cpu()) {
     abortable.emplace([api = device.api()] { api->abort_communicators(); });
   }
-  const std::unique_ptr<collectives::Communicator> communicator =
-      connect_ranks(assignment, config, client, options, device, footprint);
+  const std::unique_ptr<collectives::Communicator> communicator = connect_ranks(
+      assignment, config, client, options, device, footprint, network);
   RunOutcome end = training != nullptr ? training->run(*communicator)
                                        : run_validation(assignment, client,
                                                         *communicator, device);
@@ -253,8 +262,9 @@ int run_generations(control::CoordinatorClient& client,
                                 .footprint = footprint,
                                 .carried = carried});
       }
-      const RunOutcome end = run_connected(assignment, config, client, options,
-                                           *device, footprint, training.get());
+      const RunOutcome end =
+          run_connected(assignment, config, client, options, *device, footprint,
+                        carried.network, training.get());
       if (end.left) {
         leave_generation(client, *end.left, device->memory(), training);
       }

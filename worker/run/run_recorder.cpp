@@ -106,6 +106,24 @@ bool StepLog::write(const std::string& line) {
   return file_.write();
 }
 
+namespace {
+
+// What an earlier generation measured; nothing where no file says so.
+std::optional<plan::NetworkRates> recorded_network(
+    const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / run_files::kPlan;
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  if (text.empty()) return std::nullopt;
+  try {
+    return plan::network_from_json(text, file.string());
+  } catch (const Error&) {
+    return std::nullopt;  // it is written anew
+  }
+}
+
+}  // namespace
+
 RunRecorder::RunRecorder(const Subject& subject,
                          control::CoordinatorClient& client)
     : subject_(subject),
@@ -178,8 +196,10 @@ void RunRecorder::write_definition(bool writes_model) const {
     directory_.write_text(run_files::kModel,
                           layers::model_table_text(subject_.inputs.table));
   }
+  std::optional<plan::NetworkRates> network = subject_.network;
+  if (!network) network = recorded_network(directory_.root());
   directory_.write_text(run_files::kPlan,
-                        plan::plan_to_json(subject_.assignment.plan));
+                        plan::plan_to_json(subject_.assignment.plan, network));
 }
 
 void RunRecorder::make_folder_again() const {

@@ -83,6 +83,8 @@ class RunRecorder {
     const step::RunInputs& inputs;
     step::TrainingState& state;
     collectives::Mesh& mesh;  // the ranks that hold the state
+    // This generation has measured it, or plan.json keeps what it has.
+    const std::optional<plan::NetworkRates>& network;
     int64_t steps_in_epoch = 0;
     int64_t images_in_epoch = 0;
   };

@@ -25,6 +25,8 @@ namespace headroom::run {
 struct CrossGenerationState {
   // The same in every generation: reading a data set's labels takes its time.
   std::shared_ptr<step::RunInputs> inputs;
+  // The network, in the run's first generation where there are machines.
+  std::optional<plan::NetworkRates> network;
   // Committed states, or parts of them: of the last generation until the next
   // one has a state of its own.
   std::vector<checkpoint::HostStateSnapshot> held;

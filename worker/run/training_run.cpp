@@ -273,6 +273,7 @@ void TrainingRun::Implementation::restore_state() {
                            .inputs = inputs,
                            .state = *fresh,
                            .mesh = *mesh,
+                           .network = carried.network,
                            .steps_in_epoch = steps_in_epoch,
                            .images_in_epoch = images_in_epoch()},
       client);

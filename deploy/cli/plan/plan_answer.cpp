@@ -140,8 +140,13 @@ std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
                              const std::string& command, size_t columns) {
   const predict::MemoryEstimate& memory = report.memory[fullest_stage(report)];
-  return plan_verdict(report, machines) + "\n" + "train it     " + command +
-         "\n\n" + chart(memory, report.config.memory_limit) + "\n" +
+  return plan_verdict(report, machines) + "\n" +
+         (report.forecast
+              ? labelled("forecast", forecast_verdict(*report.forecast),
+                         columns)
+              : "") +
+         "train it     " + command + "\n\n" +
+         chart(memory, report.config.memory_limit) + "\n" +
          labelled("plan", report.plan.reason, columns) +
          glossary(report.plan.reason, columns) + groups_note(report);
 }

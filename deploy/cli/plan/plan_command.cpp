@@ -197,6 +197,8 @@ int plan_command(const CommandLine& given) {
         request.config, report.layers, report.plan, machines->gpu_memory_bytes,
         machines->cards.empty() ? &request.remedies : nullptr);
   }
+  report.forecast =
+      forecast_of(given, machines, request.config, report.plan, report.layers);
   if (has_judged_anchors(request.config)) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);
   }
@@ -222,8 +224,8 @@ int plan_command(const CommandLine& given) {
   } else {
     say(line.has("--show") ? "\n" + schedule_text(report) : "");
     say(labelled("more",
-                 "--details: memory of each stage and phase, layers, samples, "
-                 "other layouts",
+                 "--details: parts of a step, memory of each stage and phase, "
+                 "layers, samples, other layouts",
                  columns));
   }
   std::fflush(stdout);  // the answer comes before the notes

@@ -15,7 +15,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr int64_t kMostNodes = 128;  // 1024 ranks of 8 an instance
+constexpr int64_t kMostNodes = 512;  // 4096 ranks of 8 an instance
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {

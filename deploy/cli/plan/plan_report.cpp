@@ -404,6 +404,7 @@ std::string plan_report_text(const PlanReport& report) {
       plan::activations_text(plan.activation_policies) + "\n" +
       "optimizer    " + to_string(config.optimizer) + "\n" + "precision    " +
       precision_text(config) + "\n" + groups_note(report) + "\n";
+  if (report.forecast) text += forecast_text(*report.forecast) + "\n";
   text +=
       "Predicted bytes of tensors of a rank, at the peak of a step: " +
       predict::bound_text(predict::label_bound(config), plan.micro_batch_size) +
@@ -453,6 +454,7 @@ std::string plan_report_json(const PlanReport& report) {
   json["global_batch_size"] = report.config.global_batch_size;
   json["optimizer"] = to_string(report.config.optimizer);
   json["precision"] = precision_text(report.config);
+  if (report.forecast) json["forecast"] = forecast_json(*report.forecast);
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const planner::StageShare& stage = report.stages[i];
     json["stages"].push_back(

@@ -9,6 +9,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
+#include "deploy/cli/plan/plan_forecast.h"
 #include "deploy/cli/plan/plan_segments.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -38,6 +39,7 @@ struct PlanReport {
   std::optional<std::string> groups_warning;
   std::string schedule;                  // drawn, if it was asked for
   std::optional<PlanSegments> segments;  // set for GPUs
+  std::optional<PlanForecast> forecast;  // set where a speed is known
 };
 
 // Everything follows from the request. Throws Error (exit 2 or 3) when train

@@ -18,6 +18,8 @@
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/network_interfaces.h"
+#include "parallel/planner/planner.h"
 #include "proto/member_identity.h"
 
 namespace headroom::cli {
@@ -28,11 +30,18 @@ constexpr auto kTick = std::chrono::milliseconds(20);
 // Longer than workers allow themselves to save in.
 constexpr auto kTimeToSave = std::chrono::seconds(35);
 
+std::string advertise_host(const AgentOptions& options) {
+  return options.interface.empty()
+             ? address_towards(options.coordinator)
+             : interface_named(options.interface, network_interfaces()).address;
+}
+
 class Agent {
  public:
   explicit Agent(const AgentOptions& options)
       : options_(options),
         node_id_(host_name() + "-" + std::to_string(getpid())),
+        advertise_host_(advertise_host(options)),
         client_(coordinator::ControlClient::connect(options.coordinator)) {}
 
   RunExit run() {
@@ -52,6 +61,7 @@ class Agent {
     threads_ = config.threads > 0
                    ? config.threads
                    : std::max(1, usable_cores() / options_.processes);
+    say_unused_network(config);
     for (size_t k = 0; k < slots_.size(); ++k) start_worker(k);
     return watch();
   }
@@ -68,6 +78,18 @@ class Agent {
     bool ended() const { return process == nullptr || process->exit_code(); }
   };
 
+  // One agent of a machine is enough.
+  void say_unused_network(const configs::RunConfig& config) const {
+    if (options_.first_local_rank > 0) return;
+    const bool speaks_nccl =
+        planner::backend_of(config) == plan::Backend::kNccl;
+    for (const std::string& sentence :
+         unused_network(advertise_host_, network_interfaces(), rdma_devices(),
+                        speaks_nccl)) {
+      options_.print("warning: " + host_name() + ": " + sentence);
+    }
+  }
+
   coordinator::NodeRegistration registration() const {
     coordinator::NodeRegistration node{.node_id = node_id_,
                                        .hostname = host_name(),
@@ -81,7 +103,7 @@ class Agent {
     return {.coordinator = options_.coordinator,
             .node_id = node_id_,
             .worker_id = slot.worker_id,
-            .advertise_host = address_towards(options_.coordinator),
+            .advertise_host = advertise_host_,
             .threads = threads_,
             .certs = options_.security.certs,
             .token_file = options_.security.token_file,
@@ -104,6 +126,11 @@ class Agent {
     child.extra_environment = {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
+    if (!options_.interface.empty()) {
+      child.extra_environment["NCCL_SOCKET_IFNAME"] = options_.interface;
+      child.extra_environment["OMPI_MCA_btl_tcp_if_include"] =
+          options_.interface;
+    }
     // NCCL refuses two processes of one host on one card.
     if (shares_devices_) {
       child.extra_environment["NCCL_HOSTID"] = slot.worker_id;
@@ -274,6 +301,7 @@ class Agent {
 
   const AgentOptions& options_;
   const std::string node_id_;
+  const std::string advertise_host_;  // its workers' address
   std::unique_ptr<coordinator::ControlClient> client_;
   std::unique_ptr<LineLog> log_;  // outlives the workers
   std::vector<Slot> slots_;

@@ -37,6 +37,9 @@ struct SecurityFiles {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
+  // The network interface that tensors go over; "": the one towards the
+  // coordinator.
+  std::string interface;
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;

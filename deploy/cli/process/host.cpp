@@ -73,6 +73,13 @@ std::string host_address() {
               "name one: --coordinator HOST:PORT");
 }
 
+std::string loopback_address_of(const std::string& host) {
+  const AddressList found = resolve(host, nullptr, AF_UNSPEC);
+  if (found == nullptr) return "";
+  const std::string text = text_of(found->ai_addr, found->ai_addrlen);
+  return wire::is_loopback(text) ? text : "";
+}
+
 std::string address_towards(const std::string& host_and_port) {
   const std::string host = host_of(host_and_port, "--coordinator");
   const std::string port = host_and_port.substr(host_and_port.rfind(':') + 1);

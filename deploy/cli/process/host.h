@@ -17,6 +17,10 @@ int usable_cores();
 // that of the first interface that is up. Throws Error if there is none.
 std::string host_address();
 
+// The address of loopback that `host` stands for on this machine; "" where it
+// stands for none.
+std::string loopback_address_of(const std::string& host);
+
 // The local address from which HOST:PORT is reached: what peers on the same
 // network as the coordinator can use to reach this process.
 std::string address_towards(const std::string& host_and_port);

@@ -123,8 +123,9 @@ ProgressReporter::Output ProgressReporter::finish() {
 ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
                                                  coordinator::TimePoint now) {
   Output output;
-  if (event.event == EventKind::kWeights &&
-      !event.warning) {  // what was transferred
+  const bool is_word_for_word = event.event == EventKind::kWeights ||
+                                event.event == EventKind::kNetwork;
+  if (is_word_for_word && !event.warning) {  // transferred; measured
     output.lines.push_back(event.reason);
     return output;
   }

@@ -94,6 +94,41 @@ TEST(PlanJson, TheLaterMembersComeBackToo) {
   EXPECT_EQ(plan_from_json(plan_to_json(plan), "plan.json"), plan);
 }
 
+TEST(PlanJson, TheMeasuredNetworkComesBackAndAPlanWithoutHasNone) {
+  const NetworkRates rates = {.machines = 4,
+                              .interface = "eth0",
+                              .slowest_bytes_per_second = 1.175e9,
+                              .fastest_bytes_per_second = 1.2e9,
+                              .latency_seconds = 8e-5,
+                              .is_sample = false};
+  const std::string text = plan_to_json(example_plan(), rates);
+  EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
+  EXPECT_EQ(network_from_json(text, "plan.json"), rates);
+  EXPECT_EQ(network_from_json(plan_to_json(example_plan()), "plan.json"),
+            std::nullopt);
+  EXPECT_EQ(parse_network(network_object(rates).dump()), rates);
+  EXPECT_EQ(network_text(rates),
+            "network: 4 machines over eth0, 9.4 to 9.6 Gbit/s, 0.08 ms");
+}
+
+TEST(PlanJson, ANetworkThatNobodyMeasuredIsRefused) {
+  for (const char* network :
+       {"1", "{}",
+        R"({"machines": 1, "interface": "", "slowest_bytes_per_second": 1,
+            "fastest_bytes_per_second": 1, "latency_seconds": 0,
+            "is_sample": false})",
+        R"({"machines": 2, "interface": "", "slowest_bytes_per_second": 2,
+            "fastest_bytes_per_second": 1, "latency_seconds": 0,
+            "is_sample": false})"}) {
+    EXPECT_EQ(parse_network(network), std::nullopt) << network;
+    EXPECT_THROW(
+        network_from_json(R"({"network": )" + std::string(network) + "}",
+                          "plan.json"),
+        Error);
+  }
+  EXPECT_EQ(parse_network("no JSON"), std::nullopt);
+}
+
 TEST(PlanJson, APlanOfAnEarlierVersionHasDefaults) {
   const std::string text = changed([](nlohmann::json& plan) {
     plan.erase("zero_stage");
@@ -149,7 +184,7 @@ TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
   refuses(changed([](auto& plan) {
             plan["layout"]["data_parallel_size"] = 1 << 20;
           }),
-          "not a whole number from 1 to 1024");
+          "not a whole number from 1 to 65536");
   refuses(changed([](auto& plan) { plan["backend"] = "auto"; }), "'auto'");
   refuses(changed([](auto& plan) { plan["zero_stage"] = 4; }),
           "'zero_stage' is 4, not a whole number from 0 to 3");

@@ -133,7 +133,7 @@ TEST(PlanMachines, CardsByTheirName) {
                         "nearest ones are RTX 4090"));
   EXPECT_EQ(refusal({"--gpu", "4090:x"}),
             "[command line] --gpu 4090:x: 'x' is no number of cards: write a "
-            "whole number from 1 to 128 after the colon");
+            "whole number from 1 to 512 after the colon");
   EXPECT_EQ(refusal({"--gpu", "4090", "--gpu-memory", "8GiB"}),
             "[command line] --gpu names the GPUs, and --gpu-memory others: "
             "give one of them");

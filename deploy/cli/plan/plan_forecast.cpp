@@ -1,0 +1,307 @@
+#include "deploy/cli/plan/plan_forecast.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "deploy/cli/show/terminal.h"
+#include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/plan_json.h"
+
+namespace headroom::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+// What links are assumed to do where nobody measured them. NVSwitch: nccl-tests
+// on eight H200 sum 4 MiB at 107 GB/s and 128 MiB at 402 GB/s, which this meets
+// within a tenth; a data sheet counts both ways.
+constexpr double kLinkShare = 0.9;
+constexpr double kSwitchLatency = 4e-6;
+constexpr predict::Link kPcie{.bytes_per_second = 12e9,
+                              .latency_seconds = 10e-6};
+constexpr double kNetworkShare = 0.85;
+constexpr double kNetworkLatency = 20e-6;
+// Memory that processes share, on a current server processor.
+constexpr predict::Link kSharedMemory{.bytes_per_second = 1e9,
+                                      .latency_seconds = 2e-4};
+
+Error bad_flag(const std::string& what, const std::string& remedy) {
+  return Error("command line", what, remedy);
+}
+
+std::optional<double> positive_number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool is_number = !text.empty() && *end == '\0' && std::isfinite(value);
+  return is_number && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+std::optional<double> measured_rate(const CommandLine& line) {
+  if (!line.has("--images-per-second")) return std::nullopt;
+  const std::string given = line.value_of("--images-per-second");
+  const auto rate = positive_number(given);
+  if (!rate) {
+    throw bad_flag("--images-per-second " + given + " is no rate",
+                   "write what one card alone trains, for example 412.5");
+  }
+  return rate;
+}
+
+// What a run has measured, in its folder or in the file itself.
+predict::Link network_of_run(const fs::path& given) {
+  const fs::path file =
+      fs::is_directory(given) ? given / run_files::kPlan : given;
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const auto rates = plan::network_from_json(text, file.string());
+  if (!rates) {
+    throw bad_flag("--network " + given.string() + ": " + file.string() +
+                       " has no measured network, as of a run on one machine",
+                   "write Gbit/s and milliseconds, for example 9.4,0.08");
+  }
+  return {.bytes_per_second = rates->slowest_bytes_per_second,
+          .latency_seconds = rates->latency_seconds};
+}
+
+// "GBIT", "GBIT,MS", or a run.
+predict::Link measured_network(const std::string& given) {
+  std::error_code none;
+  if (fs::exists(given, none)) return network_of_run(given);
+  const size_t comma = given.find(',');
+  const auto rate = positive_number(given.substr(0, comma));
+  const auto delay = comma == std::string::npos
+                         ? std::optional(1e3 * kNetworkLatency)
+                         : positive_number(given.substr(comma + 1));
+  if (!rate || !delay) {
+    throw bad_flag("--network " + given + " is no rate",
+                   "write Gbit/s and milliseconds, for example 9.4,0.08");
+  }
+  return {.bytes_per_second = *rate * 1e9 / 8, .latency_seconds = *delay / 1e3};
+}
+
+predict::Link link_inside(const std::optional<PlanMachines>& machines) {
+  if (!machines) return kSharedMemory;
+  const auto& instance = machines->instance;
+  if (!instance || instance->link_gigabytes_per_second == 0) return kPcie;
+  return {.bytes_per_second =
+              static_cast<double>(instance->link_gigabytes_per_second) * 1e9 /
+              2 * kLinkShare,
+          .latency_seconds = kSwitchLatency};
+}
+
+// Several machines without --network are the catalogue's, or refused.
+predict::Link link_between(const std::optional<PlanMachines>& machines,
+                           int64_t number) {
+  const int64_t gigabits = machines && machines->instance
+                               ? machines->instance->network_gigabits_per_second
+                               : 0;
+  if (number > 1 && gigabits == 0) {
+    throw bad_flag("nothing says how fast the network between " +
+                       counted(number, "machine") + " is",
+                   "give --network GBIT,MS, for example --network 9.4,0.08");
+  }
+  return {.bytes_per_second =
+              static_cast<double>(gigabits) * 1e9 / 8 * kNetworkShare,
+          .latency_seconds = kNetworkLatency};
+}
+
+predict::Machines machines_for(const CommandLine& line,
+                               const std::optional<PlanMachines>& machines,
+                               int64_t ranks) {
+  predict::Machines all;
+  const bool is_cluster = machines && machines->flag == "--cluster";
+  if (is_cluster) all.number = machines->nodes;
+  if (line.has("--machines")) {
+    const std::string given = line.value_of("--machines");
+    const auto number = parse_whole(given, 1, ranks);
+    if (is_cluster || !number || ranks % *number != 0) {
+      throw bad_flag(
+          "--machines " + given +
+              (is_cluster ? ": --cluster says how many there are"
+                          : ": " + counted(ranks, "process") +
+                                " cannot be shared out evenly over them"),
+          "leave it out, or name a number that divides the processes");
+    }
+    all.number = *number;
+  }
+  all.cards_each = ranks / all.number;
+  all.inside = link_inside(machines);
+  all.between = line.has("--network")
+                    ? measured_network(line.value_of("--network"))
+                    : link_between(machines, all.number);
+  return all;
+}
+
+// Three digits or more: "2720", "93.1", "0.0214".
+std::string figure(double value) {
+  if (value < 1) return significant_text(value, 3);
+  return fixed_text(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
+}
+std::string milliseconds(double seconds) {
+  return figure(1e3 * seconds) + " ms";
+}
+std::string part_text(double part) { return fixed_text(100 * part, 0) + " %"; }
+std::string gigabits(const predict::Link& link) {
+  return figure(link.bytes_per_second * 8 / 1e9) + " Gbit/s, " +
+         significant_text(1e3 * link.latency_seconds, 2) + " ms";
+}
+
+std::string card_text(const PlanForecast& forecast) {
+  if (const auto& rate = forecast.basis.images_per_second) {
+    return forecast.card + ": " + figure(*rate) +
+           " images/s alone, as --images-per-second says";
+  }
+  const planner::CardSpeed& card = forecast.basis.card;
+  return forecast.card + ", assumed: " + part_text(planner::kFlopsShare) +
+         " of " + fixed_text(card.flops_per_second / 1e12, 0) + " TFLOP/s, " +
+         part_text(planner::kBytesShare) + " of " +
+         fixed_text(card.bytes_per_second / 1e9, 0) + " GB/s, and " +
+         milliseconds(planner::kSecondsBesideLayers) +
+         " a step; --images-per-second N takes a measured rate";
+}
+
+std::string links_text(const PlanForecast& forecast) {
+  const predict::Machines& machines = forecast.basis.machines;
+  std::string text;
+  if (machines.cards_each > 1) {
+    text += "inside a machine " +
+            figure(machines.inside.bytes_per_second / 1e9) + " GB/s, assumed";
+  }
+  if (machines.number > 1) {
+    text += std::string(text.empty() ? "" : "; ") + "between " +
+            counted(machines.number, "machine") + " " +
+            gigabits(machines.between) +
+            (forecast.is_link_measured ? ", as --network says" : ", assumed");
+  }
+  return text;
+}
+
+// The way that gradients go, and why.
+std::string sum_text(const PlanForecast& forecast) {
+  const predict::StepForecast& step = forecast.step;
+  const predict::SumTime& sum = step.gradient_sum;
+  std::string text = format_bytes(step.gradient_bytes) + " of gradients take ";
+  if (!sum.prefers_hierarchy()) {
+    return text + milliseconds(sum.flat) + " in one ring of all";
+  }
+  const int64_t cards = forecast.basis.machines.cards();
+  return text + milliseconds(sum.hierarchical) +
+         " summed inside a machine, between machines, then inside, as NCCL "
+         "does: a ring of "
+         "all would take " +
+         milliseconds(sum.flat) + ", with " + std::to_string(2 * (cards - 1)) +
+         " messages one after the other";
+}
+
+}  // namespace
+
+std::optional<PlanForecast> forecast_of(
+    const CommandLine& line, const std::optional<PlanMachines>& machines,
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers) {
+  PlanForecast forecast;
+  planner::ForecastBasis& basis = forecast.basis;
+  basis.images_per_second = measured_rate(line);
+  const bool is_known = machines && machines->instance &&
+                        machines->instance->tensor_teraflops > 0;
+  if (!basis.images_per_second && !is_known) {
+    for (const char* flag : {"--network", "--machines"}) {
+      if (!line.has(flag)) continue;
+      throw bad_flag(std::string(flag) +
+                         " is for a forecast, but no speed of "
+                         "a card is known",
+                     "give --images-per-second N, what one trains alone");
+    }
+    return std::nullopt;
+  }
+  basis.machines = machines_for(line, machines, plan.layout.world_size());
+  forecast.card = "process";
+  if (machines) forecast.card = "card";
+  if (machines && machines->instance) {
+    const configs::Instance& instance = *machines->instance;
+    forecast.card = instance.gpu;
+    basis.card = {
+        static_cast<double>(instance.tensor_teraflops) * 1e12,
+        static_cast<double>(instance.memory_gigabytes_per_second) * 1e9};
+    basis.cores_each = instance.cores;
+  }
+  forecast.step = planner::plan_forecast(config, plan, layers, basis);
+  forecast.images = config.global_batch_size;
+  forecast.is_link_measured = line.has("--network");
+  forecast.loaded_images_per_second =
+      planner::loaded_images_per_second(config, layers, basis);
+  return forecast;
+}
+
+std::string forecast_verdict(const PlanForecast& forecast) {
+  const int64_t cards = forecast.basis.machines.cards();
+  return fixed_text(forecast.images_per_second(), 0) + " images/s, " +
+         part_text(forecast.step.efficiency()) + " of what " +
+         counted(cards, forecast.basis.cores_each > 0 ? "card" : "process") +
+         " could compute; a step takes " +
+         milliseconds(forecast.step.seconds()) + ", as predicted";
+}
+
+std::string forecast_text(const PlanForecast& forecast) {
+  const predict::StepForecast& step = forecast.step;
+  const auto part = [&](const std::string& name, double seconds,
+                        const std::string& note) {
+    return std::vector<std::string>{name, milliseconds(seconds),
+                                    part_text(seconds / step.seconds()), note};
+  };
+  const std::string input =
+      forecast.loaded_images_per_second == 0
+          ? "loaders are not counted"
+          : "the loaders of a machine make " +
+                fixed_text(forecast.loaded_images_per_second, 0) +
+                " images/s, assumed; more threads: --workers";
+  std::string text =
+      "Forecast of a step of " + std::to_string(forecast.images) + " images\n" +
+      text_table({part("compute", step.compute, card_text(forecast)),
+                  part("communication", step.communication,
+                       "exposed; " + milliseconds(step.hidden_communication) +
+                           " more go on beside backward"),
+                  part("bubble", step.bubble, "a pipeline fills and drains"),
+                  part("input", step.input, input)});
+  const std::string links = links_text(forecast);
+  if (!links.empty()) {
+    text += "  links: " + links + "\n  " + sum_text(forecast) + "\n";
+  }
+  return text;
+}
+
+Json forecast_json(const PlanForecast& forecast) {
+  const predict::StepForecast& step = forecast.step;
+  const predict::Machines& machines = forecast.basis.machines;
+  Json json = {
+      {"images_per_second", forecast.images_per_second()},
+      {"efficiency", step.efficiency()},
+      {"step_seconds", step.seconds()},
+      {"compute_seconds", step.compute},
+      {"communication_seconds", step.communication},
+      {"bubble_seconds", step.bubble},
+      {"input_seconds", step.input},
+      {"hidden_communication_seconds", step.hidden_communication},
+      {"machines", machines.number},
+      {"cards_each", machines.cards_each},
+      {"is_rate_measured", forecast.basis.images_per_second.has_value()},
+      {"is_network_measured", forecast.is_link_measured},
+      {"gradient_bytes", step.gradient_bytes},
+      {"flat_sum_seconds", step.gradient_sum.flat},
+      {"hierarchical_sum_seconds", step.gradient_sum.hierarchical},
+      {"sum", step.gradient_sum.prefers_hierarchy() ? "hierarchical" : "flat"}};
+  if (machines.number > 1) {
+    json["network_bytes_per_second"] = machines.between.bytes_per_second;
+    json["network_latency_seconds"] = machines.between.latency_seconds;
+  }
+  return json;
+}
+
+}  // namespace headroom::cli

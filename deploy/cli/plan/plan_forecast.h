@@ -1,0 +1,48 @@
+// What `headroom plan` says of a run's speed: the forecast of a step
+// (parallel/predict/forecast.h) on the machines that it was asked about, for
+// people and as JSON, with what was measured and what is assumed.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
+#include "deploy/cli/args/command_line.h"
+#include "deploy/cli/plan/plan_machines.h"
+#include "parallel/plan/plan.h"
+#include "parallel/planner/plan_forecast.h"
+
+namespace headroom::cli {
+
+struct PlanForecast {
+  planner::ForecastBasis basis;
+  predict::StepForecast step;
+  int64_t images = 0;  // a step's
+  std::string card;    // "NVIDIA H100 80GB"; "process" on a processor
+  bool is_link_measured = false;
+  double loaded_images_per_second = 0;  // a machine's loaders; 0: not counted
+
+  double images_per_second() const {
+    return static_cast<double>(images) / step.seconds();
+  }
+};
+
+// Nothing where no speed of a card is known: neither --images-per-second nor
+// the catalogue has one. Throws Error (exit 2) where --images-per-second,
+// --network or --machines are wrong, or say what nobody uses.
+std::optional<PlanForecast> forecast_of(
+    const CommandLine& line, const std::optional<PlanMachines>& machines,
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers);
+
+// "51200 images/s, 93 % of what 64 cards compute; a step takes 20 ms".
+std::string forecast_verdict(const PlanForecast& forecast);
+// The parts of a step, and what they rest on.
+std::string forecast_text(const PlanForecast& forecast);
+nlohmann::ordered_json forecast_json(const PlanForecast& forecast);
+
+}  // namespace headroom::cli

@@ -1,0 +1,258 @@
+#include "parallel/predict/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/base/units.h"
+#include "parallel/plan/batch_split.h"
+
+namespace headroom::predict {
+namespace {
+
+// What worker/step does: GradientReducer's buckets; two small sums of all ranks
+// follow, one with what batch norm counted and one with the vote.
+constexpr double kBucketBytes = 4 << 20;
+constexpr double kVoteBytes = 4096;
+constexpr int kVotes = 2;
+// Backward is two convolutions of three.
+constexpr double kBackwardShare = 2.0 / 3;
+
+// Messages one after the other that share S bytes evenly.
+double messages(double count, double bytes_in_all, const Link& link) {
+  return count * link.latency_seconds + bytes_in_all / link.bytes_per_second;
+}
+
+// A ring of `ranks`.
+double ring(double ranks, double bytes, const Link& link) {
+  return messages(2 * (ranks - 1), 2 * (ranks - 1) / ranks * bytes, link);
+}
+
+// A tree there and back, whose parts follow each other without a gap.
+double tree(double ranks, double bytes, const Link& link) {
+  return messages(2 * std::ceil(std::log2(ranks)), 2 * bytes, link);
+}
+
+Link slower_of(const Link& a, const Link& b) {
+  return {std::min(a.bytes_per_second, b.bytes_per_second),
+          std::max(a.latency_seconds, b.latency_seconds)};
+}
+
+// What one card has of a machine's network while all of them use it.
+Link card_share(const Machines& machines) {
+  Link link = machines.between;
+  link.bytes_per_second /= static_cast<double>(machines.cards_each);
+  return link;
+}
+
+class Forecaster {
+ public:
+  explicit Forecaster(const ForecastRequest& request)
+      : request_(request),
+        plan_(request.step.plan),
+        machines_(request.machines),
+        near_(estimate_with(machines_.inside)),
+        far_(machines_.number == 1 ? near_
+                                   : estimate_with(card_share(machines_))),
+        micro_batches_(num_micro_batches()) {}
+
+  StepForecast run() const {
+    StepForecast forecast;
+    double work = 0;
+    const size_t stages = plan_.stage_begins.size();
+    for (size_t stage = 0; stage < stages; ++stage) {
+      const double compute = near_.stages[stage].compute;
+      work += compute;
+      forecast.compute = std::max(forecast.compute, compute);
+      add_gradients(stage, forecast);
+      forecast.communication =
+          std::max(forecast.communication, exposed(stage).sum);
+      forecast.hidden_communication =
+          std::max(forecast.hidden_communication, exposed(stage).hidden);
+    }
+    forecast.bubble =
+        forecast.compute * static_cast<double>(stages - 1) / micro_batches_;
+    forecast.compute += request_.seconds_beside_layers;
+    forecast.communication += kVotes * seconds_of_sum(ranks(), kVoteBytes);
+    forecast.ideal_seconds =
+        work / static_cast<double>(stages) + request_.seconds_beside_layers;
+    if (request_.loaded_images_per_second > 0) {
+      const double loading =
+          static_cast<double>(request_.step.global_batch_size) /
+          static_cast<double>(machines_.number) /
+          request_.loaded_images_per_second;
+      forecast.input = std::max(0.0, loading - forecast.seconds());
+    }
+    return forecast;
+  }
+
+ private:
+  struct Exchange {
+    double sum = 0;     // seconds that nothing hides
+    double hidden = 0;  // seconds beside backward
+  };
+
+  StepEstimate estimate_with(const Link& link) const {
+    TimeRequest step = request_.step;
+    step.device = {.work_per_second = 1,
+                   .link_bytes_per_second = link.bytes_per_second,
+                   .link_latency_seconds = link.latency_seconds};
+    return estimate_step(step);
+  }
+
+  double num_micro_batches() const {
+    const plan::BatchCut cut = {
+        request_.step.global_batch_size, plan_.layout.data_parallel_size,
+        plan_.micro_batch_size, plan_.batch_norm_rule()};
+    return static_cast<double>(
+        plan::part_of(cut, cut.global_batch_size, kManyCells, 0)
+            .micro_batches.size());
+  }
+
+  int64_t ranks() const { return plan_.layout.world_size(); }
+  int64_t replicas() const {
+    return int64_t{plan_.layout.data_parallel_size} *
+           plan_.layout.spatial_parallel_size;
+  }
+
+  SumTime sum_of(int64_t ranks, double bytes) const {
+    SumTime time = sum_time(machines_, ranks, bytes);
+    if (!request_.has_hierarchy) time.hierarchical = time.flat;
+    return time;
+  }
+  double seconds_of_sum(int64_t ranks, double bytes) const {
+    return sum_of(ranks, bytes).least();
+  }
+
+  double bytes_of(size_t layer) const {
+    return static_cast<double>(request_.step.layers[layer].parameters *
+                               request_.step.element_bytes);
+  }
+  size_t begin_of(size_t stage) const {
+    return static_cast<size_t>(plan_.stage_begins[stage]);
+  }
+  size_t end_of(size_t stage) const {
+    return stage + 1 < plan_.stage_begins.size() ? begin_of(stage + 1)
+                                                 : request_.step.layers.size();
+  }
+  double stage_bytes(size_t stage) const {
+    double bytes = 0;
+    for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
+      bytes += bytes_of(i);
+    }
+    return bytes;
+  }
+
+  void add_gradients(size_t stage, StepForecast& forecast) const {
+    const auto bytes = static_cast<int64_t>(stage_bytes(stage));
+    if (bytes <= forecast.gradient_bytes) return;
+    forecast.gradient_bytes = bytes;
+    forecast.gradient_sum = sum_of(replicas(), static_cast<double>(bytes));
+  }
+
+  // Buckets of one backward: each starts when its layers are through it and the
+  // one before has arrived. From ZeRO 2 on each layer is a bucket that reaches
+  // its owner alone, half a sum.
+  Exchange gradients_of_backward(size_t stage) const {
+    const bool is_sharded = plan_.zero_stage >= 2;
+    double work = 0;
+    for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
+      work += request_.step.layers[i].work_per_pixel;
+    }
+    const double backward =
+        kBackwardShare * near_.stages[stage].compute / micro_batches_;
+    double now = 0, arrived = 0, sums = 0, bucket = 0;
+    for (size_t i = end_of(stage); i-- > begin_of(stage);) {
+      now += work == 0
+                 ? 0
+                 : backward * request_.step.layers[i].work_per_pixel / work;
+      bucket += bytes_of(i);
+      const bool is_due =
+          i == begin_of(stage) || is_sharded || bucket >= kBucketBytes;
+      if (!is_due || bucket == 0) continue;
+      const double sum =
+          seconds_of_sum(replicas(), bucket) / (is_sharded ? 2 : 1);
+      sums += sum;
+      arrived = std::max(arrived, now) + sum;
+      bucket = 0;
+    }
+    const double left =
+        request_.overlaps ? std::max(0.0, arrived - backward) : sums;
+    return {left, sums - left};
+  }
+
+  // Half a sum of everything each: weights that are gathered after a step, or,
+  // with ZeRO 3, before each layer's forward and backward.
+  Exchange gathers_of(size_t stage) const {
+    if (plan_.zero_stage == 0) return {};
+    if (plan_.zero_stage < 3) {
+      return {seconds_of_sum(replicas(), stage_bytes(stage)) / 2, 0};
+    }
+    double all = 0, first = 0;
+    for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
+      const double gather = seconds_of_sum(replicas(), bytes_of(i)) / 2;
+      if (i == begin_of(stage)) first = gather;
+      all += 2 * micro_batches_ * gather;
+    }
+    const double compute = near_.stages[stage].compute;
+    const double left =
+        request_.overlaps ? std::max(2 * micro_batches_ * first, all - compute)
+                          : all;
+    return {left, all - left};
+  }
+
+  Exchange exposed(size_t stage) const {
+    const StageTime& near = near_.stages[stage];
+    const StageTime& far = far_.stages[stage];
+    const bool is_image_near =
+        plan_.layout.spatial_parallel_size <= machines_.cards_each;
+    Exchange all;
+    all.sum = (is_image_near ? near : far).image + far.maps + far.statistics;
+    if (replicas() == 1) return all;
+    const double backwards = plan_.zero_stage >= 2 ? micro_batches_ : 1;
+    const Exchange gradients = gradients_of_backward(stage);
+    const Exchange gathers = gathers_of(stage);
+    all.sum += backwards * gradients.sum + gathers.sum;
+    all.hidden = backwards * gradients.hidden + gathers.hidden;
+    return all;
+  }
+
+  const ForecastRequest& request_;
+  const plan::Plan& plan_;
+  const Machines& machines_;
+  // The exchanges of each stage over either link.
+  const StepEstimate near_;
+  const StepEstimate far_;
+  const double micro_batches_;
+};
+
+}  // namespace
+
+SumTime sum_time(const Machines& machines, int64_t ranks, double bytes) {
+  if (ranks == 1) return {};
+  const int64_t each = std::min(ranks, machines.cards_each);
+  const int64_t spanned =
+      std::min(machines.number, divided_up(ranks, machines.cards_each));
+  const auto n = static_cast<double>(ranks);
+  if (spanned == 1) {
+    const double inside = ring(n, bytes, machines.inside);
+    return {inside, inside};
+  }
+  SumTime time;
+  time.flat = ring(n, bytes,
+                   each == 1 ? machines.between
+                             : slower_of(machines.inside, machines.between));
+  const auto g = static_cast<double>(each);
+  const auto k = static_cast<double>(spanned);
+  Link share = machines.between;
+  share.bytes_per_second /= g;
+  time.hierarchical =
+      (each == 1 ? 0 : ring(g, bytes, machines.inside)) +
+      std::min(ring(k, bytes / g, share), tree(k, bytes / g, share));
+  return time;
+}
+
+StepForecast forecast_step(const ForecastRequest& request) {
+  return Forecaster(request).run();
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,144 @@
+#include "deploy/cli/plan/plan_forecast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "deploy/cli/plan/plan_report.h"
+#include "deploy/cli/run_request.h"
+#include "parallel/base/check.h"
+#include "tests/deploy/cli/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+CommandLine line_of(const std::string& flags) {
+  std::istringstream in("plan --synthetic-input --cfg yolov5s --img 640 " +
+                        flags);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return parse_command_line(words);
+}
+
+// What plan answers, the forecast included.
+PlanReport answer(const std::string& flags) {
+  const CommandLine given = line_of(flags);
+  const auto machines = machines_of(given, nvml::Nvml());
+  const CommandLine line = machines ? with_machines(given, *machines) : given;
+  const RunRequest request = make_run_request(
+      line, std::nullopt, 2, {}, false,
+      machines ? std::optional(machines->instance->compute_capability)
+               : std::nullopt);
+  PlanReport report =
+      make_plan_report(request.config, request.expected_workers(), false);
+  report.forecast =
+      forecast_of(given, machines, request.config, report.plan, report.layers);
+  return report;
+}
+
+std::string refusal(const std::string& flags) {
+  try {
+    answer(flags);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PlanForecast, FourThousandCardsAreForecastWithinTwoSeconds) {
+  const std::clock_t begin = std::clock();  // others may use the cores
+  const PlanReport report = answer("--cluster p5.48xlarge:512 --batch 65536");
+  const double seconds =
+      static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  ASSERT_TRUE(report.forecast.has_value());
+  const PlanForecast& forecast = *report.forecast;
+  EXPECT_EQ(forecast.basis.machines.cards(), 4096);
+  EXPECT_TRUE(forecast.step.gradient_sum.prefers_hierarchy());
+  EXPECT_GT(forecast.step.efficiency(), 0.5);
+  EXPECT_LE(forecast.step.efficiency(), 1);
+  EXPECT_LT(seconds, 2);
+}
+
+TEST(PlanForecast, EfficiencyFallsWithTheNumberOfCards) {
+  double before = 1;
+  for (const auto& [nodes, batch] :
+       {std::pair{1, 128}, {8, 1024}, {64, 8192}}) {
+    const PlanReport report =
+        answer("--cluster p5.48xlarge:" + std::to_string(nodes) + " --batch " +
+               std::to_string(batch));
+    ASSERT_TRUE(report.forecast.has_value());
+    const double efficiency = report.forecast->step.efficiency();
+    EXPECT_LT(efficiency, before) << nodes;
+    before = efficiency;
+  }
+}
+
+TEST(PlanForecast, AMeasuredRateAndNetworkAreTaken) {
+  const PlanReport report = answer(
+      "--processes 4 --batch 32 --images-per-second 20 --machines 2 --network "
+      "0.8,1");
+  ASSERT_TRUE(report.forecast.has_value());
+  const PlanForecast& forecast = *report.forecast;
+  // Eight images of a process.
+  EXPECT_NEAR(forecast.step.compute, 0.4, 1e-9);
+  EXPECT_EQ(forecast.basis.machines.number, 2);
+  EXPECT_DOUBLE_EQ(forecast.basis.machines.between.bytes_per_second, 1e8);
+  EXPECT_DOUBLE_EQ(forecast.basis.machines.between.latency_seconds, 1e-3);
+  const nlohmann::ordered_json json = forecast_json(forecast);
+  EXPECT_NEAR(json["compute_seconds"].get<double>() +
+                  json["communication_seconds"].get<double>() +
+                  json["bubble_seconds"].get<double>() +
+                  json["input_seconds"].get<double>(),
+              json["step_seconds"].get<double>(), 1e-12);
+  EXPECT_THAT(forecast_text(forecast), HasSubstr("as --network says"));
+  EXPECT_THAT(forecast_verdict(forecast), HasSubstr("4 processes"));
+}
+
+TEST(PlanForecast, ARunsNetworkIsReadFromItsFolder) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path& path = folder.path();
+  folder.write("plan.json",
+               R"({"network": {"machines": 2, "interface": "eth0",
+             "slowest_bytes_per_second": 1e8, "fastest_bytes_per_second": 2e8,
+             "latency_seconds": 0.001, "is_sample": false}})");
+  const std::string flags =
+      "--processes 2 --batch 16 --images-per-second 20 --machines 2 --network ";
+  EXPECT_DOUBLE_EQ(answer(flags + path.string())
+                       .forecast->basis.machines.between.bytes_per_second,
+                   1e8);
+  folder.write("plan.json", "{}");
+  EXPECT_THAT(refusal(flags + path.string()),
+              HasSubstr("has no measured network"));
+}
+
+TEST(PlanForecast, WithoutASpeedThereIsNone) {
+  EXPECT_FALSE(answer("--processes 2 --batch 16").forecast.has_value());
+}
+
+TEST(PlanForecast, WrongRatesAreRefused) {
+  EXPECT_THAT(
+      refusal("--processes 2 --batch 16 --network 10"),
+      HasSubstr("--network is for a forecast, but no speed of a card is "
+                "known: give --images-per-second N"));
+  const std::string measured =
+      "--processes 4 --batch 16 --images-per-second 20 ";
+  EXPECT_THAT(refusal("--processes 2 --batch 16 --images-per-second fast"),
+              HasSubstr("--images-per-second fast is no rate"));
+  EXPECT_THAT(refusal(measured + "--machines 3 --network 10"),
+              HasSubstr("4 processes cannot be shared out evenly"));
+  EXPECT_THAT(refusal(measured + "--machines 2"),
+              HasSubstr("nothing says how fast the network between 2 machines "
+                        "is: give --network GBIT,MS"));
+  EXPECT_THAT(refusal(measured + "--machines 2 --network 10,x"),
+              HasSubstr("--network 10,x is no rate"));
+  EXPECT_THAT(refusal("--cluster p4d.24xlarge:2 --batch 256 --machines 2"),
+              HasSubstr("--cluster says how many there are"));
+}
+
+}  // namespace
+}  // namespace headroom::cli

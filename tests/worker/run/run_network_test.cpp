@@ -1,0 +1,43 @@
+#include "worker/run/run_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "parallel/base/check.h"
+#include "tests/support/in_memory_store.h"
+
+namespace headroom::run {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// What rank 1 of two is refused with; "" where it may connect.
+std::string refusal(const std::string& address, int64_t machine) {
+  InMemoryStore store;
+  check_address(store, 0, 1, "10.0.0.5", 7);  // rank 0 is there
+  try {
+    check_address(store, 1, 2, address, machine);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunNetwork, AnAddressOfLoopbackIsRefusedAmongSeveralMachines) {
+  EXPECT_THAT(refusal("127.0.1.1", 8),
+              AllOf(HasSubstr("[network] rank 1 would wait for its peers at "
+                              "127.0.1.1, which rank 0 on another machine "
+                              "cannot reach"),
+                    HasSubstr("/etc/hosts"), HasSubstr("--interface NAME"),
+                    HasSubstr("lo (127.0.0.1)")));
+}
+
+TEST(RunNetwork, OnOneMachineAndWithARealAddressNobodyIsRefused) {
+  EXPECT_EQ(refusal("127.0.0.1", 7), "");
+  EXPECT_EQ(refusal("10.0.0.6", 8), "");
+}
+
+}  // namespace
+}  // namespace headroom::run
