@@ -27,6 +27,7 @@ struct SupervisorOptions {
   SecurityFiles security;
   std::string log;      // file of the coordinator's decisions
   std::string metrics;  // HOST:PORT of --metrics; "" for none
+  std::string spot = "off";  // the agent's --spot
   std::filesystem::path headroom_program;
   // Called with HOST:PORT once the coordinator listens.
   std::function<void(const std::string&)> on_address;

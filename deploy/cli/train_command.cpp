@@ -18,6 +18,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/process/spot_watch.h"
 #include "deploy/cli/run_page.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
@@ -36,6 +37,14 @@ constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
 // The time limit while rank 0 reads the whole data set first.
 constexpr auto kAnchorTimeout = std::chrono::seconds(600);
 
+// A validation may be made again at any time.
+std::string spot_choice(const CommandLine& line) {
+  if (line.command != "train") return "off";
+  const std::string choice = line.value_of("--spot");
+  require_spot_choice(choice);
+  return choice;
+}
+
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
                  int processes, const LauncherPlace& place,
                  std::chrono::seconds patience, Terminal& terminal) {
@@ -50,6 +59,9 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
+  options.exit_code_of_leaver = exit_code_of_leaver(process_environment());
+  const auto spot = watch_spot(spot_choice(line), options.print);
+  if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);
   if (end.decided_here) terminal.print(end.reason);
   return end.exit_code;
@@ -143,6 +155,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   use_token(token);
   if (!token.empty()) take_identity(line, options.listen);
   options.metrics = line.value_of("--metrics");
+  options.spot = spot_choice(line);
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
   std::filesystem::path token_file;
