@@ -146,7 +146,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
-  const notify::Addressees addressees = requested_addressees(line);
+  notify::Addressees addressees = requested_addressees(line);
+  addressees.trainjob = requested_trainjob(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
   options.listen = listen_address(line, place);
@@ -194,23 +195,24 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     terminal.print("anchors: " + request.config.anchors_reason);
   }
   const bool trains = request.config.command == "train";
-  StatusBox newest;
+  const auto newest = std::make_shared<StatusBox>();
   const auto say = [&](const std::string& text) { terminal.print(text); };
   std::unique_ptr<page::PageServer> page;
   if (trains) {
     page = serve_page(
-        line, request.run_directory, [&newest] { return newest.get(); }, say);
+        line, request.run_directory, [newest] { return newest->get(); }, say);
   }
-  if (page != nullptr) {
-    options.on_status = [&newest](const coordinator::RunStatus& status) {
-      newest.set(status);
+  if (page != nullptr || addressees.trainjob) {
+    options.on_status = [newest](const coordinator::RunStatus& status) {
+      newest->set(status);
     };
   }
   options.request = request;
-  notify::Notifier notifier(addressees,
-                            run_to_notify(request, addressees, terminal));
+  notify::Notifier::Run told = run_to_notify(request, addressees, terminal);
+  told.progress = [newest] { return train_progress(newest->get()); };
+  notify::Notifier notifier(addressees, told);
   const SupervisedRun run = supervise(options, terminal);
-  newest.set(run.status);
+  newest->set(run.status);
   if (folder) withdraw_address(*folder, place->job_id);
   // The verdict comes first: the others may take a while.
   const int exit_code = report(request, run, line.has("--json"), terminal);
