@@ -90,6 +90,13 @@ std::vector<CommandFlag> flags_of_processes() {
       flag({"--processes"}, {"agent"},
            "The agent starts this many workers on this machine.",
            {.value_name = "N", .default_value = "1"}),
+      flag({"--spot"}, {"train", "agent"},
+           "A spot machine's metadata service is asked every 5 s whether the "
+           "machine is taken away; its workers then leave at a committed step. "
+           "auto asks on Amazon EC2 alone.",
+           {.value_name = "auto|off|URL",
+            .default_value = "auto",
+            .known_to = KnownTo::kHeadroom}),
       flag({"--insecure-network"},
            {"train", "val", "coordinator", "agent", "status", "page"},
            "Control traffic may leave the machine although it is neither "

@@ -7,6 +7,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/refusal_channel.h"
+#include "deploy/cli/process/spot_watch.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
 
@@ -33,6 +34,10 @@ int agent_command(const CommandLine& line) {
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
+  options.has_coordinator = line.has("--supervised");
+  options.exit_code_of_leaver = exit_code_of_leaver(process_environment());
+  const auto spot = watch_spot(line.value_of("--spot"), options.print);
+  if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);
   const bool tell = end.decided_here || !line.has("--supervised");
   if (tell && !end.reason.empty()) {

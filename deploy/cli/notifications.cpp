@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_environment.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 
@@ -24,6 +25,33 @@ notify::Addressees requested_addressees(const CommandLine& line) {
   return notify::addressees_of(request);
 }
 
+std::optional<notify::TrainJobServer> requested_trainjob(
+    const CommandLine& line, Terminal& terminal) {
+  if (line.command != "train") return std::nullopt;
+  try {
+    return notify::trainjob_server(process_environment());
+  } catch (const Error& error) {
+    terminal.print("warning: Kubeflow Trainer is not told of the progress: " +
+                   std::string(error.what()));
+    return std::nullopt;
+  }
+}
+
+std::optional<notify::TrainProgress> train_progress(
+    const std::optional<coordinator::RunStatus>& status) {
+  if (!status || status->progress.num_steps <= 0) return std::nullopt;
+  const wire::RunProgress& seen = status->progress;
+  return notify::TrainProgress{
+      .step = seen.step,
+      .num_steps = seen.num_steps,
+      .epoch = seen.epoch,
+      .num_epochs = seen.num_epochs,
+      .metrics = {{"box_loss", seen.box},
+                  {"obj_loss", seen.obj},
+                  {"cls_loss", seen.cls},
+                  {"images_per_second", seen.images_per_second}}};
+}
+
 notify::Notifier::Run run_to_notify(const RunRequest& request,
                                     const notify::Addressees& addressees,
                                     Terminal& terminal) {
@@ -38,7 +66,8 @@ notify::Notifier::Run run_to_notify(const RunRequest& request,
   return {.directory = request.run_directory,
           .goes_on = !request.config.resume.empty(),
           .say = [&terminal](const std::string& text) { terminal.print(text); },
-          .interrupts = interrupts::count};
+          .interrupts = interrupts::count,
+          .progress = nullptr};
 }
 
 }  // namespace headroom::cli

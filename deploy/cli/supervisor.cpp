@@ -220,7 +220,8 @@ class Supervisor {
     }
     for (const std::string& word : std::vector<std::string>{
              "--supervised", "--coordinator", address_, "--processes",
-             std::to_string(options_.request.workers_per_agent)}) {
+             std::to_string(options_.request.workers_per_agent), "--spot",
+             options_.spot}) {
       child.command.push_back(word);
     }
     agent_ = std::make_unique<ChildProcess>(std::move(child));

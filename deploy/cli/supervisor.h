@@ -25,9 +25,10 @@ struct SupervisorOptions {
   RunRequest request;
   std::string listen = "127.0.0.1:0";
   SecurityFiles security;
-  std::string interface;  // AgentOptions::interface
-  std::string log;        // file of the coordinator's decisions
-  std::string metrics;    // HOST:PORT of --metrics; "" for none
+  std::string interface;     // AgentOptions::interface
+  std::string log;           // file of the coordinator's decisions
+  std::string metrics;       // HOST:PORT of --metrics; "" for none
+  std::string spot = "off";  // the agent's --spot
   std::filesystem::path headroom_program;
   // Called with HOST:PORT once the coordinator listens.
   std::function<void(const std::string&)> on_address;

@@ -18,6 +18,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/process/spot_watch.h"
 #include "deploy/cli/run_page.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
@@ -37,6 +38,14 @@ constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
 // The time limit while rank 0 reads the whole data set first.
 constexpr auto kAnchorTimeout = std::chrono::seconds(600);
 
+// A validation may be made again at any time.
+std::string spot_choice(const CommandLine& line) {
+  if (line.command != "train") return "off";
+  const std::string choice = line.value_of("--spot");
+  require_spot_choice(choice);
+  return choice;
+}
+
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
                  int processes, const LauncherPlace& place,
                  std::chrono::seconds patience, Terminal& terminal) {
@@ -52,6 +61,9 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
+  options.exit_code_of_leaver = exit_code_of_leaver(process_environment());
+  const auto spot = watch_spot(spot_choice(line), options.print);
+  if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);
   if (end.decided_here) terminal.print(end.reason);
   return end.exit_code;
@@ -152,7 +164,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const std::optional<LauncherPlace>& place,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
-  const notify::Addressees addressees = requested_addressees(line);
+  notify::Addressees addressees = requested_addressees(line);
+  addressees.trainjob = requested_trainjob(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
   options.listen = listen_address(line, place);
@@ -162,6 +175,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   use_token(token);
   if (!token.empty()) take_identity(line, options.listen);
   options.metrics = line.value_of("--metrics");
+  options.spot = spot_choice(line);
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
   std::filesystem::path token_file;
@@ -200,23 +214,24 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     terminal.print("anchors: " + request.config.anchors_reason);
   }
   const bool trains = request.config.command == "train";
-  StatusBox newest;
+  const auto newest = std::make_shared<StatusBox>();
   const auto say = [&](const std::string& text) { terminal.print(text); };
   std::unique_ptr<page::PageServer> page;
   if (trains) {
     page = serve_page(
-        line, request.run_directory, [&newest] { return newest.get(); }, say);
+        line, request.run_directory, [newest] { return newest->get(); }, say);
   }
-  if (page != nullptr) {
-    options.on_status = [&newest](const coordinator::RunStatus& status) {
-      newest.set(status);
+  if (page != nullptr || addressees.trainjob) {
+    options.on_status = [newest](const coordinator::RunStatus& status) {
+      newest->set(status);
     };
   }
   options.request = request;
-  notify::Notifier notifier(addressees,
-                            run_to_notify(request, addressees, terminal));
+  notify::Notifier::Run told = run_to_notify(request, addressees, terminal);
+  told.progress = [newest] { return train_progress(newest->get()); };
+  notify::Notifier notifier(addressees, told);
   const SupervisedRun run = supervise(options, terminal);
-  newest.set(run.status);
+  newest->set(run.status);
   if (folder) withdraw_address(*folder, place->job_id);
   // The verdict comes first: the others may take a while.
   const int exit_code = report(request, run, line.has("--json"), terminal);

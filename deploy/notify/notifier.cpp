@@ -92,6 +92,12 @@ Notifier::Notifier(const Addressees& addressees, const Run& run) : run_(run) {
             records::EventReader(events, records::end_of_lines(events))),
         "the webhook at " + addressees.webhook->shown(), run.say));
   }
+  if (addressees.trainjob) {
+    couriers_.push_back(std::make_unique<Courier>(
+        std::make_unique<TrainJob>(*addressees.trainjob, run.progress),
+        "Kubeflow Trainer at " + addressees.trainjob->address.shown(),
+        run.say));
+  }
 }
 
 void Notifier::finish(const RunEnd& end) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "deploy/notify/courier.h"
+#include "deploy/notify/trainjob.h"
 #include "deploy/notify/web_client.h"
 
 namespace headroom::notify {
@@ -33,6 +34,7 @@ struct Addressees {
   std::optional<WebAddress> mlflow, webhook;
   std::string experiment;
   std::string authorization;  // MLflow's
+  std::optional<TrainJobServer> trainjob;
 };
 
 // Throws Error (exit 2) for an address that is none, or credentials that would
@@ -47,6 +49,8 @@ class Notifier {
     std::function<void(const std::string&)> say;
     // Rises with each Ctrl-C, which ends the wait at the end.
     std::function<int()> interrupts;
+    // How far the run is, for a TrainJob; called from any thread.
+    std::function<std::optional<TrainProgress>()> progress;
   };
   // REQUIRES: the run has not begun to write.
   Notifier(const Addressees& addressees, const Run& run);

@@ -94,13 +94,14 @@ std::string text_of_host(const WebAddress& address) {
   return is_ipv6 ? "[" + address.host + "]" : address.host;
 }
 
-std::unique_ptr<httplib::ClientImpl> connector(const WebAddress& address) {
+std::unique_ptr<httplib::ClientImpl> connector(const WebAddress& address,
+                                               const std::string& authority) {
   if (!address.is_encrypted) {
     return std::make_unique<httplib::ClientImpl>(address.host, address.port);
   }
   auto client =
       std::make_unique<httplib::SSLClient>(address.host, address.port);
-  client->set_ca_cert_path(authorities());
+  client->set_ca_cert_path(authority.empty() ? authorities() : authority);
   // The library's own check takes any IPv4 address for ::1 in a certificate.
   X509_VERIFY_PARAM* const rules = SSL_CTX_get0_param(client->ssl_context());
   const std::string& host = address.host;
@@ -184,8 +185,11 @@ std::string basic_authorization(const std::string& name,
   return httplib::make_basic_authentication_header(name, password).second;
 }
 
-WebClient::WebClient(WebAddress address, std::string authorization)
-    : address_(std::move(address)), authorization_(std::move(authorization)) {}
+WebClient::WebClient(WebAddress address, std::string authorization,
+                     std::string authority)
+    : address_(std::move(address)),
+      authorization_(std::move(authorization)),
+      authority_(std::move(authority)) {}
 
 void WebClient::cut() {
   const std::lock_guard lock(mutex_);
@@ -225,8 +229,10 @@ WebAnswer WebClient::send(const WebRequest& asked,
   request.set_header("Content-Type", asked.file.empty()
                                          ? "application/json"
                                          : "application/octet-stream");
-  if (!authorization_.empty()) {
-    request.set_header("Authorization", authorization_);
+  const std::string& authorization =
+      asked.authorization.empty() ? authorization_ : asked.authorization;
+  if (!authorization.empty()) {
+    request.set_header("Authorization", authorization);
   }
   if (!asked.file.empty() && !attach_file(asked.file, request)) {
     answer.fault = asked.file.string() + " cannot be read";
@@ -240,7 +246,8 @@ WebAnswer WebClient::send(const WebRequest& asked,
     return !is_too_long;
   };
   const WithoutBrokenPipes no_signals;
-  const std::unique_ptr<httplib::ClientImpl> client = connector(address_);
+  const std::unique_ptr<httplib::ClientImpl> client =
+      connector(address_, authority_);
   limit = std::max(limit, std::chrono::milliseconds(1));
   client->set_follow_location(false);
   client->set_connection_timeout(

@@ -45,6 +45,8 @@ struct WebRequest {
   std::string body = {};
   // A file that is sent instead of the body; "" for none.
   std::filesystem::path file = {};
+  // The header Authorization of this request; "" for the client's.
+  std::string authorization = {};
 };
 
 struct WebAnswer {
@@ -59,8 +61,10 @@ struct WebAnswer {
 
 class WebClient {
  public:
-  // `authorization` is the value of that header; "" for none.
-  explicit WebClient(WebAddress address, std::string authorization = "");
+  // `authorization` is the value of that header; "" for none. `authority` is a
+  // file of certificates that are trusted instead of the machine's list.
+  explicit WebClient(WebAddress address, std::string authorization = "",
+                     std::string authority = "");
 
   WebAnswer send(const WebRequest& request, std::chrono::milliseconds limit);
   // Ends the request that is under way, and refuses later ones until go_on().
@@ -73,7 +77,7 @@ class WebClient {
 
  private:
   const WebAddress address_;
-  const std::string authorization_;
+  const std::string authorization_, authority_;
   std::mutex mutex_;  // guards the two flags
   std::condition_variable_any changed_;
   bool is_cut_ = false, is_stopped_ = false;

@@ -134,6 +134,30 @@ def check_manifest(pods):
     pods.require_ends([agent, successor], [0, 0])
 
 
+def check_drained_pod(pods):
+    """A node is drained: its pod ends with 130, and another takes its place."""
+    jobs = kube.jobs_of(yaml.safe_load_all(
+        (kube.FOLDER / "headroom.yaml").read_text()))
+    container = kube.container_of(jobs["coordinator"])
+    coordinator = pods.start("coordinator", container, run_flags_replaced(
+        container, listen=f"127.0.0.1:{pods.port}", expected_workers=2) + FLAGS)
+    worker = kube.container_of(jobs["worker"])
+    code, = (rule["onExitCodes"]["values"] for rule in
+             jobs["worker"]["spec"]["podFailurePolicy"]["rules"]
+             if rule["action"] == "Ignore" and "onExitCodes" in rule)
+
+    def start(index, name):
+        return pods.start(name, worker, run_flags_replaced(
+            worker, coordinator=f"localhost:{pods.port}"),
+            JOB_COMPLETION_INDEX=str(index))
+
+    stays, leaves = (start(index, f"agent-{index}") for index in range(2))
+    pods.wait_for_steps(1)
+    leaves.send_signal(signal.SIGTERM)
+    pods.require_ends([leaves], code)
+    pods.require_ends([stays, start(1, "replaced"), coordinator], [0, 0, 0])
+
+
 def check_trainer(pods):
     runtime = next(iter(yaml.safe_load_all(
         (kube.FOLDER / "trainer.yaml").read_text())))
@@ -159,5 +183,7 @@ def check_trainer(pods):
 
 with_pods(check_manifest)
 print("a coordinator that is killed after SIGTERM has a successor")
+with_pods(check_drained_pod)
+print("a drained pod ends with 130, and another takes its place")
 with_pods(check_trainer)
 print("two pods of a TrainJob stop at a committed step and go on")

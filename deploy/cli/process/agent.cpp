@@ -232,6 +232,26 @@ class Agent {
     return true;
   }
 
+  // Said again while the coordinator does not answer: there is time left.
+  void answer_notice() {
+    if (!options_.notice || is_leaving()) return;
+    const std::string reason = options_.notice();
+    if (reason.empty()) return;
+    if (!has_shown_notice_) {
+      options_.print(reason + ": leaving the run at the next committed step");
+    }
+    has_shown_notice_ = true;
+    try {
+      options_.has_coordinator ? client_->drain(reason)
+                               : client_->drain_node(reason);
+      is_taken_away_ = true;
+    } catch (const Error& error) {
+      log::debug("after a " + reason + ": " + error.what());
+    }
+  }
+
+  bool is_leaving() const { return answered_interrupts_ > 0 || is_taken_away_; }
+
   // The workers save the newest committed step, where they are in training,
   // and end; who takes too long is killed. Nothing while they do.
   std::optional<RunExit> leave_the_silent(const std::string& refusal) {
@@ -270,9 +290,10 @@ class Agent {
       } else {
         for (Slot& slot : slots_) slot.restart_at.reset();
       }
-      if (!orders.run_over && answered_interrupts_ > 0 && all_ended() &&
-          all_reported() && !orders.stop_requested) {
-        return {0, "[agent] its workers have left the run", true};
+      if (!orders.run_over && is_leaving() && all_ended() && all_reported() &&
+          !orders.stop_requested) {
+        return {options_.exit_code_of_leaver,
+                "[agent] its workers have left the run", true};
       }
       if (orders.run_over && all_ended()) {
         return {.exit_code = orders.exit_code, .reason = orders.reason};
@@ -288,6 +309,7 @@ class Agent {
         signal_workers(SIGKILL);
         return {130, "[agent] stopped at once", true};
       }
+      answer_notice();
       if (!is_forsaken_ &&
           orders.silence_seconds <=
               static_cast<double>(options_.silence_timeout.count())) {
@@ -308,7 +330,9 @@ class Agent {
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;
-  bool is_forsaken_ = false;  // asked to stop, and no coordinator answers
+  bool has_shown_notice_ = false;
+  bool is_taken_away_ = false;  // the coordinator knows
+  bool is_forsaken_ = false;    // asked to stop, and no coordinator answers
   // The time when workers were asked to save because the coordinator is silent.
   std::optional<Clock::time_point> asked_to_save_;
 };

@@ -60,6 +60,13 @@ struct AgentOptions {
   // How often this process was asked to stop: once drains this node, twice
   // ends its workers at once.
   std::function<int()> interrupts;
+  // Why this machine is about to be taken away, which drains this node; ""
+  // while it stays. Null: nobody knows.
+  std::function<std::string()> notice;
+  // The coordinator is on this machine too, so that a notice ends the run.
+  bool has_coordinator = false;
+  // How the agent ends once its workers have left a run that goes on.
+  int exit_code_of_leaver = 0;
 };
 
 // headroom-worker beside this program. Throws Error (exit 2) that says where

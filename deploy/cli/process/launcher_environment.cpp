@@ -145,6 +145,14 @@ std::optional<LauncherPlace> launcher_place(const Environment& environment) {
   return std::nullopt;
 }
 
+int exit_code_of_leaver(const Environment& environment) {
+  const bool is_launched = environment.contains("OMPI_COMM_WORLD_RANK") ||
+                           is_task_of_srun(environment);
+  return !is_launched && environment.contains("JOB_COMPLETION_INDEX")
+             ? static_cast<int>(ExitCode::kInterrupted)
+             : 0;
+}
+
 bool wait_for_rank_zero(const LauncherPlace& place,
                         std::chrono::milliseconds patience) {
   if (place.rank == 0) return false;

@@ -33,6 +33,12 @@ struct LauncherPlace {
 // rank and size contradict each other.
 std::optional<LauncherPlace> launcher_place(const Environment& environment);
 
+// The exit code of an agent whose workers have left a run that goes on. A task
+// of mpirun or srun has done its part: 0, for another code would end the job.
+// A pod of an Indexed Job is interrupted: 130, which the Job's podFailurePolicy
+// does not count, so that another pod takes its place; 0 would complete it.
+int exit_code_of_leaver(const Environment& environment);
+
 // Every process of a launcher's job sees the same mistake. Rank 0 says it, and
 // its end makes the launcher interrupt the others. Waits for that, at most for
 // `patience`, and returns whether it happened; for rank 0 itself false at once.

@@ -121,6 +121,23 @@ LauncherPlace place_of(int rank) {
   return place;
 }
 
+TEST(ExitCodeOfLeaver, OnlyAPodIsReplacedAndMpirunSeesNoFailure) {
+  EXPECT_EQ(exit_code_of_leaver({}), 0);
+  const Environment pod = {{"JOB_COMPLETION_INDEX", "1"}};
+  EXPECT_EQ(exit_code_of_leaver(pod), 130);
+  // Kubeflow's pods name their rank as a launcher does.
+  Environment trainer = pod;
+  trainer["PMI_RANK"] = "1";
+  EXPECT_EQ(exit_code_of_leaver(trainer), 130);
+  Environment mpirun = pod;
+  mpirun["OMPI_COMM_WORLD_RANK"] = "1";
+  EXPECT_EQ(exit_code_of_leaver(mpirun), 0);
+  Environment srun = pod;
+  srun["SLURM_PROCID"] = "1";
+  srun["SLURM_STEP_ID"] = "0";
+  EXPECT_EQ(exit_code_of_leaver(srun), 0);
+}
+
 TEST(WaitForRankZero, RankZeroWaitsForNobody) {
   EXPECT_FALSE(wait_for_rank_zero(place_of(0), std::chrono::hours(1)));
 }
