@@ -24,9 +24,9 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
-#include "parallel/base/network_interfaces.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
+#include "parallel/network/network_interfaces.h"
 #include "proto/channel_security.h"
 
 namespace headroom::cli {

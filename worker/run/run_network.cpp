@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
-#include "parallel/base/network_interfaces.h"
 #include "parallel/collectives/network_measurement.h"
+#include "parallel/network/network_interfaces.h"
 #include "parallel/plan/plan_json.h"
 
 namespace headroom::run {

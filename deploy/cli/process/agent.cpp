@@ -18,7 +18,7 @@
 #include "deploy/cli/process/line_log.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/network_interfaces.h"
+#include "parallel/network/network_interfaces.h"
 #include "parallel/planner/planner.h"
 #include "proto/member_identity.h"
 

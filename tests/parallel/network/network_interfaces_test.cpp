@@ -1,4 +1,4 @@
-#include "parallel/base/network_interfaces.h"
+#include "parallel/network/network_interfaces.h"
 
 #include <gtest/gtest.h>
 
