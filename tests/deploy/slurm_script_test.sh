@@ -54,7 +54,7 @@ chmod 755 bin/*
 export PATH="$folder/bin:$PATH" FAKE_SLURM="$folder" HEADROOM="$headroom"
 export SLURM_JOB_ID=4711 SLURM_SUBMIT_DIR="$folder" SLURM_JOB_NUM_NODES=2
 flags=(--cfg yolov5n --synthetic-input --img 64 --batch 4 --threads 1
-  --noval --noplots --max-steps 60)
+  --noval --noplots --max-steps 30)
 log=runs/train/job-4711/steps.jsonl
 
 # steps_reach N: waits until so many are committed.
@@ -86,7 +86,7 @@ echo "drained $(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $begin }") s afte
 [[ -e requeued ]] || fail "the job was not queued again"
 grep -q 'is queued again and resumes runs/train/job-4711' first.txt ||
   fail "nobody said that the job is queued again"
-(($(wc -l <$log) < 60)) || fail "the run had ended before it was drained"
+(($(wc -l <$log) < 30)) || fail "the run had ended before it was drained"
 
 rm requeued
 SLURM_RESTART_COUNT=1 bash "$script" 1 "${flags[@]}" >second.txt 2>&1 &
@@ -98,7 +98,7 @@ import json
 import sys
 
 steps = [json.loads(line)["step"] for line in open(sys.argv[1])]
-assert steps == list(range(60)), steps
+assert steps == list(range(30)), steps
 PYTHON
 [[ $(find runs/train -mindepth 1 -maxdepth 1 | wc -l) -eq 1 ]] ||
   fail "there is a second run"
@@ -148,4 +148,4 @@ ends again 2
 grep -q 'runs/train/left is there already' again.txt ||
   fail "a name that is taken was not refused"
 [[ -z $(ls -d .headroom-* 2>/dev/null) ]] || fail "the job's folder is left"
-echo "the job was drained, queued again, and trained 60 steps, each once"
+echo "the job was drained, queued again, and trained 30 steps, each once"
