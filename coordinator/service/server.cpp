@@ -126,7 +126,8 @@ class GrpcServer final : public Server {
   GrpcServer(const ServerOptions& options, const RunOptions& run,
              const Clock& clock, std::unique_ptr<RunLog> log)
       : listen_(allowed_address(options)),
-        connections_(connection_limits(max_descriptors())),
+        connections_(
+            connection_limits(max_descriptors(), options.expected_workers)),
         door_(listen_, connections_, clock,
               {.shares_port = options.shares_port,
                .is_held = options.is_successor}),

@@ -43,6 +43,7 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
       rules_(state_, identity_.run_digest),
       journal_(identity_, state_, admission_.secrets(), std::move(log)),
       delivery_(mutex_, identity_, state_, journal_),
+      commit_(mutex_, journal_),
       event_file_(identity.run_directory) {
   restore();
 }
@@ -62,9 +63,11 @@ void CoordinatorService::restore() {
     }
     event_file_.add_unwritten(delivery_.restore(*run));
     journal_.save();  // this start counts before anybody hears of it
+    journal_.sync();
     delivery_.add_event(journal_.restart_event());
   }
   journal_.save();
+  journal_.sync();
 }
 
 // --- the service's own thread, and the program around it -------------------
@@ -127,6 +130,7 @@ bool CoordinatorService::wait_until_over(std::chrono::milliseconds timeout) {
 }
 
 void CoordinatorService::close() {
+  commit_.stop();
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   closed_ = true;
@@ -136,7 +140,7 @@ void CoordinatorService::close() {
 
 void CoordinatorService::publish_changes(AfterUnlock& after) {
   delivery_.deliver(clock_.now(), after);
-  journal_.save();
+  commit_.add(after, !after.is_empty() || delivery_.has_event_lines());
 }
 
 // --- who is let in ----------------------------------------------------------
@@ -145,22 +149,24 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
                                                int64_t request_bytes,
                                                int64_t max_request_bytes,
                                                const Body& body, Call call) {
+  ServerUnaryReactor* const reactor = context->DefaultReactor();
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
   Answer refusal;
+  bool has_changed = false;
   if (request_bytes > max_request_bytes) {
     refusal = {RefusalKind::kMessageTooLong,
                "the message has " + std::to_string(request_bytes) +
                    " bytes, more than " + std::to_string(max_request_bytes)};
   } else {
-    AfterUnlock after;
-    std::lock_guard lock(mutex_);
     try {
       const Caller caller = admission_.caller_of(*context);
       refusal = admit(*context, caller, call == Call::kJoins);
       if (!refusal && closed_) refusal = kEnding;
       if (!refusal) {
+        has_changed = call != Call::kIsHeard;
         refusal = body(clock_.now(), caller);
         delivery_.deliver(clock_.now(), after);
-        if (call != Call::kIsHeard) journal_.save();
       }
     } catch (const std::exception& error) {
       // gRPC's threads have nobody above them who could catch it.
@@ -168,12 +174,10 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
       refusal = {RefusalKind::kFailed, error.what()};
     }
   }
-  if (refusal) {
-    std::lock_guard lock(mutex_);
-    count_refusal(*context, *refusal);
-  }
-  ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status_of(refusal));
+  if (refusal) count_refusal(*context, *refusal);
+  after.add(
+      [reactor, status = status_of(refusal)] { reactor->Finish(status); });
+  if (has_changed) commit_.add(after);
   return reactor;
 }
 
@@ -205,6 +209,10 @@ void CoordinatorService::hear_the_unread(TimePoint now) {
   }
   for (const Node& node : state_.membership().nodes()) {
     hear(node.node_id, node.last_seen);
+    if (now - node.last_seen < kQuiet) continue;
+    if (!connections_.is_connected(node.node_id)) {
+      state_.note_hangup(node.node_id);
+    }
   }
 }
 
@@ -371,8 +379,8 @@ ServerUnaryReactor* CoordinatorService::Publish(
         if (refusal) return refusal;
         refusal = refuse_for(
             RefusalKind::kNoRoom,
-            delivery_.keys().publish(caller.identity.worker_id, request->key(),
-                                     request->value()));
+            delivery_.publish(caller.identity.worker_id, request->key(),
+                              request->value()));
         if (refusal) return refusal;
         state_.note_arrival(caller.identity.worker_id);
         wire::LoggedKey key;
