@@ -109,8 +109,8 @@ void GenerationCycle::begin_regrouping(TimePoint now) {
 const std::set<int>& GenerationCycle::still_busy() {
   if (!busy_) {
     busy_.emplace();
-    for (const RankedMember& member : still_to_leave(
-             regrouping_, generation_.members, inputs_.membership)) {
+    for (const RankedMember& member :
+         still_to_leave(regrouping_, generation_.members, inputs_.membership)) {
       busy_->insert(member.rank);
     }
   }
@@ -165,11 +165,11 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
     if (now - regrouping_.begin < inputs_.leave_timeout) {
       return {.kind = Kind::kWait, .reason = reason};
     }
-    return {.kind = Kind::kLose,
-            .reason = reason,
-            .worker_id =
-                generation_.members[static_cast<size_t>(*busy.begin())]
-                    .worker_id};
+    return {
+        .kind = Kind::kLose,
+        .reason = reason,
+        .worker_id =
+            generation_.members[static_cast<size_t>(*busy.begin())].worker_id};
   }
   if (!regrouping_.has_loss && !regrouping_.is_asked) {
     return after_shortage(stop_requested);

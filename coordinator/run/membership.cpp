@@ -320,8 +320,7 @@ std::vector<Member> Membership::available() const {
 
 int Membership::num_available() const {
   return static_cast<int>(std::ranges::count_if(
-      members_,
-      [this](const Member& member) { return is_available(member); }));
+      members_, [this](const Member& member) { return is_available(member); }));
 }
 
 int Membership::num_coming() const {

@@ -47,7 +47,7 @@ struct Node {
   std::vector<std::string> worker_ids;
   TimePoint last_seen;
   bool silent = false;  // the agent was silent for too long
-  NodeVoice voice;
+  NodeVoice voice = {};
 };
 
 // Who fell silent in one expire(now), and for how long: "for 2000 ms".

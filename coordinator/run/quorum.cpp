@@ -37,8 +37,8 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
                                           " workers have joined";
     return decision;
   }
-  decision.reason = std::to_string(joined) + " of " +
-                    std::to_string(expected) + " workers have joined";
+  decision.reason = std::to_string(joined) + " of " + std::to_string(expected) +
+                    " workers have joined";
   std::vector<const Member*> missing;
   for (const Member& member : members) {
     if (!has_joined(member)) missing.push_back(&member);

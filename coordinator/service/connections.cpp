@@ -58,9 +58,8 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
   const uint64_t room =
       max_descriptors > 2 * kReserve ? max_descriptors - kReserve : kReserve;
   limits.connections = std::min<uint64_t>(limits.connections, room / 2);
-  const size_t most_strangers =
-      std::max(limits.connections / 4,
-               std::min(members, limits.connections / 2));
+  const size_t most_strangers = std::max(
+      limits.connections / 4, std::min(members, limits.connections / 2));
   limits.strangers = std::min(limits.strangers, most_strangers);
   limits.guests = std::min(limits.guests, limits.connections / 4);
   return limits;

@@ -82,7 +82,7 @@ class RunJournal {
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
   std::mutex sync_mutex_;  // of the log's file against being replaced
-  TimePoint next_try_;  // the next try of a log that was given up
+  TimePoint next_try_;     // the next try of a log that was given up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;
   uint64_t term_ = 1;

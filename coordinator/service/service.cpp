@@ -6,6 +6,7 @@
 
 #include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/status_messages.h"
+#include "coordinator/service/unread_words.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
@@ -78,7 +79,7 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
-    hear_the_unread(now);
+    hear_the_unread(now, connections_, state_);
     state_.tick(now);
     for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
@@ -192,28 +193,6 @@ Answer CoordinatorService::admit(const CallbackServerContext& context,
         caller.is_proved ? Standing::kMember : Standing::kGuest);
   }
   return refusal;
-}
-
-// A coordinator that is busy is nobody's silence: whose words have come, but
-// were not read yet, has spoken.
-void CoordinatorService::hear_the_unread(TimePoint now) {
-  constexpr std::chrono::milliseconds kQuiet{500};
-  const auto hear = [&](const std::string& name, TimePoint last_seen) {
-    if (now - last_seen < kQuiet) return;
-    const auto at = connections_.unread_since(now, name);
-    if (at) state_.note_sign_of_life(*at, name);
-  };
-  for (const Member& member : state_.membership().members()) {
-    if (member.state != MemberState::kJoined) continue;
-    hear(member.worker_id, member.last_seen);
-  }
-  for (const Node& node : state_.membership().nodes()) {
-    hear(node.node_id, node.last_seen);
-    if (now - node.last_seen < kQuiet) continue;
-    if (!connections_.is_connected(node.node_id)) {
-      state_.note_hangup(node.node_id);
-    }
-  }
 }
 
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
@@ -377,10 +356,10 @@ ServerUnaryReactor* CoordinatorService::Publish(
         Answer refusal = rules_.check_worker(request->stamp(), caller,
                                              caller.identity.worker_id, false);
         if (refusal) return refusal;
-        refusal = refuse_for(
-            RefusalKind::kNoRoom,
-            delivery_.publish(caller.identity.worker_id, request->key(),
-                              request->value()));
+        refusal =
+            refuse_for(RefusalKind::kNoRoom,
+                       delivery_.publish(caller.identity.worker_id,
+                                         request->key(), request->value()));
         if (refusal) return refusal;
         state_.note_arrival(caller.identity.worker_id);
         wire::LoggedKey key;

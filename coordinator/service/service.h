@@ -125,7 +125,6 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   // The mutex is held in all of these.
   Answer admit(const grpc::CallbackServerContext& context, const Caller& caller,
                bool joins);
-  void hear_the_unread(TimePoint now);
   void count_refusal(const grpc::CallbackServerContext& context,
                      const Refusal& refusal);
   Answer join(TimePoint now, const Caller& caller,

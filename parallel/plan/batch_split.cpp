@@ -4,22 +4,21 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/group_places.h"
 
 namespace headroom::plan {
 
 namespace {
 
 // A rank's whole share of a batch.
-SampleRange whole_share(int64_t count, int ranks,
-                        const std::vector<SampleRange>& groups, bool even,
-                        int rank) {
-  const auto num_groups = static_cast<int64_t>(groups.size());
+SampleRange whole_share(int64_t count, int ranks, const GroupPlaces& groups,
+                        bool even, int rank) {
+  const int64_t num_groups = groups.size();
   if (!even || num_groups == 0 || num_groups % ranks != 0) {
     return share_of(count, ranks, rank);
   }
   const SampleRange own = share_of(num_groups, ranks, rank);
-  return {groups[static_cast<size_t>(own.begin)].begin,
-          groups[static_cast<size_t>(own.end) - 1].end};
+  return {groups[own.begin].begin, groups[own.end - 1].end};
 }
 
 int64_t largest_share(const BatchCut& cut) {
@@ -43,8 +42,8 @@ int64_t groups_at_once(const BatchCut& cut, int64_t count,
 
 int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
                       const BatchNormRule& groups) {
-  const auto all = batch_norm_groups(global_batch_size, groups,
-                                     /*smallest_map_elements=*/2);
+  const GroupPlaces all(global_batch_size, groups,
+                        /*smallest_map_elements=*/2);
   return whole_share(global_batch_size, data_parallel_size, all, groups.even, 0)
       .size();
 }
@@ -70,55 +69,73 @@ std::optional<std::string> groups_error(const BatchCut& cut) {
          std::to_string(cut.data_parallel_size) + " ranks)";
 }
 
+namespace {
+
+// What each rank has of a batch that is cut into groups.
+class RanksParts {
+ public:
+  RanksParts(const BatchCut& cut, int64_t count, int64_t smallest_map_elements)
+      : cut_(cut),
+        count_(count),
+        groups_(count, cut.groups, smallest_map_elements),
+        are_whole_(runs_whole_shares(cut)) {
+    if (are_whole_) return;
+    if (const auto reason = groups_error(cut)) HEADROOM_CHECK(false, *reason);
+  }
+
+  bool are_whole() const { return are_whole_; }
+  const GroupPlaces& groups() const { return groups_; }
+  SampleRange groups_of(int rank) const {
+    return share_of(groups_.size(), cut_.data_parallel_size, rank);
+  }
+  int64_t begin_of(int64_t group) const {
+    return group < groups_.size() ? groups_[group].begin : count_;
+  }
+  SampleRange samples_of(int rank) const {
+    if (are_whole_) {
+      return whole_share(count_, cut_.data_parallel_size, groups_,
+                         cut_.groups.even, rank);
+    }
+    const SampleRange own = groups_of(rank);
+    return {begin_of(own.begin), begin_of(own.end)};
+  }
+
+ private:
+  const BatchCut& cut_;
+  const int64_t count_;
+  const GroupPlaces groups_;
+  const bool are_whole_;
+};
+
+}  // namespace
+
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank) {
   BatchPart part;
-  const std::vector<SampleRange> groups =
-      batch_norm_groups(count, cut.groups, smallest_map_elements);
-  if (runs_whole_shares(cut)) {
-    part.local = whole_share(count, cut.data_parallel_size, groups,
-                             cut.groups.even, data_parallel_rank);
+  const RanksParts parts(cut, count, smallest_map_elements);
+  part.local = parts.samples_of(data_parallel_rank);
+  if (parts.are_whole()) {
     part.micro_batches.push_back(part.local);
     return part;
   }
-  if (const auto reason = groups_error(cut)) {
-    HEADROOM_CHECK(false, *reason);
-  }
-  const auto groups_of_rank = [&](int rank) {
-    return share_of(static_cast<int64_t>(groups.size()), cut.data_parallel_size,
-                    rank);
-  };
-  const SampleRange own = groups_of_rank(data_parallel_rank);
-  const auto begin_of = [&](int64_t group) {
-    return group < static_cast<int64_t>(groups.size())
-               ? groups[static_cast<size_t>(group)].begin
-               : count;
-  };
-  part.local = {begin_of(own.begin), begin_of(own.end)};
+  const SampleRange own = parts.groups_of(data_parallel_rank);
   const int64_t at_once = groups_at_once(cut, count, cut.micro_batch_size);
   const int64_t num_micro_batches =
-      std::max<int64_t>(1, divided_up(groups_of_rank(0).size(), at_once));
+      std::max<int64_t>(1, divided_up(parts.groups_of(0).size(), at_once));
   for (int64_t i = 0; i < num_micro_batches; ++i) {
     const int64_t first = std::min(own.begin + i * at_once, own.end);
     const int64_t last = std::min(first + at_once, own.end);
-    part.micro_batches.push_back({begin_of(first), begin_of(last)});
+    part.micro_batches.push_back({parts.begin_of(first), parts.begin_of(last)});
   }
   return part;
 }
 
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  std::vector<int64_t> begins;  // each group's first sample
-  for (const SampleRange& group :
-       batch_norm_groups(count, cut.groups, smallest_map_elements)) {
-    begins.push_back(group.begin);
-  }
+  const RanksParts parts(cut, count, smallest_map_elements);
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    const int64_t begin =
-        part_of(cut, count, smallest_map_elements, rank).local.begin;
-    if (begin < count && !std::ranges::binary_search(begins, begin)) {
-      return true;
-    }
+    const int64_t begin = parts.samples_of(rank).begin;
+    if (begin < count && !parts.groups().begins_at(begin)) return true;
   }
   return false;
 }

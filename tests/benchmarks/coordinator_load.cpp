@@ -171,10 +171,10 @@ class Caller {
             if (then) then(nullptr);
             return;
           }
-          load_.timers.after(milliseconds(100), [this, made, method, timeout,
-                                                 then] {
-            call(method, made->request, timeout, then);
-          });
+          load_.timers.after(milliseconds(100),
+                             [this, made, method, timeout, then] {
+                               call(method, made->request, timeout, then);
+                             });
         });
   }
 
@@ -301,8 +301,7 @@ class LoadWorker final : public Caller {
         &Stub::async::Heartbeat, request, kTimeout,
         [this](const wire::HeartbeatResponse* answer) {
           if (answer != nullptr && answer->peer_lost()) complain();
-          load_.timers.after(wire::kHeartbeatInterval,
-                             [this] { say_alive(); });
+          load_.timers.after(wire::kHeartbeatInterval, [this] { say_alive(); });
         });
   }
 
@@ -356,7 +355,7 @@ class LoadWorker final : public Caller {
               [this, rank] { gather_ports(rank + 1); });
       return;
     }
-    publish("ranks/ports", std::string(static_cast<size_t>(rank) * 10, 'p'),
+    publish("ranks/ports", std::string(static_cast<size_t>(rank) * 7, 'p'),
             [this] { ++load_.met; });
   }
 
@@ -380,8 +379,8 @@ class LoadWorker final : public Caller {
     request.set_timeout_ms(10'000);
     call<wire::LookupRequest, wire::LookupResponse>(
         &Stub::async::Lookup, request, milliseconds(15'000),
-        [this, key, then = std::move(then)](
-            const wire::LookupResponse* answer) {
+        [this, key,
+         then = std::move(then)](const wire::LookupResponse* answer) {
           if (answer == nullptr) return;
           answer->found() ? then() : look_up(key, then);
         });
@@ -464,8 +463,7 @@ class LoadAgent final : public Caller {
     for (const std::string& name : names_) request.add_worker_ids(name);
     call<wire::RegisterRequest, wire::RegisterResponse>(
         &Stub::async::Register, request, milliseconds(3000),
-        [this,
-         then = std::move(then)](const wire::RegisterResponse* answer) {
+        [this, then = std::move(then)](const wire::RegisterResponse* answer) {
           if (answer == nullptr) return;
           {
             const std::lock_guard lock(load_.mutex);
@@ -492,8 +490,7 @@ class LoadAgent final : public Caller {
     call<wire::HeartbeatRequest, wire::HeartbeatResponse>(
         &Stub::async::Heartbeat, request, milliseconds(5000),
         [this](const wire::HeartbeatResponse*) {
-          load_.timers.after(wire::kHeartbeatInterval,
-                             [this] { say_alive(); });
+          load_.timers.after(wire::kHeartbeatInterval, [this] { say_alive(); });
         });
   }
 
@@ -515,7 +512,8 @@ class CoordinatorProcess {
 
   void start() {
     std::vector<std::string> words = {
-        (fs::read_symlink("/proc/self/exe").parent_path() / "headroom").string(),
+        (fs::read_symlink("/proc/self/exe").parent_path() / "headroom")
+            .string(),
         "coordinator",
         "--listen",
         address(),
@@ -549,9 +547,7 @@ class CoordinatorProcess {
   }
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  double mebibytes() const {
-    return number_of("/status", "VmRSS:") / 1024;
-  }
+  double mebibytes() const { return number_of("/status", "VmRSS:") / 1024; }
   // Of a core, since it was started.
   double processor_seconds() const { return processor_seconds(pid_); }
   static double processor_seconds(pid_t pid) {
@@ -585,7 +581,8 @@ class CoordinatorProcess {
   pid_t pid_ = -1;
 };
 
-// --- the measurement ----------------------------------------------------------
+// --- the measurement
+// ----------------------------------------------------------
 
 bool wait_for(const std::function<bool()>& holds, double seconds) {
   const Clock::time_point begin = Clock::now();
@@ -658,8 +655,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double lasted = seconds_since(steady);
   const double calls =
       static_cast<double>(load.answers - answers_before) / lasted;
-  const double share =
-      (coordinator.processor_seconds() - busy_before) / lasted;
+  const double share = (coordinator.processor_seconds() - busy_before) / lasted;
   const double own =
       (CoordinatorProcess::processor_seconds(getpid()) - own_before) / lasted;
   const double memory = coordinator.mebibytes();
@@ -670,8 +666,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   load.met = 0;
   const Clock::time_point loss = Clock::now();
   for (int i = 0; i < lost; ++i) {
-    const auto node = static_cast<size_t>(i) * agents.size() /
-                      static_cast<size_t>(lost);
+    const auto node =
+        static_cast<size_t>(i) * agents.size() / static_cast<size_t>(lost);
     const bool is_first = &agents[node]->worker(3) == first;
     agents[node]->lose_worker(is_first ? 4 : 3);
   }
