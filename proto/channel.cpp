@@ -91,8 +91,8 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   quieten_grpc();
   constexpr int kMaxAnswerBytes = 64 << 20;  // a status with its events
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // The default grows to two minutes, longer than a coordinator's restart.

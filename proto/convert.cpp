@@ -1,6 +1,9 @@
 #include "proto/convert.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
@@ -50,6 +53,64 @@ void check_predictions(const plan::Plan& plan) {
     for (const int64_t bytes : {rank.start_up, rank.training, rank.validation,
                                 rank.checkpoint, rank.host})
       check_size("predicted_phase_bytes", bytes);
+}
+
+// Entries of a list that stand for `counts` ranks each; an empty list stays so.
+template <typename Entry>
+void repeat(std::vector<Entry>& list, const std::vector<int>& counts) {
+  if (list.empty()) return;
+  std::vector<Entry> all;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    all.insert(all.end(), static_cast<size_t>(counts[i]), list[i]);
+  }
+  list = std::move(all);
+}
+
+// Leaves one entry of each run of ranks with equal predictions. Returns the
+// lengths of the runs; nothing where there are no predictions.
+std::vector<int> join_equal_ranks(plan::Plan& plan) {
+  auto& peaks = plan.predicted_peak_bytes;
+  auto& phases = plan.predicted_phase_bytes;
+  const size_t ranks = std::max(peaks.size(), phases.size());
+  std::vector<int> counts;
+  size_t kept = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const bool is_equal = rank > 0 &&
+                          (peaks.empty() || peaks[rank] == peaks[kept - 1]) &&
+                          (phases.empty() || phases[rank] == phases[kept - 1]);
+    if (is_equal) {
+      ++counts.back();
+      continue;
+    }
+    counts.push_back(1);
+    if (!peaks.empty()) peaks[kept] = peaks[rank];
+    if (!phases.empty()) phases[kept] = phases[rank];
+    ++kept;
+  }
+  if (!peaks.empty()) peaks.resize(kept);
+  if (!phases.empty()) phases.resize(kept);
+  return counts;
+}
+
+void part_equal_ranks(const wire::Plan& message, plan::Plan& plan) {
+  if (message.predicted_ranks().empty()) return;
+  const std::vector<int> counts(message.predicted_ranks().begin(),
+                                message.predicted_ranks().end());
+  int64_t ranks = 0;
+  for (const int count : counts) {
+    if (count < 1) throw bad_field("predicted_ranks", count, "a number");
+    ranks += count;
+  }
+  const auto fits = [&](size_t entries) {
+    return entries == 0 || entries == counts.size();
+  };
+  if (ranks > kMaxWorldSize || !fits(plan.predicted_peak_bytes.size()) ||
+      !fits(plan.predicted_phase_bytes.size())) {
+    throw bad_field("predicted_ranks", ranks,
+                    "each prediction stands for one of these numbers");
+  }
+  repeat(plan.predicted_peak_bytes, counts);
+  repeat(plan.predicted_phase_bytes, counts);
 }
 
 }  // namespace
@@ -135,8 +196,12 @@ void fields(auto& archive, Either<plan::Plan> auto& plan) {
   archive("predicted_phase_bytes", plan.predicted_phase_bytes);
 }
 
-wire::Plan to_wire(const plan::Plan& plan) {
+wire::Plan to_wire(const plan::Plan& whole_plan) {
+  plan::Plan plan = whole_plan;
+  const std::vector<int> equal_ranks = join_equal_ranks(plan);
   auto message = to_message<wire::Plan>(plan);
+  message.mutable_predicted_ranks()->Add(equal_ranks.begin(),
+                                         equal_ranks.end());
   switch (plan.backend) {
     case plan::Backend::kGloo:
       message.set_backend(wire::BACKEND_GLOO);
@@ -158,6 +223,7 @@ wire::Plan to_wire(const plan::Plan& plan) {
 
 plan::Plan from_wire(const wire::Plan& message) {
   auto plan = from_message<plan::Plan>(message);
+  part_equal_ranks(message, plan);
   switch (message.backend()) {
     case wire::BACKEND_GLOO:
       plan.backend = plan::Backend::kGloo;

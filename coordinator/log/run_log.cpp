@@ -75,7 +75,6 @@ void RunLog::save(const wire::LogSnapshot& snapshot) {
   wire::LogRecord record;
   *record.mutable_snapshot() = snapshot;
   append(record);
-  sync();
   newest_snapshot_ = std::move(bytes);
 }
 

@@ -51,7 +51,7 @@ class RunLog {
   // "" for nothing.
   const std::string& torn_end() const { return torn_end_; }
 
-  // Appended and synced if it differs from the one before.
+  // Appended if it differs from the one before; sync() makes it last.
   void save(const wire::LogSnapshot& snapshot);
   void add(const wire::Progress& progress);
   void add(const wire::Event& event);

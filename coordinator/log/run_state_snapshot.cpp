@@ -148,14 +148,13 @@ void RunStateSnapshot::restore(RunState& state,
   fields_of(reader, state);
   std::vector<Node> nodes;
   reader("nodes", nodes);
-  for (Node& node : nodes) node.last_seen = now + grace;
   std::vector<Member> members;
   reader("members", members);
-  for (Member& member : members) member.last_seen = now + grace;
   Leavers leavers;
   leavers_fields(reader, leavers);
   state.membership_.restore(std::move(nodes), std::move(members),
                             std::move(leavers));
+  state.membership_.expect_until(now + grace);
   if (state.cycle_.wanted_plan_) state.membership_.open();
   for (const wire::LoggedLeaving& leaving : image.left()) {
     state.cycle_.regrouping_.left[leaving.worker_id()] =

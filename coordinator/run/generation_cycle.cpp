@@ -20,6 +20,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
   generation_ = next_generation(generation_, assign_ranks(std::move(members)),
                                 plan, begin, reason);
   regrouping_ = {};
+  busy_.reset();
   leave_requested_ = false;
   considered_workers_ = 0;
   newcomers_since_.reset();
@@ -29,7 +30,10 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 std::vector<std::string> GenerationCycle::absent(TimePoint now) const {
   std::vector<std::string> absent;
-  if (!formed_ || arrived_.empty() || now - *formed_ <= kArrival) return absent;
+  if (!formed_ || arrived_.empty() || now - *formed_ <= kArrival ||
+      arrived_.size() == generation_.members.size()) {
+    return absent;
+  }
   for (const RankedMember& member : generation_.members) {
     if (!arrived_.contains(member.worker_id)) {
       absent.push_back(member.worker_id);
@@ -46,25 +50,31 @@ RegroupingView GenerationCycle::view(TimePoint now, bool stop_requested) const {
   // Who is asked to stop at the next step takes that step with whoever is left.
   view.min_processes =
       stop_requested ? 1 : static_cast<int>(inputs_.config.min_processes);
-  view.ready = static_cast<int>(inputs_.membership.available().size());
+  view.ready = inputs_.membership.num_available();
   view.coming = inputs_.membership.num_coming();
   view.has_agent = inputs_.membership.has_agent();
   return view;
 }
 
+bool GenerationCycle::has_draining_members() const {
+  const Membership& all = inputs_.membership;
+  if (all.leavers().draining_nodes.empty()) return false;
+  return std::ranges::any_of(
+      generation_.members, [&](const RankedMember& ranked) {
+        const Member* member = all.find(ranked.worker_id);
+        return member != nullptr && all.is_draining(member->node_id);
+      });
+}
+
 // Newcomers that are on their way are waited for a little.
 std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
   if (leave_requested_) return std::nullopt;
-  for (const RankedMember& ranked : generation_.members) {
-    const Member* member = inputs_.membership.find(ranked.worker_id);
-    if (member == nullptr || !inputs_.membership.is_draining(member->node_id)) {
-      continue;
-    }
+  if (has_draining_members()) {
     leave_requested_ = true;
     return "";
   }
   const int world_size = generation_.plan.layout.world_size();
-  const int count = static_cast<int>(inputs_.membership.available().size());
+  const int count = inputs_.membership.num_available();
   if (count <= world_size) {
     newcomers_since_.reset();
     considered_workers_ = 0;
@@ -91,17 +101,45 @@ std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
 void GenerationCycle::begin_regrouping(TimePoint now) {
   regrouping_ = {};
   regrouping_.begin = now;
+  busy_.reset();
+}
+
+// Looked through once for each time that a generation is left, however many
+// leave it.
+const std::set<int>& GenerationCycle::still_busy() {
+  if (!busy_) {
+    busy_.emplace();
+    for (const RankedMember& member :
+         still_to_leave(regrouping_, generation_.members, inputs_.membership)) {
+      busy_->insert(member.rank);
+    }
+  }
+  const auto is_gone = [this](int rank) {
+    const Member* member = inputs_.membership.find(
+        generation_.members[static_cast<size_t>(rank)].worker_id);
+    return member == nullptr || member->state != MemberState::kJoined;
+  };
+  while (!busy_->empty() && is_gone(*busy_->begin())) {
+    busy_->erase(busy_->begin());
+  }
+  return *busy_;
+}
+
+void GenerationCycle::note_left_rank(const std::string& worker_id) {
+  if (busy_) busy_->erase(rank_of(worker_id));
 }
 
 void GenerationCycle::note_loss(const std::string& worker_id) {
   regrouping_.has_loss = true;
   regrouping_.left.erase(worker_id);
+  note_left_rank(worker_id);
 }
 
 void GenerationCycle::note_lost_peer(const std::string& worker_id,
                                      int64_t committed_steps,
                                      const SurvivorState& state) {
   regrouping_.has_loss = true;
+  note_left_rank(worker_id);
   Leaving& left = regrouping_.left[worker_id];
   left.cause = LeavingCause::kLostPeer;
   left.from = {committed_steps, ""};
@@ -110,6 +148,7 @@ void GenerationCycle::note_lost_peer(const std::string& worker_id,
 
 void GenerationCycle::note_left(const std::string& worker_id,
                                 const Leaving& leaving) {
+  note_left_rank(worker_id);
   regrouping_.left[worker_id] = leaving;
   if (leaving.cause == LeavingCause::kAsked) regrouping_.is_asked = true;
 }
@@ -117,8 +156,7 @@ void GenerationCycle::note_left(const std::string& worker_id,
 CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
                                       int64_t known_steps) {
   using Kind = CycleDecision::Kind;
-  const std::vector<RankedMember> busy =
-      still_to_leave(regrouping_, generation_.members, inputs_.membership);
+  const std::set<int>& busy = still_busy();
   if (!busy.empty()) {
     const std::string reason =
         std::to_string(generation_.members.size() - busy.size()) + " of " +
@@ -127,9 +165,11 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
     if (now - regrouping_.begin < inputs_.leave_timeout) {
       return {.kind = Kind::kWait, .reason = reason};
     }
-    return {.kind = Kind::kLose,
-            .reason = reason,
-            .worker_id = busy.front().worker_id};
+    return {
+        .kind = Kind::kLose,
+        .reason = reason,
+        .worker_id =
+            generation_.members[static_cast<size_t>(*busy.begin())].worker_id};
   }
   if (!regrouping_.has_loss && !regrouping_.is_asked) {
     return after_shortage(stop_requested);
@@ -149,7 +189,7 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
                                           const std::string& there,
                                           int64_t known_steps) const {
   using Kind = CycleDecision::Kind;
-  const auto count = static_cast<int>(inputs_.membership.available().size());
+  const int count = inputs_.membership.num_available();
   if (count == 0) return {.kind = Kind::kStop, .reason = there};  // all leave
   const planner::ElasticPlan next = planner::plan_for_workers(
       inputs_.config, *wanted_plan_, count, inputs_.layers);

@@ -105,6 +105,10 @@ class GenerationCycle {
  private:
   friend class RunStateSnapshot;  // what a coordinator writes down of it
 
+  bool has_draining_members() const;
+  // Ranks that live and have not left.
+  const std::set<int>& still_busy();
+  void note_left_rank(const std::string& worker_id);
   RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
@@ -113,6 +117,8 @@ class GenerationCycle {
   const Inputs inputs_;
   Generation generation_;
   Regrouping regrouping_;
+  // Nothing until it is asked for. Who is gone may still be in it.
+  std::optional<std::set<int>> busy_;
   // The run's own plan: the first, or the one that memory made of it.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;

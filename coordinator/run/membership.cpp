@@ -26,10 +26,9 @@ std::optional<std::string> Membership::register_node(TimePoint now,
                                                      const Node& node) {
   if (auto why = name_error("node_id", node.node_id)) return why;
   if (node.hostname.size() > 300) return "hostname is longer than 300";
-  for (Node& known : nodes_) {
-    if (known.node_id != node.node_id) continue;
-    if (known.worker_ids == node.worker_ids) return std::nullopt;
-    if (auto why = replace_gone(known, node)) return why;
+  if (Node* known = find_mutable_node(node.node_id)) {
+    if (known->worker_ids == node.worker_ids) return std::nullopt;
+    if (auto why = replace_gone(*known, node)) return why;
     std::erase_if(leavers_.not_coming, [this](const std::string& worker_id) {
       return find(worker_id) == nullptr;
     });
@@ -67,10 +66,15 @@ std::optional<std::string> Membership::add_node(TimePoint now,
     member.local_slot = static_cast<int>(added.size());
     added.push_back(member);
   }
-  members_.insert(members_.end(), added.begin(), added.end());
+  for (Member& member : added) {
+    member_places_[member.worker_id] = members_.size();
+    members_.push_back(std::move(member));
+  }
+  node_places_[node.node_id] = nodes_.size();
   nodes_.push_back(node);
   nodes_.back().last_seen = now;
   nodes_.back().silent = false;
+  nodes_.back().voice = {.last_heard = now, .all_heard_from = now};
   return std::nullopt;
 }
 
@@ -102,6 +106,18 @@ void Membership::forget_silent() {
   std::erase_if(nodes_, [&](const Node& node) {
     return forgotten.contains(node.node_id);
   });
+  find_places();
+}
+
+void Membership::find_places() {
+  node_places_.clear();
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    node_places_[nodes_[i].node_id] = i;
+  }
+  member_places_.clear();
+  for (size_t i = 0; i < members_.size(); ++i) {
+    member_places_[members_[i].worker_id] = i;
+  }
 }
 
 std::optional<std::string> Membership::room_error(const Node& node) const {
@@ -158,6 +174,9 @@ std::optional<std::string> Membership::replace_gone(Node& known,
   for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
     if (known.worker_ids[slot] == node.worker_ids[slot]) continue;
     Member* member = find_mutable(known.worker_ids[slot]);
+    auto place = member_places_.extract(member->worker_id);
+    place.key() = node.worker_ids[slot];
+    member_places_.insert(std::move(place));
     member->worker_id = node.worker_ids[slot];
     member->state = MemberState::kExpected;
     known.worker_ids[slot] = node.worker_ids[slot];
@@ -183,7 +202,7 @@ std::optional<std::string> Membership::join(TimePoint now,
     return "worker " + worker_id + " has left the run";
   }
   member->state = MemberState::kJoined;
-  member->last_seen = now;
+  heartbeat_worker(now, worker_id);
   return std::nullopt;
 }
 
@@ -191,26 +210,33 @@ bool Membership::heartbeat_worker(TimePoint now, const std::string& worker_id) {
   Member* member = find_mutable(worker_id);
   if (member == nullptr || member->state != MemberState::kJoined) return false;
   member->last_seen = now;
+  find_mutable_node(member->node_id)->voice.note(now);
   return true;
 }
 
 bool Membership::heartbeat_node(TimePoint now, const std::string& node_id) {
-  for (Node& node : nodes_) {
-    if (node.node_id != node_id) continue;
-    node.last_seen = now;
-    node.silent = false;
-    return true;
-  }
-  return false;
+  Node* node = find_mutable_node(node_id);
+  if (node == nullptr) return false;
+  node->last_seen = now;
+  node->silent = false;
+  node->voice.has_hung_up = false;
+  node->voice.note(now);
+  return true;
 }
 
 void Membership::note_sign_of_life(TimePoint at, const std::string& name) {
   if (Member* member = find_mutable(name)) {
     member->last_seen = std::max(member->last_seen, at);
+    find_mutable_node(member->node_id)->voice.note(at);
   }
-  for (Node& node : nodes_) {
-    if (node.node_id == name) node.last_seen = std::max(node.last_seen, at);
+  if (Node* node = find_mutable_node(name)) {
+    node->last_seen = std::max(node->last_seen, at);
+    node->voice.note(at);
   }
+}
+
+void Membership::note_hangup(const std::string& node_id) {
+  if (Node* node = find_mutable_node(node_id)) node->voice.has_hung_up = true;
 }
 
 bool Membership::leave(const std::string& worker_id) {
@@ -235,50 +261,66 @@ Expired Membership::expire(TimePoint now) {
   Expired expired;
   for (Member& member : members_) {
     if (member.state != MemberState::kJoined) continue;
-    if (now - member.last_seen <= heartbeat_timeout_) continue;
+    NodeVoice voice = find_node(member.node_id)->voice;
+    voice.has_hung_up = false;  // that was the agent
+    const auto why = silence_error(now, member.last_seen, voice, limits_);
+    if (!why) continue;
     member.state = MemberState::kGone;
-    expired.worker_ids.push_back(member.worker_id);
+    expired.workers.push_back({member.worker_id, *why});
   }
   for (Node& node : nodes_) {
-    if (node.silent || now - node.last_seen <= heartbeat_timeout_) continue;
+    if (node.silent) continue;
+    const auto why = silence_error(now, node.last_seen, node.voice, limits_);
+    if (!why) continue;
     node.silent = true;
-    expired.node_ids.push_back(node.node_id);
+    expired.nodes.push_back({node.node_id, *why});
   }
   return expired;
 }
 
 void Membership::excuse(std::chrono::steady_clock::duration pause) {
   for (Member& member : members_) member.last_seen += pause;
-  for (Node& node : nodes_) node.last_seen += pause;
+  for (Node& node : nodes_) {
+    node.last_seen += pause;
+    node.voice.last_heard += pause;
+    node.voice.all_heard_from += pause;
+  }
 }
 
 void Membership::expect_until(TimePoint then) {
   for (Member& member : members_) member.last_seen = then;
-  for (Node& node : nodes_) node.last_seen = then;
+  for (Node& node : nodes_) {
+    node.last_seen = then;
+    node.voice = {.last_heard = then, .all_heard_from = then};
+  }
 }
 
 const Member* Membership::find(const std::string& worker_id) const {
-  for (const Member& member : members_) {
-    if (member.worker_id == worker_id) return &member;
-  }
-  return nullptr;
+  const auto place = member_places_.find(worker_id);
+  return place == member_places_.end() ? nullptr : &members_[place->second];
 }
 
 const Node* Membership::find_node(const std::string& node_id) const {
-  for (const Node& node : nodes_) {
-    if (node.node_id == node_id) return &node;
-  }
-  return nullptr;
+  const auto place = node_places_.find(node_id);
+  return place == node_places_.end() ? nullptr : &nodes_[place->second];
+}
+
+bool Membership::is_available(const Member& member) const {
+  return member.state == MemberState::kJoined && !is_draining(member.node_id) &&
+         !is_released(member.worker_id);
 }
 
 std::vector<Member> Membership::available() const {
   std::vector<Member> available;
   for (const Member& member : members_) {
-    if (member.state != MemberState::kJoined) continue;
-    if (is_draining(member.node_id) || is_released(member.worker_id)) continue;
-    available.push_back(member);
+    if (is_available(member)) available.push_back(member);
   }
   return available;
+}
+
+int Membership::num_available() const {
+  return static_cast<int>(std::ranges::count_if(
+      members_, [this](const Member& member) { return is_available(member); }));
 }
 
 int Membership::num_coming() const {
@@ -301,10 +343,11 @@ bool Membership::has_agent() const {
 }
 
 Member* Membership::find_mutable(const std::string& worker_id) {
-  for (Member& member : members_) {
-    if (member.worker_id == worker_id) return &member;
-  }
-  return nullptr;
+  return const_cast<Member*>(std::as_const(*this).find(worker_id));
+}
+
+Node* Membership::find_mutable_node(const std::string& node_id) {
+  return const_cast<Node*>(std::as_const(*this).find_node(node_id));
 }
 
 std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,

@@ -19,10 +19,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "coordinator/run/clock.h"
+#include "coordinator/run/silence.h"
 
 namespace headroom::coordinator {
 
@@ -44,13 +46,18 @@ struct Node {
   int launcher_rank = 0;
   std::vector<std::string> worker_ids;
   TimePoint last_seen;
-  bool silent = false;  // no heartbeat within the timeout
+  bool silent = false;  // the agent was silent for too long
+  NodeVoice voice = {};
 };
 
-// Who fell silent in one expire(now).
+// Who fell silent in one expire(now), and for how long: "for 2000 ms".
+struct SilentProcess {
+  std::string id;
+  std::string how_long;
+};
 struct Expired {
-  std::vector<std::string> worker_ids;
-  std::vector<std::string> node_ids;
+  std::vector<SilentProcess> workers;
+  std::vector<SilentProcess> nodes;
 };
 
 // Who is not to take part, or does not come back.
@@ -62,9 +69,8 @@ struct Leavers {
 
 class Membership {
  public:
-  Membership(int expected_workers, std::chrono::milliseconds heartbeat_timeout)
-      : expected_workers_(expected_workers),
-        heartbeat_timeout_(heartbeat_timeout) {}
+  explicit Membership(int expected_workers, const SilenceLimits& limits = {})
+      : expected_workers_(expected_workers), limits_(limits) {}
 
   // Nothing, or why the node is refused. The same node again (a repeated call
   // whose answer was lost) is no refusal; nor is one that names successors of
@@ -88,6 +94,8 @@ class Membership {
 
   // The worker or node of that name was heard at `at`, if not later too.
   void note_sign_of_life(TimePoint at, const std::string& name);
+  // The connection of the node's agent has ended.
+  void note_hangup(const std::string& node_id);
 
   // What a coordinator before this one knew. REQUIRES: nobody is here yet.
   void restore(std::vector<Node> nodes, std::vector<Member> members,
@@ -95,6 +103,7 @@ class Membership {
     nodes_ = std::move(nodes);
     members_ = std::move(members);
     leavers_ = std::move(leavers);
+    find_places();
   }
 
   // True if it was not gone before.
@@ -137,6 +146,7 @@ class Membership {
   }
   // Joined, and neither released nor on a node that is to leave.
   std::vector<Member> available() const;
+  int num_available() const;
   // Slots whose worker starts or is started again, on nodes that stay.
   int num_coming() const;
   // Whether any agent stays that is not silent.
@@ -144,6 +154,9 @@ class Membership {
 
  private:
   Member* find_mutable(const std::string& worker_id);
+  Node* find_mutable_node(const std::string& node_id);
+  void find_places();
+  bool is_available(const Member& member) const;
   std::optional<std::string> replace_gone(Node& known, const Node& node);
   std::optional<std::string> room_error(const Node& node) const;
   std::optional<std::string> add_node(TimePoint now, const Node& node);
@@ -154,9 +167,12 @@ class Membership {
 
   int expected_workers_;
   bool open_ = false;
-  std::chrono::milliseconds heartbeat_timeout_;
+  SilenceLimits limits_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;
+  // The places of each name in these two.
+  std::unordered_map<std::string, size_t> node_places_;
+  std::unordered_map<std::string, size_t> member_places_;
   Leavers leavers_;
 };
 

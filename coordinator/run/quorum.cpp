@@ -1,7 +1,7 @@
 #include "coordinator/run/quorum.h"
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -10,9 +10,11 @@
 namespace headroom::coordinator {
 namespace {
 
-// 512 workers may be missing.
-std::string list_of(const std::vector<std::string>& names) {
-  return first_of(names, 3, std::identity());
+// Thousands may be missing.
+std::string list_of(const std::vector<const Member*>& members) {
+  return first_of(members, 3, [](const Member* member) {
+    return member->worker_id + " on " + member->hostname;
+  });
 }
 
 }  // namespace
@@ -21,26 +23,26 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
                              const std::vector<Member>& members,
                              const QuorumOptions& options) {
   QuorumDecision decision;
-  std::vector<std::string> missing;
-  std::vector<Member> joined;
-  for (const Member& member : members) {
-    if (member.state == MemberState::kJoined) {
-      joined.push_back(member);
-    } else {
-      missing.push_back(member.worker_id + " on " + member.hostname);
-    }
-  }
+  const auto has_joined = [](const Member& member) {
+    return member.state == MemberState::kJoined;
+  };
   const size_t expected = static_cast<size_t>(options.expected_workers);
-  const std::string count = std::to_string(joined.size()) + " of " +
-                            std::to_string(expected) + " workers have joined";
-  if (joined.size() == expected) {
-    decision.members = std::move(joined);
+  const auto joined =
+      static_cast<size_t>(std::ranges::count_if(members, has_joined));
+  if (joined == expected) {
+    std::ranges::copy_if(members, std::back_inserter(decision.members),
+                         has_joined);
     decision.reason = expected == 1 ? "the only worker has joined"
                                     : "all " + std::to_string(expected) +
                                           " workers have joined";
     return decision;
   }
-  decision.reason = count;
+  decision.reason = std::to_string(joined) + " of " + std::to_string(expected) +
+                    " workers have joined";
+  std::vector<const Member*> missing;
+  for (const Member& member : members) {
+    if (!has_joined(member)) missing.push_back(&member);
+  }
   if (!missing.empty()) decision.reason += "; missing: " + list_of(missing);
   if (members.size() < expected) {
     decision.reason +=

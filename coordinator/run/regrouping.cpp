@@ -122,10 +122,14 @@ RegroupingDecision decide_regrouping(const RegroupingView& view,
 }
 
 const RankedMember* Generation::find(const std::string& worker_id) const {
-  for (const RankedMember& member : members) {
-    if (member.worker_id == worker_id) return &member;
+  if (places_.size() != members.size()) {
+    places_.clear();
+    for (size_t i = 0; i < members.size(); ++i) {
+      places_[members[i].worker_id] = i;
+    }
   }
-  return nullptr;
+  const auto place = places_.find(worker_id);
+  return place == places_.end() ? nullptr : &members[place->second];
 }
 
 Generation next_generation(const Generation& previous,

@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "coordinator/run/clock.h"
@@ -127,6 +128,10 @@ struct Generation {
 
   // Null if the worker is no member.
   const RankedMember* find(const std::string& worker_id) const;
+
+ private:
+  // The places of the members, found anew where they are others.
+  mutable std::unordered_map<std::string, size_t> places_;
 };
 
 // REQUIRES: members.size() == plan.layout.world_size().

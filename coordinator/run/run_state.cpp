@@ -16,7 +16,7 @@ RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
                    TimePoint now)
     : options_(options),
       config_(config),
-      membership_(options.quorum.expected_workers, options.heartbeat_timeout),
+      membership_(options.quorum.expected_workers, options.silence),
       reason_("no agent has registered yet"),
       cycle_({.config = config_,
               .membership = membership_,
@@ -332,7 +332,7 @@ void RunState::note_network(const std::string& detail_json) {
 
 void RunState::note_pause(TimePoint now) {
   const auto pause = now - last_tick_;
-  if (pause <= options_.heartbeat_timeout) return;
+  if (pause <= options_.silence.process) return;
   last_tick_ = now;
   readopting_until_ = now + kReadoption;
   membership_.expect_until(readopting_until_);
@@ -352,18 +352,15 @@ void RunState::tick(TimePoint now) {
   note_pause(now);
   // Nobody else is to blame for the silence if this process is so busy that it
   // comes late.
-  const auto late = now - last_tick_ - options_.heartbeat_timeout / 8;
+  const auto late = now - last_tick_ - options_.silence.process / 8;
   if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;
 
   const Expired expired = membership_.expire(now);
-  const std::string limit =
-      std::to_string(options_.heartbeat_timeout.count()) + " ms";
-  for (const std::string& node_id : expired.node_ids) {
+  for (const auto& [node_id, how_long] : expired.nodes) {
     if (over()) break;
     emit(EventKind::kAgentSilent, -1,
-         "the agent of node " + node_id + " has been silent for " + limit,
-         true);
+         "the agent of node " + node_id + " has been silent " + how_long, true);
     // Later on its workers keep their places, and may join after all.
     if (phase_ != RunPhase::kWaiting) continue;
     for (const std::string& worker_id : membership_.leave_absent(node_id)) {
@@ -371,8 +368,8 @@ void RunState::tick(TimePoint now) {
                         /*explained=*/true));
     }
   }
-  for (const std::string& worker_id : expired.worker_ids) {
-    give_up(now, worker_id, "was silent for " + limit);
+  for (const auto& [worker_id, how_long] : expired.workers) {
+    give_up(now, worker_id, "was silent " + how_long);
   }
   advance(now);
 }
@@ -436,6 +433,7 @@ void RunState::form_generation(TimePoint now, const plan::Plan& plan,
 // Workers of nodes that are to leave, once no generation needs them: also one
 // that was still starting when its node was asked to.
 void RunState::release_drained() {
+  if (membership_.leavers().draining_nodes.empty()) return;
   for (const Member& member : membership_.members()) {
     if (member.state != MemberState::kJoined ||
         !membership_.is_draining(member.node_id) ||

@@ -49,7 +49,7 @@ struct RunOptions {
   QuorumOptions quorum;
   EndingOptions ending;
   RegroupingOptions regrouping;
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(2);
+  SilenceLimits silence;
   std::string run_directory;
   // The model's layers, if the plan needs them.
   std::vector<layers::LayerCost> layers;
@@ -98,6 +98,10 @@ class RunState {
   // Words of a worker or node came then, whatever they say.
   void note_sign_of_life(TimePoint at, const std::string& name) {
     membership_.note_sign_of_life(at, name);
+  }
+  // The connection of the node's agent has ended.
+  void note_hangup(const std::string& node_id) {
+    membership_.note_hangup(node_id);
   }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
   // What rank 0 measured of the network, as the event's detail has it: later

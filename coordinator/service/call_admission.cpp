@@ -67,11 +67,19 @@ Answer check_version(const std::string& who, const std::string& version) {
 bool MemberSecrets::prove(const wire::MemberIdentity& identity) const {
   const auto known = secrets_.find(identity.node_id);
   if (known == secrets_.end()) return false;
-  return wire::equal_secrets(
-      identity.secret,
-      identity.worker_id.empty()
-          ? known->second
-          : wire::secret_of_worker(known->second, identity.worker_id));
+  if (identity.worker_id.empty()) {
+    return wire::equal_secrets(identity.secret, known->second);
+  }
+  const std::string name = identity.node_id + " " + identity.worker_id;
+  const auto formed = workers_secrets_.find(name);
+  if (formed != workers_secrets_.end()) {
+    return wire::equal_secrets(identity.secret, formed->second);
+  }
+  const std::string secret =
+      wire::secret_of_worker(known->second, identity.worker_id);
+  if (!wire::equal_secrets(identity.secret, secret)) return false;
+  workers_secrets_.emplace(name, secret);
+  return true;
 }
 
 Caller CallAdmission::caller_of(

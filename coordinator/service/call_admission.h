@@ -10,6 +10,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "coordinator/run/clock.h"
 #include "coordinator/service/call_guard.h"
@@ -30,7 +32,9 @@ Answer check_version(const std::string& who, const std::string& version);
 class MemberSecrets {
  public:
   void remember(const std::string& node_id, const std::string& secret) {
-    secrets_[node_id] = secret;
+    if (std::exchange(secrets_[node_id], secret) != secret) {
+      workers_secrets_.clear();
+    }
   }
   bool knows(const std::string& node_id) const {
     return secrets_.contains(node_id);
@@ -41,6 +45,8 @@ class MemberSecrets {
 
  private:
   std::map<std::string, std::string> secrets_;
+  // Those of workers that have proved themselves: forming one takes a while.
+  mutable std::unordered_map<std::string, std::string> workers_secrets_;
 };
 
 // Who makes a call.

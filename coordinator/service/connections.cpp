@@ -16,6 +16,8 @@ namespace {
 
 // The time from the arrival of bytes to the call made of them.
 constexpr std::chrono::milliseconds kOnTheWay{50};
+// What a member sends before its first call is let in, with TLS.
+constexpr int64_t kBytesOfMember = 16 << 10;
 constexpr size_t kMaxKnownHosts = 8192;
 
 std::optional<tcp_info> info_of(int descriptor) {
@@ -38,13 +40,27 @@ int64_t bytes_of(const tcp_info& info) {
 
 }  // namespace
 
-ConnectionLimits connection_limits(uint64_t max_descriptors) {
+ConnectionLimits connection_limits(uint64_t max_descriptors,
+                                   int expected_workers) {
   constexpr uint64_t kReserve = 256;
   ConnectionLimits limits;
+  // Each may have an agent of its own.
+  const size_t members = 2 * static_cast<size_t>(expected_workers);
+  limits.connections = std::max(limits.connections, 2 * members);
+  limits.strangers = std::max(limits.strangers, members);
+  limits.all_strangers_bytes =
+      std::max(limits.all_strangers_bytes,
+               kBytesOfMember * static_cast<int64_t>(members));
+  limits.new_per_second =
+      std::max(limits.new_per_second, static_cast<double>(members));
+  limits.new_at_once =
+      std::max(limits.new_at_once, static_cast<double>(members));
   const uint64_t room =
       max_descriptors > 2 * kReserve ? max_descriptors - kReserve : kReserve;
   limits.connections = std::min<uint64_t>(limits.connections, room / 2);
-  limits.strangers = std::min(limits.strangers, limits.connections / 4);
+  const size_t most_strangers = std::max(
+      limits.connections / 4, std::min(members, limits.connections / 2));
+  limits.strangers = std::min(limits.strangers, most_strangers);
   limits.guests = std::min(limits.guests, limits.connections / 4);
   return limits;
 }
@@ -95,6 +111,7 @@ std::string Connections::add(TimePoint now, int descriptor,
   connection.host = name;
   connection.since = now;
   connection.last_call = now;
+  connection.number = ++num_added_;
   connections_.emplace(peer, std::move(connection));
   ++counts_[static_cast<size_t>(Standing::kStranger)];
   ++hosts_[name].strangers;
@@ -202,7 +219,13 @@ std::string Connections::excess_of(TimePoint now, const Connection& connection,
 std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   const std::lock_guard lock(mutex_);
   int64_t strangers_bytes = 0;
+  ++num_sweeps_;
   for (auto entry = connections_.begin(); entry != connections_.end();) {
+    if (entry->second.standing == Standing::kMember &&
+        (entry->second.number + num_sweeps_) % kSweepsToMember != 0) {
+      ++entry;
+      continue;
+    }
     const auto info = info_of(entry->second.descriptor);
     if (!info || !is_open(*info)) {
       entry = forget(entry);
@@ -224,19 +247,33 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   return std::exchange(ended_, {});
 }
 
+const Connections::Connection* Connections::connection_of(
+    const std::string& member) const {
+  const auto peer = peers_.find(member);
+  if (peer == peers_.end()) return nullptr;
+  const auto found = connections_.find(peer->second);
+  return found == connections_.end() ? nullptr : &found->second;
+}
+
 std::optional<TimePoint> Connections::unread_since(
     TimePoint now, const std::string& member) const {
   const std::lock_guard lock(mutex_);
-  const auto peer = peers_.find(member);
-  if (peer == peers_.end()) return std::nullopt;
-  const auto found = connections_.find(peer->second);
-  if (found == connections_.end()) return std::nullopt;
-  const auto info = info_of(found->second.descriptor);
+  const Connection* const connection = connection_of(member);
+  if (connection == nullptr) return std::nullopt;
+  const auto info = info_of(connection->descriptor);
   if (!info || !is_open(*info)) return std::nullopt;
   const TimePoint at =
       now - std::chrono::milliseconds(info->tcpi_last_data_recv);
-  if (at <= found->second.last_call + kOnTheWay) return std::nullopt;
+  if (at <= connection->last_call + kOnTheWay) return std::nullopt;
   return at;
+}
+
+bool Connections::is_connected(const std::string& member) const {
+  const std::lock_guard lock(mutex_);
+  const Connection* const connection = connection_of(member);
+  if (connection == nullptr) return false;
+  const auto info = info_of(connection->descriptor);
+  return info && is_open(*info);
 }
 
 size_t Connections::count(Standing standing) const {

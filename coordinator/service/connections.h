@@ -40,9 +40,11 @@ struct ConnectionLimits {
   double new_at_once = 1024;
 };
 
-// Half of the descriptors that this process may open, less a reserve for files:
-// a connection has two.
-ConnectionLimits connection_limits(uint64_t max_descriptors);
+// As many connections as half of the descriptors that this process may open,
+// less a reserve for files: a connection has two. All members of a large run
+// may come at once, as when they find a coordinator that was started again.
+ConnectionLimits connection_limits(uint64_t max_descriptors,
+                                   int expected_workers = 1);
 
 class Connections {
  public:
@@ -71,6 +73,9 @@ class Connections {
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 
+  // Whether the connection stands from which this member's heartbeats come.
+  bool is_connected(const std::string& member) const;
+
   // Ends the oldest stranger, where descriptors have run out.
   void make_room();
 
@@ -84,6 +89,7 @@ class Connections {
     Standing standing = Standing::kStranger;
     TimePoint since;
     TimePoint last_call;
+    uint64_t number = 0;         // counted from the first
     int64_t bytes_as_guest = 0;  // its bytes before it became one
   };
   struct Host {
@@ -91,11 +97,14 @@ class Connections {
     TimePoint filled;
     size_t strangers = 0;
   };
+  // A member's is looked at once in so many sweeps.
+  static constexpr uint64_t kSweepsToMember = 20;
   using Entry = std::map<std::string, Connection>::iterator;
 
   // The mutex is held in all of these.
   Host& host_of(TimePoint now, const std::string& host);
   void set_standing(Connection& connection, Standing standing);
+  const Connection* connection_of(const std::string& member) const;
   bool end_a_stranger();
   Entry forget(Entry entry);
   std::string excess_of(TimePoint now, const Connection& connection,
@@ -110,6 +119,8 @@ class Connections {
   std::map<std::string, Connection> connections_;
   std::map<std::string, std::string> peers_;  // the peer of each member
   std::map<std::string, Host> hosts_;
+  uint64_t num_added_ = 0;
+  uint64_t num_sweeps_ = 0;
   size_t counts_[3] = {0, 0, 0};          // one for each standing
   std::map<std::string, int64_t> ended_;  // ends since the last sweep by reason
 };

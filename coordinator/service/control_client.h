@@ -31,7 +31,7 @@ using wire::SuccessorOrder;
 // What the coordinator last answered to the node's heartbeats.
 struct NodeOrders {
   bool stop_requested = false;  // workers know too; nothing to do for an agent
-  // Workers of this node that are given up as lost (silent for 2 s, or cut
+  // Workers of this node that are given up as lost (silent too long, or cut
   // off). REQUIRED of an agent: SIGKILL them if they still live; a stopped or
   // hung process frees its peers only so.
   std::vector<std::string> lost_worker_ids;

@@ -1,6 +1,8 @@
 #include "coordinator/service/delivery.h"
 
 #include <algorithm>
+#include <chrono>
+#include <set>
 #include <utility>
 
 #include "parallel/base/log.h"
@@ -15,31 +17,40 @@ namespace headroom::coordinator {
 // it is finished once. It deletes itself when gRPC is done with it.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
-  PendingLookup(std::mutex& mutex, std::list<PendingLookup*>& waiting,
-                std::string key, TimePoint deadline,
-                wire::LookupResponse* response)
+  using Waiting = std::multimap<std::string, PendingLookup*>;
+
+  PendingLookup(std::mutex& mutex, Waiting& waiting, std::string key,
+                TimePoint deadline, wire::LookupResponse* response)
       : mutex_(mutex),
         waiting_(waiting),
         key_(std::move(key)),
         deadline_(deadline),
         response_(response) {}
 
-  const std::string& key() const { return key_; }
   TimePoint deadline() const { return deadline_; }
-  wire::LookupResponse& response() { return *response_; }
+  // Answers with the key's value; null: there is none.
+  void answer(const std::string* value, AfterUnlock& after) {
+    response_->set_found(value != nullptr);
+    if (value != nullptr) response_->set_value(*value);
+    after.add([this] { Finish(grpc::Status::OK); });
+  }
 
  private:
   void OnCancel() override {
     {
       std::lock_guard lock(mutex_);
-      if (waiting_.remove(this) == 0) return;
+      const auto [begin, end] = waiting_.equal_range(key_);
+      const auto own = std::find_if(
+          begin, end, [this](const auto& one) { return one.second == this; });
+      if (own == end) return;
+      waiting_.erase(own);
     }
     Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override { delete this; }
 
   std::mutex& mutex_;
-  std::list<PendingLookup*>& waiting_;
+  Waiting& waiting_;
   const std::string key_;
   const TimePoint deadline_;
   wire::LookupResponse* const response_;
@@ -67,7 +78,8 @@ void Delivery::deliver(TimePoint now, AfterUnlock& after) {
                                     "the run is " + to_string(state_.phase()) +
                                         ": " + state_.reason()));
   }
-  answer_lookups(now, after);
+  answer_lookups(after);
+  end_late_lookups(now, after);
 }
 
 void Delivery::deliver_orders(AfterUnlock& after) {
@@ -88,24 +100,41 @@ void Delivery::deliver_orders(AfterUnlock& after) {
   }
 }
 
-void Delivery::answer_lookups(TimePoint now, AfterUnlock& after) {
+std::optional<std::string> Delivery::publish(const std::string& member,
+                                             const std::string& key,
+                                             const std::string& value) {
+  auto why = keys_.publish(member, key, value);
+  if (!why) published_.push_back(key);
+  return why;
+}
+
+void Delivery::answer_lookups(AfterUnlock& after) {
+  for (const std::string& key : std::exchange(published_, {})) {
+    const auto [begin, end] = lookups_.equal_range(key);
+    for (auto entry = begin; entry != end; ++entry) {
+      entry->second->answer(keys_.find(key), after);
+    }
+    lookups_.erase(begin, end);
+  }
+}
+
+void Delivery::end_late_lookups(TimePoint now, AfterUnlock& after) {
+  constexpr std::chrono::milliseconds kOften{50};
+  if (now - looked_for_late_ < kOften) return;
+  looked_for_late_ = now;
   for (auto entry = lookups_.begin(); entry != lookups_.end();) {
-    PendingLookup* lookup = *entry;
-    const std::string* value = keys_.find(lookup->key());
-    if (value == nullptr && now < lookup->deadline()) {
+    if (now < entry->second->deadline()) {
       ++entry;
       continue;
     }
-    lookup->response().set_found(value != nullptr);
-    if (value != nullptr) lookup->response().set_value(*value);
-    after.add([lookup] { lookup->Finish(grpc::Status::OK); });
+    entry->second->answer(nullptr, after);
     entry = lookups_.erase(entry);
   }
 }
 
 void Delivery::end_lookups(AfterUnlock& after, const grpc::Status& status) {
-  for (PendingLookup* lookup : lookups_) {
-    after.add([lookup, status] { lookup->Finish(status); });
+  for (const auto& [key, lookup] : lookups_) {
+    after.add([lookup = lookup, status] { lookup->Finish(status); });
   }
   lookups_.clear();
 }
@@ -218,13 +247,46 @@ grpc::ServerUnaryReactor* Delivery::wait_for_key(
     const std::string& key, TimePoint deadline,
     wire::LookupResponse* response) {
   auto* pending = new PendingLookup(mutex_, lookups_, key, deadline, response);
-  lookups_.push_back(pending);
+  lookups_.emplace(key, pending);
   return pending;
 }
 
-wire::Assignment Delivery::assignment_for(const Order& order) const {
+void Delivery::describe_generation() {
   const Generation& generation = state_.generation();
+  if (generation_told_ == generation.number) return;
+  generation_told_ = generation.number;
+  std::set<std::string> agents;
+  for (const RankedMember& one : generation.members) {
+    // Who was succeeded since is no member of the run any more.
+    const Member* member = state_.membership().find(one.worker_id);
+    if (member != nullptr) agents.insert(member->node_id);
+  }
+  const bool begins_anew = generation.begin.checkpoint.empty();
+  common_ = wire::to_wire(wire::RankAssignment{
+      .rank = 0,
+      .local_rank = 0,
+      .local_world_size = 1,
+      .world_size = static_cast<int>(generation.members.size()),
+      .has_one_agent = agents.size() == 1,
+      .plan = generation.plan,
+      .run_config_yaml = identity_.run_config_yaml,
+      .run_directory = identity_.run_directory,
+      .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
+                                       : generation.begin.checkpoint,
+      .resume_steps = generation.begin.committed_steps});
+}
+
+wire::Assignment Delivery::assignment_for(const Order& order) {
+  const Generation& generation = state_.generation();
+  const RankedMember* member = generation.find(order.worker_id);
   wire::Assignment message;
+  if (member != nullptr) {  // else it is sent home before its first
+    describe_generation();
+    message = common_;
+    message.set_rank(member->rank);
+    message.set_local_rank(member->local_rank);
+    message.set_local_world_size(member->local_world_size);
+  }
   message.mutable_stamp()->set_generation(generation.number);
   message.mutable_stamp()->set_run_digest(identity_.run_digest);
   message.set_reason(order.reason);
@@ -239,28 +301,6 @@ wire::Assignment Delivery::assignment_for(const Order& order) const {
       message.set_action(wire::ACTION_EXIT);
       break;
   }
-  const RankedMember* member = generation.find(order.worker_id);
-  if (member == nullptr) return message;  // sent home before the first
-  const auto agent_of = [&](const RankedMember& one) {
-    return state_.membership().find(one.worker_id)->node_id;
-  };
-  const bool begins_anew = generation.begin.checkpoint.empty();
-  message.MergeFrom(wire::to_wire(wire::RankAssignment{
-      .rank = member->rank,
-      .local_rank = member->local_rank,
-      .local_world_size = member->local_world_size,
-      .world_size = static_cast<int>(generation.members.size()),
-      .has_one_agent = std::ranges::all_of(generation.members,
-                                           [&](const RankedMember& one) {
-                                             return agent_of(one) ==
-                                                    agent_of(*member);
-                                           }),
-      .plan = generation.plan,
-      .run_config_yaml = identity_.run_config_yaml,
-      .run_directory = identity_.run_directory,
-      .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
-                                       : generation.begin.checkpoint,
-      .resume_steps = generation.begin.committed_steps}));
   return message;
 }
 

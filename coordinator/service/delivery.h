@@ -71,6 +71,7 @@ class Delivery {
   }
   // Lines for the event file since the last call.
   std::vector<std::string> take_event_lines();
+  bool has_event_lines() const { return !event_lines_.empty(); }
   // Nothing, or why this peer may not follow, with both numbers.
   std::optional<std::string> follower_error(const std::string& peer) const;
   grpc::ServerWriteReactor<wire::Event>* follow_events(const std::string& peer,
@@ -79,8 +80,12 @@ class Delivery {
   bool has_followers() const { return !followers_.empty(); }
 
   // --- keys -----------------------------------------------------------------
-  RendezvousKeys& keys() { return keys_; }
+  const RendezvousKeys& keys() const { return keys_; }
   const EventLog& events() const { return events_; }
+  // As RendezvousKeys::publish(); deliver() answers those who wait for it.
+  std::optional<std::string> publish(const std::string& member,
+                                     const std::string& key,
+                                     const std::string& value);
   // Answers when the key is published, with nothing at `deadline`.
   grpc::ServerUnaryReactor* wait_for_key(const std::string& key,
                                          TimePoint deadline,
@@ -101,9 +106,11 @@ class Delivery {
   };
 
   void deliver_orders(AfterUnlock& after);
-  void answer_lookups(TimePoint now, AfterUnlock& after);
+  void answer_lookups(AfterUnlock& after);
+  void end_late_lookups(TimePoint now, AfterUnlock& after);
   void end_lookups(AfterUnlock& after, const grpc::Status& status);
-  wire::Assignment assignment_for(const Order& order) const;
+  wire::Assignment assignment_for(const Order& order);
+  void describe_generation();
 
   std::mutex& mutex_;
   const RunIdentity& identity_;
@@ -117,7 +124,12 @@ class Delivery {
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
   std::list<Follower> followers_;
-  std::list<PendingLookup*> lookups_;
+  std::multimap<std::string, PendingLookup*> lookups_;  // by their keys
+  std::vector<std::string> published_;  // keys since the last deliver()
+  TimePoint looked_for_late_;
+  // What all members are told alike of generation_told_.
+  wire::Assignment common_;
+  uint64_t generation_told_ = 0;
 };
 
 }  // namespace headroom::coordinator

@@ -33,6 +33,11 @@ class AfterUnlock {
   void add(std::function<void()> action) {
     actions_.push_back(std::move(action));
   }
+  // For somebody else to start.
+  std::vector<std::function<void()>> take() {
+    return std::exchange(actions_, {});
+  }
+  bool is_empty() const { return actions_.empty(); }
 
  private:
   std::vector<std::function<void()>> actions_;

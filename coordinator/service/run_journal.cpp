@@ -97,6 +97,7 @@ void RunJournal::add(const wire::LoggedKey& key) {
 }
 
 void RunJournal::sync() {
+  const std::lock_guard lock(sync_mutex_);
   write([&] { log_->sync(); });
 }
 
@@ -135,6 +136,7 @@ void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
     run.events.push_back(wire::to_wire(event));
   }
   run.keys = keys.values();
+  const std::lock_guard lock(sync_mutex_);
   const bool was_given_up = has_failed_.exchange(false);
   try {
     log_->compact(run);

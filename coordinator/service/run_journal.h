@@ -54,7 +54,8 @@ class RunJournal {
   // Null before the first.
   const wire::LoggedOrder* newest_order(const std::string& worker_id) const;
 
-  // Writes the state down if it has changed, synced.
+  // Writes the state down if it has changed. It outlives this process's machine
+  // from the next sync() on.
   void save();
   void add(const wire::Progress& progress);
   void add(const wire::EventRecord& event);
@@ -80,7 +81,8 @@ class RunJournal {
   const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
-  TimePoint next_try_;  // the next try of a log that was given up
+  std::mutex sync_mutex_;  // of the log's file against being replaced
+  TimePoint next_try_;     // the next try of a log that was given up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;
   uint64_t term_ = 1;

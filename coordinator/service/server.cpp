@@ -126,7 +126,8 @@ class GrpcServer final : public Server {
   GrpcServer(const ServerOptions& options, const RunOptions& run,
              const Clock& clock, std::unique_ptr<RunLog> log)
       : listen_(allowed_address(options)),
-        connections_(connection_limits(max_descriptors())),
+        connections_(
+            connection_limits(max_descriptors(), options.expected_workers)),
         door_(listen_, connections_, clock,
               {.shares_port = options.shares_port,
                .is_held = options.is_successor}),
@@ -182,8 +183,9 @@ class GrpcServer final : public Server {
     builder.RegisterService(&service_);
     offer_reflection(builder, options.debug_reflection);
     builder.SetMaxReceiveMessageSize(wire::kMaxReportBytes);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, wire::kKeepAliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                               wire::kKeepAliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.AddChannelArgument(

@@ -6,6 +6,7 @@
 
 #include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/status_messages.h"
+#include "coordinator/service/unread_words.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
@@ -43,6 +44,7 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
       rules_(state_, identity_.run_digest),
       journal_(identity_, state_, admission_.secrets(), std::move(log)),
       delivery_(mutex_, identity_, state_, journal_),
+      commit_(mutex_, journal_),
       event_file_(identity.run_directory) {
   restore();
 }
@@ -62,9 +64,11 @@ void CoordinatorService::restore() {
     }
     event_file_.add_unwritten(delivery_.restore(*run));
     journal_.save();  // this start counts before anybody hears of it
+    journal_.sync();
     delivery_.add_event(journal_.restart_event());
   }
   journal_.save();
+  journal_.sync();
 }
 
 // --- the service's own thread, and the program around it -------------------
@@ -75,7 +79,7 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
-    hear_the_unread(now);
+    hear_the_unread(now, connections_, state_);
     state_.tick(now);
     for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
@@ -127,6 +131,7 @@ bool CoordinatorService::wait_until_over(std::chrono::milliseconds timeout) {
 }
 
 void CoordinatorService::close() {
+  commit_.stop();
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   closed_ = true;
@@ -136,7 +141,7 @@ void CoordinatorService::close() {
 
 void CoordinatorService::publish_changes(AfterUnlock& after) {
   delivery_.deliver(clock_.now(), after);
-  journal_.save();
+  commit_.add(after, !after.is_empty() || delivery_.has_event_lines());
 }
 
 // --- who is let in ----------------------------------------------------------
@@ -145,22 +150,24 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
                                                int64_t request_bytes,
                                                int64_t max_request_bytes,
                                                const Body& body, Call call) {
+  ServerUnaryReactor* const reactor = context->DefaultReactor();
+  AfterUnlock after;
+  std::lock_guard lock(mutex_);
   Answer refusal;
+  bool has_changed = false;
   if (request_bytes > max_request_bytes) {
     refusal = {RefusalKind::kMessageTooLong,
                "the message has " + std::to_string(request_bytes) +
                    " bytes, more than " + std::to_string(max_request_bytes)};
   } else {
-    AfterUnlock after;
-    std::lock_guard lock(mutex_);
     try {
       const Caller caller = admission_.caller_of(*context);
       refusal = admit(*context, caller, call == Call::kJoins);
       if (!refusal && closed_) refusal = kEnding;
       if (!refusal) {
+        has_changed = call != Call::kIsHeard;
         refusal = body(clock_.now(), caller);
         delivery_.deliver(clock_.now(), after);
-        if (call != Call::kIsHeard) journal_.save();
       }
     } catch (const std::exception& error) {
       // gRPC's threads have nobody above them who could catch it.
@@ -168,12 +175,10 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
       refusal = {RefusalKind::kFailed, error.what()};
     }
   }
-  if (refusal) {
-    std::lock_guard lock(mutex_);
-    count_refusal(*context, *refusal);
-  }
-  ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status_of(refusal));
+  if (refusal) count_refusal(*context, *refusal);
+  after.add(
+      [reactor, status = status_of(refusal)] { reactor->Finish(status); });
+  if (has_changed) commit_.add(after);
   return reactor;
 }
 
@@ -188,24 +193,6 @@ Answer CoordinatorService::admit(const CallbackServerContext& context,
         caller.is_proved ? Standing::kMember : Standing::kGuest);
   }
   return refusal;
-}
-
-// A coordinator that is busy is nobody's silence: whose words have come, but
-// were not read yet, has spoken.
-void CoordinatorService::hear_the_unread(TimePoint now) {
-  constexpr std::chrono::milliseconds kQuiet{500};
-  const auto hear = [&](const std::string& name, TimePoint last_seen) {
-    if (now - last_seen < kQuiet) return;
-    const auto at = connections_.unread_since(now, name);
-    if (at) state_.note_sign_of_life(*at, name);
-  };
-  for (const Member& member : state_.membership().members()) {
-    if (member.state != MemberState::kJoined) continue;
-    hear(member.worker_id, member.last_seen);
-  }
-  for (const Node& node : state_.membership().nodes()) {
-    hear(node.node_id, node.last_seen);
-  }
 }
 
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
@@ -369,10 +356,10 @@ ServerUnaryReactor* CoordinatorService::Publish(
         Answer refusal = rules_.check_worker(request->stamp(), caller,
                                              caller.identity.worker_id, false);
         if (refusal) return refusal;
-        refusal = refuse_for(
-            RefusalKind::kNoRoom,
-            delivery_.keys().publish(caller.identity.worker_id, request->key(),
-                                     request->value()));
+        refusal =
+            refuse_for(RefusalKind::kNoRoom,
+                       delivery_.publish(caller.identity.worker_id,
+                                         request->key(), request->value()));
         if (refusal) return refusal;
         state_.note_arrival(caller.identity.worker_id);
         wire::LoggedKey key;

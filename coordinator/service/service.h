@@ -1,7 +1,7 @@
 // CoordinatorService: the calls of coordinator.proto. A call is let in
 // (call_admission.h), changes the pure state (coordinator/run) under one mutex,
-// and what follows from it is delivered (delivery.h) and written down
-// (run_journal.h). The service decides nothing.
+// and what follows from it is written down (run_journal.h, group_commit.h) and
+// delivered (delivery.h). The service decides nothing.
 //
 // Threads: gRPC calls the handlers from its own threads; the server's tick
 // thread calls tick(). No gRPC operation starts while the mutex is held
@@ -25,6 +25,7 @@
 #include "coordinator/service/caller_rules.h"
 #include "coordinator/service/connections.h"
 #include "coordinator/service/delivery.h"
+#include "coordinator/service/group_commit.h"
 #include "coordinator/service/message_stream.h"
 #include "coordinator/service/run_journal.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -124,7 +125,6 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   // The mutex is held in all of these.
   Answer admit(const grpc::CallbackServerContext& context, const Caller& caller,
                bool joins);
-  void hear_the_unread(TimePoint now);
   void count_refusal(const grpc::CallbackServerContext& context,
                      const Refusal& refusal);
   Answer join(TimePoint now, const Caller& caller,
@@ -146,6 +146,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   const CallerRules rules_;
   RunJournal journal_;
   Delivery delivery_;
+  GroupCommit commit_;
   bool everybody_told_ = false;
   bool closed_ = false;
 

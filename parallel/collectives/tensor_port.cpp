@@ -254,9 +254,21 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
   const std::string port = prefix + "/port/";
   store.set(port + std::to_string(rank),
             key_of(reinterpret_cast<const sockaddr*>(&name), name_size));
-  for (int peer = 0; peer < size; ++peer) {
-    KnownSockets::instance().add_peer(
-        store.get(port + std::to_string(peer), timeout), secret_);
+  // Thousands of ranks do not ask for one another: rank 0 asks for all.
+  if (rank == 0) {
+    std::string ports;
+    for (int peer = 0; peer < size; ++peer) {
+      const std::string key = store.get(port + std::to_string(peer), timeout);
+      ports += static_cast<char>(key.size());
+      ports += key;
+    }
+    store.set(prefix + "/ports", ports);
+  }
+  const std::string ports = store.get(prefix + "/ports", timeout);
+  for (size_t at = 0; at < ports.size();) {
+    const auto length = static_cast<unsigned char>(ports[at]);
+    KnownSockets::instance().add_peer(ports.substr(at + 1, length), secret_);
+    at += 1 + length;
   }
 }
 

@@ -4,22 +4,21 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/group_places.h"
 
 namespace headroom::plan {
 
 namespace {
 
 // A rank's whole share of a batch.
-SampleRange whole_share(int64_t count, int ranks,
-                        const std::vector<SampleRange>& groups, bool even,
-                        int rank) {
-  const auto num_groups = static_cast<int64_t>(groups.size());
+SampleRange whole_share(int64_t count, int ranks, const GroupPlaces& groups,
+                        bool even, int rank) {
+  const int64_t num_groups = groups.size();
   if (!even || num_groups == 0 || num_groups % ranks != 0) {
     return share_of(count, ranks, rank);
   }
   const SampleRange own = share_of(num_groups, ranks, rank);
-  return {groups[static_cast<size_t>(own.begin)].begin,
-          groups[static_cast<size_t>(own.end) - 1].end};
+  return {groups[own.begin].begin, groups[own.end - 1].end};
 }
 
 int64_t largest_share(const BatchCut& cut) {
@@ -43,11 +42,8 @@ int64_t groups_at_once(const BatchCut& cut, int64_t count,
 
 int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
                       const BatchNormRule& groups) {
-  if (!groups.even) {
-    return share_of(global_batch_size, data_parallel_size, 0).size();
-  }
-  const auto all = batch_norm_groups(global_batch_size, groups,
-                                     /*smallest_map_elements=*/2);
+  const GroupPlaces all(global_batch_size, groups,
+                        /*smallest_map_elements=*/2);
   return whole_share(global_batch_size, data_parallel_size, all, groups.even, 0)
       .size();
 }
@@ -75,23 +71,28 @@ std::optional<std::string> groups_error(const BatchCut& cut) {
 
 namespace {
 
-// The parts of one batch, whose groups are found once for all ranks.
-class BatchParts {
+// What each rank has of a batch that is cut into groups.
+class RanksParts {
  public:
-  BatchParts(const BatchCut& cut, int64_t count, int64_t smallest_map_elements)
+  RanksParts(const BatchCut& cut, int64_t count, int64_t smallest_map_elements)
       : cut_(cut),
         count_(count),
-        groups_(batch_norm_groups(count, cut.groups, smallest_map_elements)),
-        has_whole_shares_(runs_whole_shares(cut)) {
-    if (has_whole_shares_) return;
+        groups_(count, cut.groups, smallest_map_elements),
+        are_whole_(runs_whole_shares(cut)) {
+    if (are_whole_) return;
     if (const auto reason = groups_error(cut)) HEADROOM_CHECK(false, *reason);
-    at_once_ = groups_at_once(cut, count, cut.micro_batch_size);
   }
 
-  const std::vector<SampleRange>& groups() const { return groups_; }
-
-  SampleRange local(int rank) const {
-    if (has_whole_shares_) {
+  bool are_whole() const { return are_whole_; }
+  const GroupPlaces& groups() const { return groups_; }
+  SampleRange groups_of(int rank) const {
+    return share_of(groups_.size(), cut_.data_parallel_size, rank);
+  }
+  int64_t begin_of(int64_t group) const {
+    return group < groups_.size() ? groups_[group].begin : count_;
+  }
+  SampleRange samples_of(int rank) const {
+    if (are_whole_) {
       return whole_share(count_, cut_.data_parallel_size, groups_,
                          cut_.groups.even, rank);
     }
@@ -99,66 +100,51 @@ class BatchParts {
     return {begin_of(own.begin), begin_of(own.end)};
   }
 
-  BatchPart of(int rank) const {
-    BatchPart part{.local = local(rank), .micro_batches = {}};
-    if (has_whole_shares_) {
-      part.micro_batches.push_back(part.local);
-      return part;
-    }
-    const SampleRange own = groups_of(rank);
-    const int64_t num_micro_batches =
-        std::max<int64_t>(1, divided_up(groups_of(0).size(), at_once_));
-    for (int64_t i = 0; i < num_micro_batches; ++i) {
-      const int64_t first = std::min(own.begin + i * at_once_, own.end);
-      const int64_t last = std::min(first + at_once_, own.end);
-      part.micro_batches.push_back({begin_of(first), begin_of(last)});
-    }
-    return part;
-  }
-
  private:
-  SampleRange groups_of(int rank) const {
-    return share_of(std::ssize(groups_), cut_.data_parallel_size, rank);
-  }
-  int64_t begin_of(int64_t group) const {
-    return group < std::ssize(groups_)
-               ? groups_[static_cast<size_t>(group)].begin
-               : count_;
-  }
-
   const BatchCut& cut_;
   const int64_t count_;
-  const std::vector<SampleRange> groups_;
-  const bool has_whole_shares_;
-  int64_t at_once_ = 1;  // groups of a micro-batch
+  const GroupPlaces groups_;
+  const bool are_whole_;
 };
 
 }  // namespace
 
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank) {
-  return BatchParts(cut, count, smallest_map_elements).of(data_parallel_rank);
+  BatchPart part;
+  const RanksParts parts(cut, count, smallest_map_elements);
+  part.local = parts.samples_of(data_parallel_rank);
+  if (parts.are_whole()) {
+    part.micro_batches.push_back(part.local);
+    return part;
+  }
+  const SampleRange own = parts.groups_of(data_parallel_rank);
+  const int64_t at_once = groups_at_once(cut, count, cut.micro_batch_size);
+  const int64_t num_micro_batches =
+      std::max<int64_t>(1, divided_up(parts.groups_of(0).size(), at_once));
+  for (int64_t i = 0; i < num_micro_batches; ++i) {
+    const int64_t first = std::min(own.begin + i * at_once, own.end);
+    const int64_t last = std::min(first + at_once, own.end);
+    part.micro_batches.push_back({parts.begin_of(first), parts.begin_of(last)});
+  }
+  return part;
 }
 
 std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
                                 int64_t smallest_map_elements) {
-  const BatchParts cutter(cut, count, smallest_map_elements);
   std::vector<BatchPart> parts;
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    parts.push_back(cutter.of(rank));
+    parts.push_back(part_of(cut, count, smallest_map_elements, rank));
   }
   return parts;
 }
 
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  const BatchParts parts(cut, count, smallest_map_elements);
+  const RanksParts parts(cut, count, smallest_map_elements);
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    const int64_t begin = parts.local(rank).begin;
-    if (begin < count && !std::ranges::binary_search(parts.groups(), begin, {},
-                                                     &SampleRange::begin)) {
-      return true;
-    }
+    const int64_t begin = parts.samples_of(rank).begin;
+    if (begin < count && !parts.groups().begins_at(begin)) return true;
   }
   return false;
 }
@@ -205,24 +191,25 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int64_t smallest_map_elements,
                                         int data_parallel_rank,
                                         int64_t micro_batch_size) {
-  const BatchParts parts(cut, count, smallest_map_elements);
-  BatchPart part = parts.of(data_parallel_rank);
+  BatchPart part =
+      part_of(cut, count, smallest_map_elements, data_parallel_rank);
   if (groups_span_ranks(cut, count, smallest_map_elements)) return part;
-  const std::vector<SampleRange>& groups = parts.groups();
+  const std::vector<SampleRange> groups =
+      batch_norm_groups(count, cut.groups, smallest_map_elements);
   const auto groups_of = [&](const SampleRange& local) {
     std::vector<SampleRange> own;
-    auto group =
-        std::ranges::lower_bound(groups, local.begin, {}, &SampleRange::begin);
-    for (; group != groups.end() && group->end <= local.end; ++group) {
-      own.push_back(*group);
+    for (const SampleRange& group : groups) {
+      if (local.begin <= group.begin && group.end <= local.end)
+        own.push_back(group);
     }
     return own;
   };
   const int64_t at_once = groups_at_once(cut, count, micro_batch_size);
   int64_t most_groups = 0;
   for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    most_groups = std::max<int64_t>(most_groups,
-                                    std::ssize(groups_of(parts.local(rank))));
+    const BatchPart other = part_of(cut, count, smallest_map_elements, rank);
+    most_groups =
+        std::max<int64_t>(most_groups, std::ssize(groups_of(other.local)));
   }
   const std::vector<SampleRange> own = groups_of(part.local);
   const int64_t num_micro_batches =

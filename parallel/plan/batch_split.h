@@ -47,7 +47,7 @@ struct BatchPart {
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank);
 
-// part_of() of every data rank, in less time. REQUIRES: as there.
+// part_of() of every data rank. REQUIRES: as there.
 std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
                                 int64_t smallest_map_elements);
 

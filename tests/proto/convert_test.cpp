@@ -51,6 +51,30 @@ TEST(Convert, PlanComesBackAsItWasAfterTheWire) {
   EXPECT_EQ(from_wire(message), example_plan());
 }
 
+TEST(Convert, EqualPredictionsOfThousandsOfRanksAreSentOnce) {
+  plan::Plan plan = example_plan();
+  plan.layout = {.pipeline_parallel_size = 2,
+                 .data_parallel_size = 2048,
+                 .spatial_parallel_size = 1};
+  for (int rank = 0; rank < 4096; ++rank) {
+    plan.predicted_peak_bytes.push_back(rank < 2048 ? 7 : 9);
+    plan.predicted_phase_bytes.push_back({.training = rank < 2048 ? 7 : 9});
+  }
+  wire::Plan message = to_wire(plan);
+  EXPECT_EQ(message.predicted_peak_bytes_size(), 2);
+  EXPECT_LT(message.ByteSizeLong(), 200u);
+  EXPECT_EQ(from_wire(message), plan);
+  message.set_predicted_ranks(0, 2047);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("has 4096 ranks")));
+  message.set_predicted_ranks(0, 1 << 30);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("predicted_ranks = ")));
+  message.set_predicted_ranks(0, -1);
+  EXPECT_THAT([&] { from_wire(message); },
+              ThrowsMessage<Error>(HasSubstr("predicted_ranks = -1")));
+}
+
 TEST(Convert, AnAxisOfZeroIsRefusedByNameAndValue) {
   wire::ParallelLayout message = to_wire(example_plan().layout);
   message.set_data_parallel_size(0);

@@ -19,7 +19,7 @@ Node node_of(const std::string& node_id, std::vector<std::string> workers,
   return node;
 }
 
-Membership four() { return Membership(4, milliseconds(2000)); }
+Membership four() { return Membership(4); }
 
 TEST(Membership, ANodeBringsItsWorkersInTheirOrder) {
   Membership membership = four();
@@ -56,7 +56,7 @@ TEST(Membership, TheSameRegistrationTwiceIsOne) {
 }
 
 TEST(Membership, ASuccessorTakesTheSlotOfWhoIsGone) {
-  Membership membership(2, std::chrono::seconds(2));
+  Membership membership(2);
   Node node{"n", "h", 0, {"a", "b"}, {}};
   EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
   membership.join(at(0), "a", "n");
@@ -79,7 +79,7 @@ TEST(Membership, ASuccessorTakesTheSlotOfWhoIsGone) {
 }
 
 TEST(Membership, OnceOpenTheRunMayGrow) {
-  Membership membership(1, std::chrono::seconds(2));
+  Membership membership(1);
   EXPECT_EQ(membership.register_node(at(0), {"n", "h", 0, {"a"}, {}}),
             std::nullopt);
   EXPECT_NE(membership.register_node(at(0), {"m", "h", 0, {"b"}, {}}),
@@ -149,31 +149,52 @@ TEST(Membership, OnlyTheJoinedAndTheRegisteredHaveAHeartbeat) {
   EXPECT_FALSE(membership.heartbeat_node(at(3), "m"));
 }
 
+std::string ids(const std::vector<SilentProcess>& silent) {
+  std::string text;
+  for (const SilentProcess& one : silent) {
+    text += (text.empty() ? "" : ", ") + one.id + " " + one.how_long;
+  }
+  return text;
+}
+
 TEST(Membership, ExactlyTheTimeoutIsNotYetSilence) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a", "b"}));
   membership.join(at(100), "a", "n");
-  membership.heartbeat_node(at(5000), "n");
-  EXPECT_TRUE(membership.expire(at(2100)).worker_ids.empty());
-  const Expired expired = membership.expire(at(2101));
-  EXPECT_EQ(expired.worker_ids, std::vector<std::string>{"a"});
-  EXPECT_TRUE(expired.node_ids.empty());
+  for (int ms = 250; ms <= 5000; ms += 250) {
+    membership.heartbeat_node(at(ms), "n");
+    if (ms != 2000) continue;
+    EXPECT_EQ(ids(membership.expire(at(2100)).workers), "");
+    const Expired expired = membership.expire(at(2101));
+    EXPECT_EQ(ids(expired.workers), "a for 2000 ms");
+    EXPECT_EQ(ids(expired.nodes), "");
+  }
   EXPECT_EQ(membership.find("a")->state, MemberState::kGone);
   EXPECT_EQ(membership.find("b")->state, MemberState::kExpected);
-  EXPECT_TRUE(membership.expire(at(2102)).worker_ids.empty());
+  EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");
 }
 
 TEST(Membership, ASilentNodeIsToldOnceAndMaySpeakAgain) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
-  EXPECT_EQ(membership.expire(at(2001)).node_ids,
-            std::vector<std::string>{"n"});
-  EXPECT_TRUE(membership.expire(at(2002)).node_ids.empty());
+  EXPECT_EQ(ids(membership.expire(at(5000)).nodes), "");
+  EXPECT_EQ(ids(membership.expire(at(5001)).nodes),
+            "n for 5000 ms, with its whole node");
+  EXPECT_EQ(ids(membership.expire(at(5002)).nodes), "");
   EXPECT_TRUE(membership.find_node("n")->silent);
-  membership.heartbeat_node(at(3000), "n");
+  membership.heartbeat_node(at(6000), "n");
   EXPECT_FALSE(membership.find_node("n")->silent);
-  EXPECT_EQ(membership.expire(at(5001)).node_ids,
-            std::vector<std::string>{"n"});
+  EXPECT_EQ(membership.expire(at(11001)).nodes.size(), 1u);
+}
+
+TEST(Membership, ASilentAgentWhoseWorkersAreHeardWasStopped) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  membership.join(at(0), "a", "n");
+  for (int ms = 250; ms <= 2000; ms += 250) {
+    membership.heartbeat_worker(at(ms), "a");
+  }
+  EXPECT_EQ(ids(membership.expire(at(2001)).nodes), "n for 2000 ms");
 }
 
 TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
@@ -182,13 +203,37 @@ TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
   membership.join(at(0), "a", "n");
   membership.excuse(milliseconds(60000));
   const Expired excused = membership.expire(at(61000));
-  EXPECT_TRUE(excused.worker_ids.empty());
-  EXPECT_TRUE(excused.node_ids.empty());
-  EXPECT_EQ(membership.expire(at(62001)).worker_ids.size(), 1u);
+  EXPECT_EQ(ids(excused.workers), "");
+  EXPECT_EQ(ids(excused.nodes), "");
+  EXPECT_EQ(membership.expire(at(65001)).workers.size(), 1u);
+}
+
+TEST(Membership, NamesAreFoundAfterEveryChange) {
+  Membership membership(4);
+  membership.register_node(at(0), node_of("n", {"a", "b"}));
+  membership.register_node(at(0), node_of("m", {"c"}));
+  membership.join(at(0), "c", "m");
+  membership.heartbeat_worker(at(5000), "c");
+  membership.expire(at(5001));
+  membership.leave_absent("n");
+  EXPECT_EQ(membership.register_node(at(5002), node_of("o", {"d", "e", "f"})),
+            std::nullopt)
+      << "in the place of n";
+  EXPECT_EQ(membership.find("a"), nullptr);
+  membership.leave("e");
+  membership.register_node(at(5003), node_of("o", {"d", "e.1", "f"}));
+  EXPECT_EQ(membership.find("e"), nullptr);
+  ASSERT_EQ(membership.members().size(), 4u);
+  for (const Member& member : membership.members()) {
+    EXPECT_EQ(membership.find(member.worker_id), &member);
+  }
+  for (const Node& node : membership.nodes()) {
+    EXPECT_EQ(membership.find_node(node.node_id), &node);
+  }
 }
 
 TEST(Membership, NodesWithoutWorkersAreFew) {
-  Membership membership(1, std::chrono::seconds(2));
+  Membership membership(1);
   int taken = 0;
   Node node;
   for (int i = 0; i < 200; ++i) {

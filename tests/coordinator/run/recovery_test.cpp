@@ -265,6 +265,7 @@ TEST(Recovery, AnAgentThatDiesTakesItsWorkersAndTheOthersGoOn) {
   EXPECT_EQ(run.orders(), "k0:run m0:run");
   run.state.worker_disconnected(run.now, "m0");
   run.state.worker_failed(run.now, "k0", 5, "gone", 3, true);
+  run.state.note_hangup("m");
   for (int i = 0; i < 25; ++i) {
     run.now += std::chrono::milliseconds(100);
     run.state.node_heartbeat(run.now, "k");

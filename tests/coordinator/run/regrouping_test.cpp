@@ -162,7 +162,7 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
 }
 
 TEST(Regrouping, WhoLivesAndHasNotLeftIsWaitedFor) {
-  Membership membership(3, std::chrono::seconds(2));
+  Membership membership(3);
   Node node;
   node.node_id = "n";
   node.worker_ids = {"w0", "w1", "w2"};

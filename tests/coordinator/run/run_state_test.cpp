@@ -265,6 +265,7 @@ TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
   run.start();
   run.state.finish(run.now, "w0", {.step = 1});
   run.state.worker_disconnected(run.now, "w0");
+  run.state.note_hangup("n");
   run.pass(2000, {0}, false);
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
   run.pass(100, {0}, false);

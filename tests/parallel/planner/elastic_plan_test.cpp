@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <optional>
+
 #include "configs/layers/model_table.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/planner.h"
@@ -64,6 +69,30 @@ TEST_F(Elastic, MoreWorkersThanImagesStandBy) {
   EXPECT_EQ(plan_for_workers(config, wanted, 5, layers)
                 .plan->layout.data_parallel_size,
             3);
+}
+
+// Processor time, so that a busy machine is not to blame.
+double seconds_of(const std::function<void()>& body) {
+  const std::clock_t begin = std::clock();
+  body();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+TEST_F(Elastic, ThousandsOfWorkersArePlannedForInSeconds) {
+  constexpr int kWorkers = 4096;
+  for (const int64_t limit : {int64_t{0}, int64_t{2} << 30}) {
+    config.global_batch_size = int64_t{16} * kWorkers;
+    config.memory_limit = limit;
+    std::optional<plan::Plan> first;
+    const double choosing = seconds_of([&] { first = plan(kWorkers); });
+    ASSERT_EQ(first->layout.world_size(), kWorkers);
+    const double replanning =
+        seconds_of([&] { EXPECT_NE(layout(*first, kWorkers - 41), ""); });
+    std::printf("limit %lld: %.2f s for %d workers, %.2f s for 1 %% less\n",
+                static_cast<long long>(limit), choosing, kWorkers, replanning);
+    EXPECT_LT(choosing, 2);
+    EXPECT_LT(replanning, 2);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+#include "coordinator/run/silence.h"
+
+#include <algorithm>
+
+namespace headroom::coordinator {
+namespace {
+
+// Three heartbeats: a node of which nothing came for longer was not heard.
+constexpr std::chrono::milliseconds kGap{750};
+
+std::string words(std::chrono::milliseconds limit) {
+  return "for " + std::to_string(limit.count()) + " ms";
+}
+
+}  // namespace
+
+void NodeVoice::note(TimePoint at) {
+  if (at <= last_heard) return;
+  const auto gap = at - last_heard;
+  // The other connections may be silent for as long again.
+  if (gap > kGap) all_heard_from = at + gap;
+  last_heard = at;
+}
+
+std::optional<std::string> silence_error(TimePoint now, TimePoint last_seen,
+                                         const NodeVoice& node,
+                                         const SilenceLimits& limits) {
+  if (now - last_seen > limits.node) {
+    return words(limits.node) + ", with its whole node";
+  }
+  const bool is_alone = node.has_hung_up || now - node.last_heard <= kGap;
+  const TimePoint since =
+      node.has_hung_up ? last_seen : std::max(last_seen, node.all_heard_from);
+  if (is_alone && now - since > limits.process) return words(limits.process);
+  return std::nullopt;
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,43 @@
+// Silence: when a process that is not heard is lost.
+//
+// Who dies closes his connection, which is heard at once. Silent is a process
+// that was stopped, alone; or a whole node, whose machine is gone or whose
+// cable is cut, or is slow for a moment: what was sent meanwhile comes only
+// with TCP's next attempt, which may be as far away as the trouble has lasted.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "coordinator/run/clock.h"
+
+namespace headroom::coordinator {
+
+struct SilenceLimits {
+  // For a process, while others of its node are heard or its connection has
+  // ended.
+  std::chrono::milliseconds process = std::chrono::seconds(2);
+  // For a process of a node of which nobody is heard. Stalls of 2 s end before
+  // it, TCP's next attempt included.
+  std::chrono::milliseconds node = std::chrono::seconds(5);
+};
+
+// How a node is heard, through its agent and all of its workers.
+struct NodeVoice {
+  TimePoint last_heard;
+  // From then on every process of the node has had its chance to be heard.
+  TimePoint all_heard_from;
+  bool has_hung_up = false;  // the agent's connection has ended
+
+  // One of them was heard at `at`.
+  void note(TimePoint at);
+};
+
+// For how long a process that was last heard at `last_seen` has been silent
+// when that is too long: "for 2000 ms". Nothing if it is not.
+std::optional<std::string> silence_error(TimePoint now, TimePoint last_seen,
+                                         const NodeVoice& node,
+                                         const SilenceLimits& limits);
+
+}  // namespace headroom::coordinator

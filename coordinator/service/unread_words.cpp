@@ -1,0 +1,28 @@
+#include "coordinator/service/unread_words.h"
+
+#include <chrono>
+#include <string>
+
+namespace headroom::coordinator {
+
+void hear_the_unread(TimePoint now, const Connections& connections,
+                     RunState& state) {
+  constexpr std::chrono::milliseconds kQuiet{500};
+  const auto hear = [&](const std::string& name) {
+    const auto at = connections.unread_since(now, name);
+    if (at) state.note_sign_of_life(*at, name);
+  };
+  for (const Member& member : state.membership().members()) {
+    if (member.state != MemberState::kJoined) continue;
+    if (now - member.last_seen >= kQuiet) hear(member.worker_id);
+  }
+  for (const Node& node : state.membership().nodes()) {
+    if (now - node.last_seen < kQuiet) continue;
+    hear(node.node_id);
+    if (!connections.is_connected(node.node_id)) {
+      state.note_hangup(node.node_id);
+    }
+  }
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,57 @@
+// GroupPlaces: where each batch-norm group of a batch lies, without a list of
+// them: a plan for thousands of ranks is sought among many.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "parallel/plan/batch_norm_groups.h"
+
+namespace headroom::plan {
+
+class GroupPlaces {
+ public:
+  // The arguments are batch_norm_groups()'s.
+  GroupPlaces(int64_t count, const BatchNormRule& rule,
+              int64_t smallest_map_elements)
+      : count_(count), rule_(rule) {
+    if (count <= 0) return;
+    if (rule.even) {
+      // Two values a channel in each, where the batch has them.
+      const int64_t least = smallest_map_elements < 2 ? 2 : 1;
+      const int64_t most_groups = std::max<int64_t>(1, count / least);
+      const int64_t nearest = (2 * count + rule.size) / (2 * rule.size);
+      size_ = std::clamp<int64_t>(nearest, 1, most_groups);
+      return;
+    }
+    size_ = (count + rule.size - 1) / rule.size;
+    const int64_t last = count - (size_ - 1) * rule.size;
+    if (size_ > 1 && last * smallest_map_elements < 2) --size_;
+  }
+
+  int64_t size() const { return size_; }
+
+  // REQUIRES: 0 <= index < size().
+  SampleRange operator[](int64_t index) const {
+    if (rule_.even) return share_of(count_, size_, index);
+    const int64_t begin = index * rule_.size;
+    return {begin, index + 1 == size_ ? count_ : begin + rule_.size};
+  }
+
+  // Whether one of them begins there.
+  bool begins_at(int64_t sample) const {
+    int64_t low = 0, high = size_;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      (*this)[middle].begin < sample ? low = middle + 1 : high = middle;
+    }
+    return low < size_ && (*this)[low].begin == sample;
+  }
+
+ private:
+  const int64_t count_;
+  const BatchNormRule rule_;
+  int64_t size_ = 0;
+};
+
+}  // namespace headroom::plan
