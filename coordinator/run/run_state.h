@@ -104,9 +104,10 @@ class RunState {
     membership_.note_hangup(node_id);
   }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
-  // What rank 0 measured of the network, as the event's detail has it: later
-  // plans count on it. Anything else is left alone.
-  void note_network(const std::string& detail_json);
+  // Rank 0 has measured the network: later plans count on it.
+  void note_network(const plan::NetworkRates& network) {
+    config_.network = network;
+  }
   // This very process may have been stopped since the last tick (a paused
   // machine, SIGSTOP): then all are given time to find their way back. REQUIRED
   // before what happened after it.

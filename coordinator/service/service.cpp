@@ -9,6 +9,7 @@
 #include "coordinator/service/unread_words.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
+#include "parallel/plan/plan_json.h"
 #include "proto/channel.h"
 #include "proto/convert.h"
 #include "proto/version.h"
@@ -489,22 +490,24 @@ ServerUnaryReactor* CoordinatorService::Commit(
 ServerUnaryReactor* CoordinatorService::ReportEvent(
     CallbackServerContext* context, const wire::ReportEventRequest* request,
     wire::ReportEventResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint, const Caller& caller) -> Answer {
-                  Answer refusal =
-                      rules_.check_worker(request->stamp(), caller,
-                                          caller.identity.worker_id, false);
-                  if (refusal) return refusal;
-                  wire::EventRecord event = wire::from_wire(request->event());
-                  refusal = limit_words(event);
-                  if (refusal) return refusal;
-                  event.reporter = caller.identity.worker_id;
-                  if (event.event == EventKind::kNetwork) {
-                    state_.note_network(event.detail_json);
-                  }
-                  delivery_.add_report(event);
-                  return std::nullopt;
-                });
+  return answer(
+      context, request->ByteSizeLong(), wire::kMaxReportBytes,
+      [&](TimePoint, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             caller.identity.worker_id, false);
+        if (refusal) return refusal;
+        wire::EventRecord event = wire::from_wire(request->event());
+        refusal = limit_words(event);
+        if (refusal) return refusal;
+        event.reporter = caller.identity.worker_id;
+        if (event.event == EventKind::kNetwork) {
+          if (const auto network = plan::parse_network(event.detail_json)) {
+            state_.note_network(*network);
+          }
+        }
+        delivery_.add_report(event);
+        return std::nullopt;
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::Finish(
