@@ -97,7 +97,7 @@ const std::vector<Rule>& rules() {
        {"grpc", "system"}},
       {"coordinator/service",
        {"configs", "coordinator/run", "coordinator/log", "parallel/base",
-        "parallel/planner", "proto"},
+        "parallel/plan", "parallel/planner", "proto"},
        {"grpc", "xxhash", "system"}},
       // What a detector is made of.
       // Tensors stand in what devices offer; nvcc, which reads the rest,
