@@ -324,12 +324,6 @@ RunStatus RunState::status(TimePoint now) const {
 
 // --- what follows from what happened ----------------------------------------
 
-void RunState::note_network(const std::string& detail_json) {
-  if (auto network = plan::parse_network(detail_json)) {
-    config_.network = std::move(network);
-  }
-}
-
 void RunState::note_pause(TimePoint now) {
   const auto pause = now - last_tick_;
   if (pause <= options_.heartbeat_timeout) return;

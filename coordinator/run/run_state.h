@@ -41,6 +41,7 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
+#include "parallel/plan/plan_json.h"
 #include "proto/reports.h"
 
 namespace headroom::coordinator {
@@ -102,7 +103,11 @@ class RunState {
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
   // What rank 0 measured of the network, as the event's detail has it: later
   // plans count on it. Anything else is left alone.
-  void note_network(const std::string& detail_json);
+  void note_network(const std::string& detail_json) {
+    if (auto network = plan::parse_network(detail_json)) {
+      config_.network = std::move(network);
+    }
+  }
   // This very process may have been stopped since the last tick (a paused
   // machine, SIGSTOP): then all are given time to find their way back. REQUIRED
   // before what happened after it.
