@@ -144,7 +144,7 @@ std::vector<MachinePairs> measuring_rounds(int machines) {
           return place == places - 1 ? places - 1
                                      : (place + round) % (places - 1);
         };
-        const auto [a, b] = std::minmax(at(i), at(places - 1 - i));
+        const auto [a, b] = std::minmax({at(i), at(places - 1 - i)});
         if (b < machines) pairs.emplace_back(a, b);
       }
     }

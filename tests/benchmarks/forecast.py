@@ -8,8 +8,9 @@ their part of this machine's cores.
     forecast.py [--rates 100 400 1600] [--processes 1 2 4] [--img 160]
 
 The card's rate, which the forecast needs, is measured the same way without a
-network: as many runs of one process at once, on the same cores. The link's rate
-and delay are what the run itself measured (plan.json). Needs root, iproute2.
+network, before and after each run: as many runs of one process at once, on the
+same cores. The link's rate and delay are what the run itself measured
+(plan.json). Needs root, iproute2.
 Prints a table: predicted, measured, error; and one JSON line for each run.
 """
 import argparse
@@ -34,7 +35,7 @@ class Nodes:
         self.switch = self.holders[0]
         self.run(self.switch, 'ip link add bridge0 type bridge && ip link set bridge0 up')
         for node in range(number):
-            pid = self.holders[node + 1].pid
+            pid = self.holders[node + 1].inner
             port = f'port{node}'
             self.run(self.switch, f'ip link add {port} type veth peer name eth0 netns {pid} && '
                      f'ip link set {port} master bridge0 up && '
@@ -46,9 +47,12 @@ class Nodes:
 
     @staticmethod
     def hold():
-        holder = subprocess.Popen(['unshare', '--net', '--uts', 'sh', '-c', 'echo ready; exec sleep 3600'],
-                                  stdout=subprocess.PIPE)
+        # Process numbers of their own, too: ranks of one machine share memory.
+        holder = subprocess.Popen(['unshare', '--net', '--uts', '--pid', '--fork', '--kill-child=KILL', '--mount-proc',
+                                   'sh', '-c', 'echo ready; exec sleep 3600'], stdout=subprocess.PIPE)
         holder.stdout.readline()
+        children = pathlib.Path(f'/proc/{holder.pid}/task/{holder.pid}/children').read_text().split()
+        holder.inner = int(children[0])
         return holder
 
     @staticmethod
@@ -57,10 +61,11 @@ class Nodes:
 
     @staticmethod
     def inside(holder):
-        return ['nsenter', '--target', str(holder.pid), '--net', '--uts']
+        return ['nsenter', '--target', str(holder.inner), '--net', '--uts', '--pid', '--mount']
 
     def run(self, holder, script):
-        subprocess.run(self.inside(holder) + ['sh', '-c', script], check=True)
+        # From outside, where process numbers mean the same.
+        subprocess.run(['nsenter', '--target', str(holder.inner), '--net', '--uts', 'sh', '-c', script], check=True)
 
     def on(self, node):
         return self.inside(self.holders[node + 1])
@@ -149,13 +154,16 @@ def main():
     print('| processes | link | predicted step | measured step | error | efficiency: predicted, measured |')
     print('|---|---|---|---|---|---|')
     for processes in args.processes:
-        rate = rate_alone(args, processes)
         for megabits in [0] if processes == 1 else args.rates:
+            before = rate_alone(args, processes)
             if processes == 1:
                 # Predicted from one run, measured in another.
+                rate = before
                 measured, network = args.batch / rate_alone(args, 1), None
             else:
                 measured, network = step_together(args, processes, megabits)
+                # Other programs may have used the machine meanwhile.
+                rate = (before + rate_alone(args, processes)) / 2
             predicted = forecast(args, processes, rate, network)
             seconds = predicted['step_seconds']
             alone = args.batch / rate
