@@ -15,10 +15,18 @@
 namespace headroom {
 namespace {
 
-// -1 where a device has no fixed speed.
+// Only a device, or several that are bonded, reaches other machines: bridges
+// and tunnels of containers have a speed that is made up. -1 where it is not
+// fixed.
 int64_t speed_of(const std::string& name, const std::filesystem::path& sys) {
+  const std::filesystem::path folder = sys / "class/net" / name;
+  std::error_code error;
+  if (!std::filesystem::exists(folder / "device", error) &&
+      !std::filesystem::exists(folder / "bonding", error)) {
+    return 0;
+  }
   int64_t megabits = 0;
-  std::ifstream(sys / "class/net" / name / "speed") >> megabits;
+  std::ifstream(folder / "speed") >> megabits;
   return std::max<int64_t>(0, megabits);
 }
 

@@ -197,7 +197,10 @@ void RunRecorder::write_definition(bool writes_model) const {
                           layers::model_table_text(subject_.inputs.table));
   }
   std::optional<plan::NetworkRates> network = subject_.network;
-  if (!network) network = recorded_network(directory_.root());
+  // A new run in the folder of an older one has a network of its own.
+  if (!network && subject_.state.counters.committed_steps > 0) {
+    network = recorded_network(directory_.root());
+  }
   directory_.write_text(run_files::kPlan,
                         plan::plan_to_json(subject_.assignment.plan, network));
 }

@@ -175,10 +175,11 @@ std::string links_text(const PlanForecast& forecast) {
             figure(machines.inside.bytes_per_second / 1e9) + " GB/s, assumed";
   }
   if (machines.number > 1) {
-    text += std::string(text.empty() ? "" : "; ") + "between " +
-            counted(machines.number, "machine") + " " +
-            gigabits(machines.between) +
-            (forecast.is_link_measured ? ", as --network says" : ", assumed");
+    text +=
+        std::string(text.empty() ? "" : "; ") + "between " +
+        counted(machines.number, "machine") + " " + gigabits(machines.between) +
+        (forecast.is_link_measured ? ", one TCP connection's as --network says"
+                                   : ", assumed");
   }
   return text;
 }
@@ -193,11 +194,12 @@ std::string sum_text(const PlanForecast& forecast) {
   }
   const int64_t cards = forecast.basis.machines.cards();
   return text + milliseconds(sum.hierarchical) +
-         " summed inside a machine, between machines, then inside, as NCCL "
-         "does: a ring of "
-         "all would take " +
-         milliseconds(sum.flat) + ", with " + std::to_string(2 * (cards - 1)) +
-         " messages one after the other";
+         (forecast.basis.machines.cards_each > 1
+              ? " summed inside a machine, between machines, then inside, as "
+                "NCCL does"
+              : " summed along a tree of machines, as NCCL does") +
+         ": a ring of all would take " + milliseconds(sum.flat) + ", with " +
+         std::to_string(2 * (cards - 1)) + " messages one after the other";
 }
 
 }  // namespace
@@ -244,7 +246,7 @@ std::string forecast_verdict(const PlanForecast& forecast) {
   const int64_t cards = forecast.basis.machines.cards();
   return fixed_text(forecast.images_per_second(), 0) + " images/s, " +
          part_text(forecast.step.efficiency()) + " of what " +
-         counted(cards, forecast.basis.cores_each > 0 ? "card" : "process") +
+         counted(cards, forecast.card == "process" ? "process" : "card") +
          " could compute; a step takes " +
          milliseconds(forecast.step.seconds()) + ", as predicted";
 }

@@ -20,6 +20,7 @@
 #include "parallel/base/log.h"
 #include "parallel/network/network_interfaces.h"
 #include "parallel/planner/planner.h"
+#include "proto/channel_security.h"
 #include "proto/member_identity.h"
 
 namespace headroom::cli {
@@ -31,8 +32,10 @@ constexpr auto kTick = std::chrono::milliseconds(20);
 constexpr auto kTimeToSave = std::chrono::seconds(35);
 
 std::string advertise_host(const AgentOptions& options) {
-  return options.interface.empty()
-             ? address_towards(options.coordinator)
+  // On one machine nothing leaves it, whatever the interface.
+  const std::string towards = address_towards(options.coordinator);
+  return options.interface.empty() || wire::is_loopback(towards)
+             ? towards
              : interface_named(options.interface, network_interfaces()).address;
 }
 
@@ -127,7 +130,8 @@ class Agent {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     if (!options_.interface.empty()) {
-      child.extra_environment["NCCL_SOCKET_IFNAME"] = options_.interface;
+      // Without "=" eth1 would mean eth10, too.
+      child.extra_environment["NCCL_SOCKET_IFNAME"] = "=" + options_.interface;
       child.extra_environment["OMPI_MCA_btl_tcp_if_include"] =
           options_.interface;
     }
@@ -232,9 +236,11 @@ class Agent {
     return true;
   }
 
-  // Said again while the coordinator does not answer: there is time left.
+  // Said again while the coordinator does not answer: there is time left. The
+  // workers are looked after meanwhile.
   void answer_notice() {
-    if (!options_.notice || is_leaving()) return;
+    if (!options_.notice || is_leaving() || Clock::now() < next_notice_) return;
+    next_notice_ = Clock::now() + std::chrono::seconds(5);
     const std::string reason = options_.notice();
     if (reason.empty()) return;
     if (!has_shown_notice_) {
@@ -330,6 +336,7 @@ class Agent {
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;
+  Clock::time_point next_notice_{};  // not before
   bool has_shown_notice_ = false;
   bool is_taken_away_ = false;  // the coordinator knows
   bool is_forsaken_ = false;    // asked to stop, and no coordinator answers

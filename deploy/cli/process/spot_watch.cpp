@@ -165,6 +165,13 @@ std::optional<sockaddr_in> service_at(std::string text) {
 
 }  // namespace
 
+namespace {
+
+// One answer may be lost.
+constexpr int kUnansweredToSay = 3;
+
+}  // namespace
+
 SpotWatch::SpotWatch(Options options)
     : options_(std::move(options)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -178,16 +185,19 @@ std::string SpotWatch::notice() const {
 
 void SpotWatch::run(const std::stop_token& stop) {
   SpotPoll questions;
-  bool has_said = false;
+  int unanswered = 0;
   while (!stop.stop_requested()) {
     const SpotNews news =
         questions.advance([&](const MetadataRequest& request) {
           return Question(options_.service, options_.limit, stop).ask(request);
         });
     if (!news.warning.empty()) options_.print(news.warning);
-    if (!news.is_answered && !std::exchange(has_said, true)) {
-      log::debug(
-          "no metadata service tells whether this machine is taken away");
+    unanswered = news.is_answered ? 0 : unanswered + 1;
+    if (unanswered == kUnansweredToSay) {
+      options_.print(
+          "warning: the metadata service does not answer, so a notice that "
+          "this machine is taken away will not be seen: in a pod allow a hop "
+          "limit of 2, or give --spot off");
     }
     std::unique_lock lock(mutex_);
     notice_ = news.notice;

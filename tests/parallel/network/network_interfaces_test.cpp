@@ -30,8 +30,9 @@ const std::vector<NetworkInterface> kTwo = {
     {"eth1", "10.1.0.5", false, 100000}};
 
 TEST(NetworkInterfaces, LoopbackIsThereAndItsSpeedIsTheKernelsFile) {
-  const auto all = network_interfaces(
-      made_sys("sys_speed", {{"class/net/lo/speed", "2500"}}));
+  const auto all = network_interfaces(made_sys(
+      "sys_speed",
+      {{"class/net/lo/speed", "2500"}, {"class/net/lo/device/vendor", "0x1"}}));
   const NetworkInterface loopback = interface_named("lo", all);
   EXPECT_TRUE(loopback.is_loopback);
   EXPECT_EQ(loopback.address, "127.0.0.1");
@@ -39,8 +40,15 @@ TEST(NetworkInterfaces, LoopbackIsThereAndItsSpeedIsTheKernelsFile) {
 }
 
 TEST(NetworkInterfaces, ASpeedThatTheKernelDoesNotKnowIsNone) {
-  const auto all =
-      network_interfaces(made_sys("sys_none", {{"class/net/lo/speed", "-1"}}));
+  const auto all = network_interfaces(made_sys(
+      "sys_none",
+      {{"class/net/lo/speed", "-1"}, {"class/net/lo/device/vendor", "0x1"}}));
+  EXPECT_EQ(interface_named("lo", all).megabits_per_second, 0);
+}
+
+TEST(NetworkInterfaces, ABridgeOfContainersHasNoSpeed) {
+  const auto all = network_interfaces(
+      made_sys("sys_bridge", {{"class/net/lo/speed", "10000"}}));
   EXPECT_EQ(interface_named("lo", all).megabits_per_second, 0);
 }
 
