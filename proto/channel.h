@@ -26,10 +26,10 @@ inline constexpr int kMaxReportBytes = 4 << 20;
 // How often workers and agents say that they live.
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
 
-// After how long without a word a connection is asked for one, and how long an
-// answer may take. It is longer than any silence that the coordinator bears
-// (coordinator/run/silence.h): gRPC also hands it to TCP as the time for which
-// what was sent may stay unconfirmed.
+// The time without a word after which a connection is asked for one, and how
+// long an answer may take. It is longer than any silence that the coordinator
+// bears (coordinator/run/silence.h): gRPC also hands it to TCP as the time for
+// which what was sent may stay unconfirmed.
 inline constexpr int kKeepAliveMs = 5000;
 inline constexpr int kKeepAliveTimeoutMs = 7000;
 

@@ -262,7 +262,7 @@ Expired Membership::expire(TimePoint now) {
   for (Member& member : members_) {
     if (member.state != MemberState::kJoined) continue;
     NodeVoice voice = find_node(member.node_id)->voice;
-    voice.has_hung_up = false;  // that was the agent
+    voice.has_hung_up = false;  // it is the agent's
     const auto why = silence_error(now, member.last_seen, voice, limits_);
     if (!why) continue;
     member.state = MemberState::kGone;

@@ -15,18 +15,18 @@
 namespace headroom::coordinator {
 
 struct SilenceLimits {
-  // For a process, while others of its node are heard or its connection has
-  // ended.
+  // The limit for a process while others of its node are heard, or whose
+  // connection has ended.
   std::chrono::milliseconds process = std::chrono::seconds(2);
-  // For a process of a node of which nobody is heard. Stalls of 2 s end before
-  // it, TCP's next attempt included.
+  // The limit where nobody of its node is heard. Stalls of 2 s end before it,
+  // TCP's next attempt included.
   std::chrono::milliseconds node = std::chrono::seconds(5);
 };
 
 // How a node is heard, through its agent and all of its workers.
 struct NodeVoice {
   TimePoint last_heard;
-  // From then on every process of the node has had its chance to be heard.
+  // The time from which every process of the node has had its chance.
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 
@@ -34,7 +34,7 @@ struct NodeVoice {
   void note(TimePoint at);
 };
 
-// For how long a process that was last heard at `last_seen` has been silent
+// Says how long a process that was last heard at `last_seen` has been silent
 // when that is too long: "for 2000 ms". Nothing if it is not.
 std::optional<std::string> silence_error(TimePoint now, TimePoint last_seen,
                                          const NodeVoice& node,

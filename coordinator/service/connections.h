@@ -40,8 +40,8 @@ struct ConnectionLimits {
   double new_at_once = 1024;
 };
 
-// As many connections as half of the descriptors that this process may open,
-// less a reserve for files: a connection has two. All members of a large run
+// The connections are half of the descriptors that this process may open, less
+// a reserve for files: a connection has two. All members of a large run
 // may come at once, as when they find a coordinator that was started again.
 ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers = 1);

@@ -82,7 +82,7 @@ class Delivery {
   // --- keys -----------------------------------------------------------------
   const RendezvousKeys& keys() const { return keys_; }
   const EventLog& events() const { return events_; }
-  // As RendezvousKeys::publish(); deliver() answers those who wait for it.
+  // Calls RendezvousKeys::publish(); deliver() answers those who wait for it.
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
@@ -124,7 +124,7 @@ class Delivery {
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
   std::list<Follower> followers_;
-  std::multimap<std::string, PendingLookup*> lookups_;  // by their keys
+  std::multimap<std::string, PendingLookup*> lookups_;  // each key's
   std::vector<std::string> published_;  // keys since the last deliver()
   TimePoint looked_for_late_;
   // What all members are told alike of generation_told_.

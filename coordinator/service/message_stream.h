@@ -33,7 +33,7 @@ class AfterUnlock {
   void add(std::function<void()> action) {
     actions_.push_back(std::move(action));
   }
-  // For somebody else to start.
+  // The actions, for somebody else to start.
   std::vector<std::function<void()>> take() {
     return std::exchange(actions_, {});
   }

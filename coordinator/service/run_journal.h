@@ -81,7 +81,7 @@ class RunJournal {
   const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
-  std::mutex sync_mutex_;  // of the log's file against being replaced
+  std::mutex sync_mutex_;  // no file is synced while it is replaced
   TimePoint next_try_;     // the next try of a log that was given up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;
