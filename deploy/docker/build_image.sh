@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Builds an image without a Docker daemon, as an archive that docker load,
+# podman load and skopeo take.
+#
+#   build_image.sh coordinator|cpu|cuda [OUT.tar]    default build/images/NAME.tar
+#
+# cpu and cuda are worker images without and with CUDA's half of LibTorch.
+# mmdebstrap needs no root where user name spaces are allowed.
+#
+# REQUIRES: build/ (deploy/local/build.sh), mmdebstrap, a mirror of Debian 12
+# (HEADROOM_DEBIAN_MIRROR names another than deb.debian.org).
+# HEADROOM_BUILD_FOLDER and HEADROOM_LIBTORCH name other folders.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../local/common.sh"
+
+variant="${1:-}"
+case "$variant" in
+  coordinator) image=headroom-coordinator ;;
+  cpu) image=headroom-worker ;;
+  cuda) image=headroom-worker-cuda ;;
+  *) die "usage: build_image.sh coordinator|cpu|cuda [OUT.tar]" ;;
+esac
+build="${HEADROOM_BUILD_FOLDER:-$repository/build}"
+out="$(realpath -m "${2:-$build/images/$image.tar}")"
+mirror="${HEADROOM_DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+command -v mmdebstrap >/dev/null ||
+  die "mmdebstrap is not installed: apt-get install mmdebstrap"
+
+staging="$(mktemp -d)"
+trap 'rm -rf "$staging"' EXIT
+mkdir -p "$staging"/{torch,programs}/opt "$(dirname "$out")"
+
+# The system, without a package manager: the C and C++ libraries, busybox as shell
+# and tools, getent, certificates of authorities for MLflow and webhooks. A worker
+# has fonts too, for class names in other letters than ASCII's.
+packages=libc6,libc-bin,libgcc-s1,libstdc++6,busybox-static,ca-certificates
+if [[ $variant != coordinator ]]; then packages+=,fontconfig-config,fonts-dejavu-core; fi
+cat >"$staging/finish" <<'FINISH'
+#!/bin/sh
+# Packages are unpacked, not installed: what their scripts would have done.
+set -eu
+cd "$1"
+cat usr/share/ca-certificates/mozilla/*.crt >etc/ssl/certs/ca-certificates.crt
+printf 'root:x:0:0::/:/bin/sh\nheadroom:x:10001:10001::/tmp:/bin/sh\n' >etc/passwd
+printf 'root:x:0:\nheadroom:x:10001:\n' >etc/group
+printf 'passwd: files\ngroup: files\nhosts: files dns\n' >etc/nsswitch.conf
+mkdir -p proc sys run tmp opt runs data state certs
+for tool in $(usr/bin/busybox --list); do
+  [ -e "usr/bin/$tool" ] || [ -e "usr/sbin/$tool" ] || ln -s busybox "usr/bin/$tool"
+done
+# The programs have OpenSSL beside them, and use no other character sets.
+rm -rf etc/resolv.conf etc/hostname var/lib/apt var/cache var/log usr/share/ca-certificates usr/share/man usr/share/locale \
+  usr/share/i18n usr/share/perl5 usr/share/debconf usr/share/bug usr/share/lintian \
+  usr/lib/x86_64-linux-gnu/gconv usr/lib/x86_64-linux-gnu/perl-base \
+  usr/bin/openssl usr/bin/c_rehash usr/bin/debconf* usr/bin/localedef usr/bin/perl* \
+  usr/sbin/update-ca-certificates usr/lib/x86_64-linux-gnu/libcrypto.so* \
+  usr/lib/x86_64-linux-gnu/libssl.so* usr/lib/x86_64-linux-gnu/engines-3 \
+  usr/lib/x86_64-linux-gnu/ossl-modules
+find usr/share/doc -type f ! -name copyright -delete
+FINISH
+chmod +x "$staging/finish"
+mmdebstrap --quiet --variant=extract --include="$packages" \
+  --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr --extract-hook="$staging/finish \"\$1\"" \
+  --format=tar bookworm "$staging/system.tar" "$mirror" ||
+  die "mmdebstrap could not make the system's folder from $mirror: see above"
+layers=("$staging/system.tar")
+
+HEADROOM_BUILD_FOLDER="$build" bash "$repository/deploy/bundle/bundle.sh" \
+  "$staging/headroom.tar.gz" >&2
+tar -C "$staging/programs/opt" -xzf "$staging/headroom.tar.gz"
+programs="$staging/programs/opt/headroom"
+if [[ $variant == coordinator ]]; then
+  # No LibTorch, no tensor: control traffic alone.
+  find "$programs" -mindepth 1 -maxdepth 1 ! -name lib ! -name libexec ! -name licenses \
+    -exec rm -r {} +
+  find "$programs/libexec" -type f ! -name headroom -delete
+else
+  libtorch="$(libtorch_root)"
+  torch="$staging/torch/opt/libtorch/torch"
+  mkdir -p "$torch/lib" "$torch/include/torch/headeronly"
+  cp "$libtorch/torch/include/torch/headeronly/version.h" "$torch/include/torch/headeronly/"
+  if [[ $variant == cuda ]]; then
+    [[ -f $libtorch/torch/lib/libtorch_cuda.so ]] ||
+      die "$libtorch has no CUDA half: name one that has, by HEADROOM_LIBTORCH"
+    cp -P "$libtorch"/torch/lib/*.so* "$torch/lib/"
+    # Libraries alone: no headers, no archives.
+    (cd "$libtorch" && find nvidia -path '*/lib/*.so*' -print0 2>/dev/null |
+      tar --null -T - -cf -) | tar -C "$staging/torch/opt/libtorch" -xf -
+  else
+    cp "$libtorch"/torch/lib/{libtorch_cpu.so,libc10.so,libgomp.so.1} "$torch/lib/"
+    rm -f "$programs/libexec/libheadroom_cuda.so"
+  fi
+  tar -C "$staging/torch" --sort=name --owner=0 --group=0 --mtime=@0 -cf "$staging/torch.tar" opt
+  layers+=("$staging/torch.tar")
+fi
+tar -C "$staging/programs" --sort=name --owner=0 --group=0 --mtime=@0 \
+  -cf "$staging/programs.tar" opt
+layers+=("$staging/programs.tar")
+python3 -B "$repository/deploy/docker/pack_image.py" "$variant" \
+  "$image:$("$build/bin/headroom" --version | awk '{print $2}')" "$out" "${layers[@]}"
