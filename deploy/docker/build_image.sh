@@ -8,7 +8,7 @@
 # mmdebstrap needs no root where user name spaces are allowed.
 #
 # REQUIRES: build/ (deploy/local/build.sh), mmdebstrap, a mirror of Debian 12
-# (HEADROOM_DEBIAN_MIRROR names another than deb.debian.org).
+# (HEADROOM_DEBIAN_MIRROR names another than mmdebstrap's own).
 # HEADROOM_BUILD_FOLDER and HEADROOM_LIBTORCH name other folders.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../local/common.sh"
@@ -22,7 +22,8 @@ case "$variant" in
 esac
 build="${HEADROOM_BUILD_FOLDER:-$repository/build}"
 out="$(realpath -m "${2:-$build/images/$image.tar}")"
-mirror="${HEADROOM_DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+mirror=()
+[[ -z ${HEADROOM_DEBIAN_MIRROR:-} ]] || mirror=("$HEADROOM_DEBIAN_MIRROR")
 command -v mmdebstrap >/dev/null ||
   die "mmdebstrap is not installed: apt-get install mmdebstrap"
 
@@ -61,8 +62,8 @@ FINISH
 chmod +x "$staging/finish"
 mmdebstrap --quiet --variant=extract --include="$packages" \
   --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr --extract-hook="$staging/finish \"\$1\"" \
-  --format=tar bookworm "$staging/system.tar" "$mirror" ||
-  die "mmdebstrap could not make the system's folder from $mirror: see above"
+  --format=tar bookworm "$staging/system.tar" "${mirror[@]}" ||
+  die "mmdebstrap could not make the system's folder: see above"
 layers=("$staging/system.tar")
 
 HEADROOM_BUILD_FOLDER="$build" bash "$repository/deploy/bundle/bundle.sh" \

@@ -22,7 +22,10 @@ import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD, LIBTORCH = (pathlib.Path(word) for word in sys.argv[1:3])
-MIRROR = os.environ.get("HEADROOM_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+# This machine's own, where none is named.
+MIRROR = os.environ.get("HEADROOM_DEBIAN_MIRROR") or subprocess.run(
+    ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"], check=False,
+    stdout=subprocess.PIPE, text=True).stdout.split("\n")[0]
 # MiB unpacked, beyond which something has come in that need not be there.
 MOST = {"coordinator": 120, "cpu": 620, "cuda": 6000}
 TRAIN = ["train", "--cfg=yolov5n", "--img=64", "--batch=4", "--threads=1", "--synthetic-input",
@@ -144,13 +147,13 @@ def main():
         skip("chroot needs root")
     try:
         urllib.request.urlopen(f"{MIRROR}/dists/bookworm/Release", timeout=20).close()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         skip(f"no mirror of Debian at {MIRROR}: {error}")
     script = REPOSITORY / "deploy/docker/build_image.sh"
     assert "usage" in subprocess.run(["bash", script, "gpu"], stderr=subprocess.PIPE, text=True,
                                      check=False).stderr
     environment = {**os.environ, "HEADROOM_BUILD_FOLDER": str(BUILD),
-                   "HEADROOM_LIBTORCH": str(LIBTORCH)}
+                   "HEADROOM_LIBTORCH": str(LIBTORCH), "HEADROOM_DEBIAN_MIRROR": MIRROR}
     for variant in os.environ.get("HEADROOM_IMAGES", "coordinator,cpu").split(","):
         with tempfile.TemporaryDirectory(prefix="headroom-image-") as name:
             folder = pathlib.Path(name)
