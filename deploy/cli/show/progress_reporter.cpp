@@ -123,8 +123,8 @@ ProgressReporter::Output ProgressReporter::finish() {
 ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
                                                  coordinator::TimePoint now) {
   Output output;
-  const bool is_word_for_word = event.event == EventKind::kWeights ||
-                                event.event == EventKind::kNetwork;
+  const bool is_word_for_word =
+      event.event == EventKind::kWeights || event.event == EventKind::kNetwork;
   if (is_word_for_word && !event.warning) {  // transferred; measured
     output.lines.push_back(event.reason);
     return output;
