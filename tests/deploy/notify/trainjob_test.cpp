@@ -184,13 +184,15 @@ TEST(TrainerStatus, StaysWithinWhatTheApiTakes) {
   const auto status = [](const TrainProgress& progress, double rest) {
     return Json::parse(trainer_status(progress, rest, "t"))["trainerStatus"];
   };
-  EXPECT_EQ(status({.step = 199, .num_steps = 200}, 1)["progressPercentage"],
+  EXPECT_EQ(status({.step = 199, .num_steps = 200, .metrics = {}},
+                   1)["progressPercentage"],
             99);
-  EXPECT_EQ(status({.step = 201, .num_steps = 200}, 1)["progressPercentage"],
+  EXPECT_EQ(status({.step = 201, .num_steps = 200, .metrics = {}},
+                   1)["progressPercentage"],
             100);
-  EXPECT_EQ(
-      status({.step = 1, .num_steps = 2}, 1e18)["estimatedRemainingSeconds"],
-      2147483647);
+  EXPECT_EQ(status({.step = 1, .num_steps = 2, .metrics = {}},
+                   1e18)["estimatedRemainingSeconds"],
+            2147483647);
   EXPECT_EQ(status({.metrics = {{"box_loss", NAN}}}, NAN),
             Json::parse(R"({"metrics": [], "lastUpdatedTime": "t"})"));
 }
