@@ -89,6 +89,11 @@ else
       tar --null -T - -cf -) | tar -C "$staging/torch/opt/libtorch" -xf -
   else
     cp "$libtorch"/torch/lib/{libtorch_cpu.so,libc10.so,libgomp.so.1} "$torch/lib/"
+    # A LibTorch that has a CUDA half asks for some of NVIDIA's libraries even so.
+    readelf -Wd "$torch"/lib/*.so | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u |
+      while read -r library; do
+        (cd "$libtorch" && find nvidia -name "$library" -exec cp -L --parents {} "$staging/torch/opt/libtorch" \; 2>/dev/null) || true
+      done
     rm -f "$programs/libexec/libheadroom_cuda.so"
   fi
   tar -C "$staging/torch" --sort=name --owner=0 --group=0 --mtime=@0 -cf "$staging/torch.tar" opt
