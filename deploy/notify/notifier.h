@@ -50,7 +50,7 @@ class Notifier {
     // Rises with each Ctrl-C, which ends the wait at the end.
     std::function<int()> interrupts;
     // How far the run is, for a TrainJob; called from any thread.
-    std::function<std::optional<TrainProgress>()> progress;
+    std::function<std::optional<TrainProgress>()> progress = {};
   };
   // REQUIRES: the run has not begun to write.
   Notifier(const Addressees& addressees, const Run& run);
