@@ -59,9 +59,9 @@ class NewFolder {
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  // Paths are relative to the folder.
+  // Paths are relative to the folder. A place is one until finish().
   std::filesystem::path place_of(const std::filesystem::path& file) const {
-    return partial_ / file;  // until finish()
+    return partial_ / file;
   }
   void make(const std::filesystem::path& sub_folder) const;
   void write(const std::filesystem::path& file, std::string_view bytes) const;

@@ -32,7 +32,7 @@ constexpr auto kTick = std::chrono::milliseconds(20);
 constexpr auto kTimeToSave = std::chrono::seconds(35);
 
 std::string advertise_host(const AgentOptions& options) {
-  // On one machine nothing leaves it, whatever the interface.
+  // Nothing leaves the machine of a run that has one alone.
   const std::string towards = address_towards(options.coordinator);
   return options.interface.empty() || wire::is_loopback(towards)
              ? towards
@@ -130,7 +130,7 @@ class Agent {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     if (!options_.interface.empty()) {
-      // Without "=" eth1 would mean eth10, too.
+      // NCCL takes a name without "=" as the beginning of several.
       child.extra_environment["NCCL_SOCKET_IFNAME"] = "=" + options_.interface;
       child.extra_environment["OMPI_MCA_btl_tcp_if_include"] =
           options_.interface;

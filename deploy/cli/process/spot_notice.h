@@ -35,12 +35,12 @@ struct SpotNews {
   std::string notice = {};
   // A line for people, the first time that there is one to say.
   std::string warning = {};
-  bool is_answered = false;  // by a metadata service
+  bool is_answered = false;  // a metadata service did
 };
 
 class SpotPoll {
  public:
-  // At most four calls of `ask`; one where nobody answers.
+  // Calls `ask` four times at most, and once where nobody answers.
   SpotNews advance(const AskMetadata& ask);
 
  private:

@@ -40,7 +40,7 @@ class PackedLabels : public LabelReader {
   const ClassRules classes_;
   const bool keep_outlines_;
   std::vector<fs::path> images_;
-  std::vector<int64_t> numbers_;  // in the index, each image's
+  std::vector<int64_t> numbers_;  // each image's in the index
 };
 
 }  // namespace

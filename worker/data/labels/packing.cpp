@@ -42,7 +42,7 @@ std::vector<MemberNames> names_of(const Dataset& dataset,
   }
   for (MemberNames& name : names) {
     name.labels = fs::path(name.image).replace_extension(".txt").string();
-    // Beside a.jpg there may be an a.png, with labels of its own.
+    // An a.png beside a.jpg has labels of its own.
     if (!taken.insert(name.labels).second) name.labels = name.image + ".txt";
   }
   return names;

@@ -43,7 +43,7 @@ std::string packed_name(const std::filesystem::path& image,
 std::vector<PackedSplit> pack_data(const configs::DataConfig& config,
                                    const PackingRequest& request);
 
-// For people, and for programs.
+// What people read, and what programs read.
 std::string packing_text(const std::vector<PackedSplit>& splits,
                          const std::filesystem::path& output);
 std::string packing_json(const std::vector<PackedSplit>& splits,
