@@ -110,7 +110,7 @@ std::vector<CommandFlag> flags_of_processes() {
            "token.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
       flag(
-          {"--interface"}, {"train", "agent"},
+          {"--interface"}, {"train", "val", "agent"},
           "Tensors go over this network interface of each machine, for example "
           "eth1. The default is the one towards the coordinator.",
           {.value_name = "NAME", .known_to = KnownTo::kHeadroom}),

@@ -50,6 +50,8 @@ TEST(Knobs, EveryMemberHasARow) {
   }
   // The coordinator reads it from the plan of a run that goes on.
   members.push_back(extent_of(&RunConfig::batch_norm_rule));
+  // A run measures it.
+  members.push_back(extent_of(&RunConfig::network));
   std::sort(members.begin(), members.end(),
             [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
   size_t end = 0;

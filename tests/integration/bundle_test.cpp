@@ -1,5 +1,6 @@
-// The bundle on a machine that has only the C and C++ libraries and LibTorch: unpacked in
-// an empty folder, under a file system that hides all other libraries.
+// The bundle on a machine that has only the C and C++ libraries and LibTorch:
+// unpacked in an empty folder, under a file system that hides all other
+// libraries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -91,9 +91,10 @@ TEST_F(PackedRun, ResumesARunOfTheFiles) {
   train(shapes_data(), "files", {"--processes", "2"});
   train(shapes_data(), "mixed", {"--processes", "2", "--max-steps", "3"});
   const fs::path run = folder_ / "runs/train/mixed";
-  const ProgramResult resumed = run_program(
-      {program("headroom"), "train", "--resume", run, "--data", packs_},
-      folder_);
+  const ProgramResult resumed =
+      run_program({program("headroom"), "train", "--resume", run, "--data",
+                   packs_, "--max-steps", "1000"},
+                  folder_);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("not those that")));
   EXPECT_EQ(steps_of("mixed"), steps_of("files"));

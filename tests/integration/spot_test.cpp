@@ -40,10 +40,10 @@ class Spot : public ::testing::Test {
   }
 
   std::vector<std::string> flags() const {
-    return joined(train_fp64("8"),
-                  {"--max-steps", std::to_string(kSteps), "--set",
-                   "hyp.lr0=1e-5", "--set", "hyp.lrf=1", "--set",
-                   "hyp.warmup_epochs=0", "--noval", "--noplots"});
+    return joined(
+        train_fp64("8"),
+        {"--max-steps", std::to_string(kSteps), "--set", "hyp.lr0=1e-5",
+         "--set", "hyp.lrf=1", "--set", "hyp.warmup_epochs=0"});
   }
 
   std::unique_ptr<Program> coordinator() {

@@ -213,6 +213,13 @@ std::optional<PlanForecast> forecast_of(
   basis.images_per_second = measured_rate(line);
   const bool is_known = machines && machines->instance &&
                         machines->instance->tensor_teraflops > 0;
+  // A plan was asked for; where its machines' network is not known, there is no
+  // forecast beside it.
+  const bool is_link_known =
+      !machines || machines->nodes <= 1 || line.has("--network") ||
+      (machines->instance &&
+       machines->instance->network_gigabits_per_second > 0);
+  if (!is_link_known && !basis.images_per_second) return std::nullopt;
   if (!basis.images_per_second && !is_known) {
     for (const char* flag : {"--network", "--machines"}) {
       if (!line.has(flag)) continue;

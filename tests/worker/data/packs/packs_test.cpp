@@ -168,8 +168,10 @@ TEST_F(Packs, DamagedBytesCostTheirImage) {
   }
   const auto verified = verify_data(packed_, {});
   EXPECT_EQ(verified.front().report.images, 19);
-  EXPECT_THAT(to_string(verified.front().report.faults.front()),
-              HasSubstr("are damaged"));
+  EXPECT_THAT(
+      verification_text(verified, false),
+      HasSubstr("its bytes in " + pack.index->shard(place.shard).string() +
+                " are damaged"));
 }
 
 TEST_F(Packs, AShardThatIsCutOffOrGoneCostsTheImagesThatAreNotThere) {
@@ -384,11 +386,13 @@ TEST_F(Packs, TwoImagesOfOneStemKeepTheirOwnLabels) {
                 read_bytes(folder_.path() / "images/train/twin.bmp"));
   folder_.write("labels/train/twin.txt", "0 .5 .5 .2 .2\n");
   write_packs();
-  EXPECT_THAT(read_bytes(packs_ / "train-00000.tar") +
-                  read_bytes(packs_ / "train-00001.tar") +
-                  read_bytes(packs_ / "train-00002.tar") +
-                  read_bytes(packs_ / "train-00003.tar"),
-              testing::AllOf(HasSubstr("twin.txt"), HasSubstr("twin.png.txt")));
+  std::string all;
+  for (const auto& file : fs::directory_iterator(packs_)) {
+    if (file.path().extension() == ".tar") all += read_bytes(file.path());
+  }
+  for (const char* name : {"twin.txt", "twin.png.txt"}) {
+    EXPECT_NE(all.find(name), std::string::npos) << name;
+  }
 }
 
 TEST_F(Packs, AClassThatNamesDoNotHaveIsRefused) {
