@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
 constexpr const char* kRun = "runs/train/exp";
-constexpr size_t kSteps = 60;
+constexpr size_t kSteps = 120;
 // A notice is for two minutes. The agents ask every 5 s.
 constexpr double kInTime = 30;
 // A day from now, or a day ago: what this machine's clock says does not count.
@@ -41,7 +41,7 @@ class Spot : public ::testing::Test {
 
   std::vector<std::string> flags() const {
     return joined(
-        train_fp64("8"),
+        train_fp64("16"),
         {"--max-steps", std::to_string(kSteps), "--set", "hyp.lr0=1e-5",
          "--set", "hyp.lrf=1", "--set", "hyp.warmup_epochs=0"});
   }
