@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <type_traits>
@@ -65,17 +66,24 @@ void ignore_broken_pipes() {
 class GlooWork final : public Work {
  public:
   GlooWork(std::shared_ptr<Connection> connection, const char* operation,
-           c10::intrusive_ptr<c10d::Work> work)
+           c10::intrusive_ptr<c10d::Work> work, bool is_message)
       : connection_(std::move(connection)),
         operation_(operation),
-        work_(std::move(work)) {}
+        work_(std::move(work)),
+        is_message_(is_message) {}
 
-  void wait() override { connection_->complete(operation_, work_); }
+  void wait() override {
+    // A message of which a part has come does not end with its connection.
+    std::optional<AbortableWait> abortable;
+    if (is_message_) abortable.emplace([this] { work_->abort(); });
+    connection_->complete(operation_, work_);
+  }
 
  private:
   std::shared_ptr<Connection> connection_;
   const char* operation_;
   c10::intrusive_ptr<c10d::Work> work_;
+  const bool is_message_;
 };
 
 class AllWorks final : public Work {
@@ -203,7 +211,7 @@ class GlooCommunicator final : public Communicator {
                               bool is_message = false) {
     const auto work = connection_->issue(operation, call);
     connection_->track(work, is_message);
-    return std::make_unique<GlooWork>(connection_, operation, work);
+    return std::make_unique<GlooWork>(connection_, operation, work, is_message);
   }
 
   template <typename Call>

@@ -170,7 +170,7 @@ class Connection {
     });
   }
 
-  // Gloo cannot abort what it has begun; it fails with its connections.
+  // Gloo cannot abort a collective; it fails with its connections.
   void wait(const char* operation, c10d::Work& work) {
     const AbortableWait abortable(
         [] { collectives::TensorPort::cut_connections(); });
