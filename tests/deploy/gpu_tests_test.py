@@ -14,7 +14,8 @@ import unittest
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'deploy/local/gpu_tests'))
-judge, pack, parts, runner, summary = map(importlib.import_module, ('judge', 'pack', 'parts', 'runner', 'summary'))
+judge, pack, parts, runner, stall, summary = (
+    importlib.import_module(name) for name in ('judge', 'pack', 'parts', 'runner', 'stall', 'summary'))
 
 SKIPPED = '''[==========] Running 3 tests from 1 test suite.
 [ RUN      ] Nccl.OneRankDoesAll
@@ -94,6 +95,21 @@ class Time(unittest.TestCase):
             self.assertIn('could not be started', results[0].failures[0])
 
 
+class Stalls(unittest.TestCase):
+    def test_the_worker_of_a_rank_is_found_below_the_program(self):
+        sleeping = [sys.executable, '-c', 'import time; time.sleep(60)', '--worker-id']
+        first, second = (subprocess.Popen([*sleeping, f'host-7-{rank}']) for rank in (0, 1))
+        try:
+            self.assertEqual(stall.worker_of(0, os.getpid()), first.pid)
+            self.assertEqual(stall.worker_of(1, os.getpid()), second.pid)
+            self.assertIsNone(stall.worker_of(2, os.getpid()))
+            self.assertIsNone(stall.worker_of(1, first.pid))
+        finally:
+            for process in (first, second):
+                process.kill()
+                process.wait()
+
+
 class Judges(unittest.TestCase):
     def test_a_skipped_test_is_a_failure_though_the_program_ends_well(self):
         self.assertEqual(judge.gtest()(0, SKIPPED).failures,
@@ -101,6 +117,10 @@ class Judges(unittest.TestCase):
 
     def test_a_skipped_test_that_cannot_apply_is_named_with_the_reason(self):
         verdict = judge.gtest([('^Nccl', 'it needs a card')])(0, SKIPPED)
+        self.assertEqual((verdict.failures, verdict.skipped), ([], [('Nccl.OneRankDoesAll', 'it needs a card')]))
+
+    def test_or_the_reason_that_it_gives_says_that_it_cannot_apply(self):
+        verdict = judge.gtest([('no CUDA device$', 'it needs a card')])(0, SKIPPED)
         self.assertEqual((verdict.failures, verdict.skipped), ([], [('Nccl.OneRankDoesAll', 'it needs a card')]))
 
     def test_a_program_that_ran_no_test_or_ended_early_failed(self):

@@ -48,6 +48,8 @@ StepSegments step_segments(predict::MemoryRequest request,
   StepSegments segments;
   segments.planned = segments.leanest =
       predict::estimate_segments(request, rank);
+  // What is known of one step holds for the planned micro-batches alone.
+  request.step.reset();
   const plan::BatchCut cut = {
       request.global_batch_size, request.plan.layout.data_parallel_size,
       request.plan.micro_batch_size, request.plan.batch_norm_rule()};

@@ -25,7 +25,11 @@ def says(*patterns):
 
 
 def gtest(allowed_skips=()):
-    """A program of GoogleTest's. A skipped test is a failure, unless a pair (pattern, why) says why it cannot apply."""
+    """A program of GoogleTest's.
+
+    A skipped test is a failure, unless a pair (pattern, why) says why it cannot
+    apply: the pattern is of its name or of the reason that it gives itself.
+    """
     def judge(code, text):
         verdict = Verdict(ended(code))
         ran = re.search(r'^\[=+\] (\d+) tests? from .* ran', text, re.MULTILINE)
@@ -39,11 +43,13 @@ def gtest(allowed_skips=()):
         for name in dict.fromkeys(re.findall(r'^\[  SKIPPED \] (\S+?),? *(?:\(.*)?$', text, re.MULTILINE)):
             if name.isdigit():
                 continue
-            reason = next((why for pattern, why in allowed_skips if re.search(pattern, name)), None)
+            own_reason = skips.get(name, '')
+            reason = next((why for pattern, why in allowed_skips
+                           if re.search(pattern, name) or re.search(pattern, own_reason)), None)
             if reason:
                 verdict.skipped.append((name, reason))
             else:
-                verdict.failures.append(f'{name} was skipped: {skips.get(name, "it does not say why")}')
+                verdict.failures.append(f'{name} was skipped: {own_reason or "it does not say why"}')
         verdict.failures += [f'{name} failed'
                              for name in dict.fromkeys(re.findall(r'^\[  FAILED  \] (\S+?),? ', text, re.MULTILINE))
                              if not name.isdigit()]

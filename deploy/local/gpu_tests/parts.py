@@ -75,7 +75,7 @@ def kernels(kit):
     return steps
 
 
-OWN_TEST_DEVICE = (('^(TestDevice|DevicePrefetcher|DeviceFootprint)',
+OWN_TEST_DEVICE = (("^(TestDevice|DevicePrefetcher|DeviceFootprint)|the test device's$|^another device is under test$",
                     'it looks into the test device, and this is a card'),)
 
 

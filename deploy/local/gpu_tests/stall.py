@@ -23,7 +23,8 @@ def worker_of(local_rank, root):
             continue
         commands[int(folder.name)] = words
     for pid, words in commands.items():
-        if '--local-rank' not in words or words[words.index('--local-rank') + 1] != str(local_rank):
+        # An agent names its workers by their places on this machine.
+        if '--worker-id' not in words or not words[words.index('--worker-id') + 1].endswith(f'-{local_rank}'):
             continue
         ancestor = pid
         while ancestor in parents and ancestor != root:

@@ -7,18 +7,19 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 
 #include "parallel/cuda/nccl_communicator.h"
 #include "tests/support/test_device/stream_handle.h"
 
-// Where a card is under test, NCCL itself is loaded, which has none.
-extern "C" [[gnu::weak]] void headroom_nccl_shim_hooks(
-    const headroom::TestDeviceHooks* hooks);
-
 namespace headroom {
 
 void prepare_test_communicators() {
-  TORCH_CHECK(headroom_nccl_shim_hooks != nullptr,
+  // Asked for by name: where a card is under test, NCCL itself is loaded, which
+  // has no such function, and the program must start all the same.
+  const auto set_hooks = reinterpret_cast<void (*)(const TestDeviceHooks*)>(
+      dlsym(RTLD_DEFAULT, "headroom_nccl_shim_hooks"));
+  TORCH_CHECK(set_hooks != nullptr,
               "the test device found NCCL in the place of its stand-in");
   cuda::prepare_nccl();
   const TestDeviceHooks hooks = {
@@ -34,7 +35,7 @@ void prepare_test_communicators() {
       [](int device, int64_t bytes) {
         TestDeviceMemory::of(device).give_back_outside(bytes);
       }};
-  headroom_nccl_shim_hooks(&hooks);
+  set_hooks(&hooks);
 }
 
 std::unique_ptr<collectives::Communicator> make_test_communicator(

@@ -6,8 +6,14 @@
 
 #include <string>
 
+#include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
+#include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
+#include "parallel/predict/memory_request.h"
 #include "parallel/predict/time_model.h"
+#include "tests/support/rank_training.h"
 #include "worker/run/run_device.h"
 
 namespace headroom::memory {
@@ -101,6 +107,25 @@ TEST(DeviceRoom, WhatDoesNotFitIsRefusedWithAllNumbers) {
               AllOf(HasSubstr("1000 MiB (1048576000 bytes) of its 7.81 GiB are "
                               "left beside what others use"),
                     HasSubstr("free some of it, or use a smaller --batch")));
+}
+
+// A step's matches are known by micro-batch; leaner steps have more of those.
+TEST(StepSegments, WhatIsKnownOfAStepHoldsForThePlannedMicroBatchesAlone) {
+  configs::RunConfig config;
+  config.cfg = "yolov5n";
+  config.synthetic_input = true;
+  config.image_height = config.image_width = 64;
+  config.global_batch_size = 64;
+  config.layout = plan::parse_layout("data=1");
+  predict::MemoryRequest request = predict::memory_request(
+      config, plan_of_synthetic_run(config),
+      layers::layer_costs(layers::load_model_table(config.cfg)));
+  const StepSegments bound = step_segments(request, {});
+  request.step = predict::StepShape{64, 64, 64, {{9, 9, 9}}, 27};
+  const StepSegments known = step_segments(request, {});
+  EXPECT_LE(known.planned.tensor_bytes, bound.planned.tensor_bytes);
+  EXPECT_EQ(known.leanest.segment_bytes, bound.leanest.segment_bytes);
+  EXPECT_LT(known.leanest.segment_bytes, known.planned.segment_bytes);
 }
 
 TEST(DeviceMemoryEvent, IsOfTheRankThatHasLeastRoom) {
