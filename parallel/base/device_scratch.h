@@ -26,6 +26,14 @@ constexpr int64_t staged_bytes(int64_t image_bytes) {
   return kStagedSamples * packed_room(image_bytes);
 }
 
+// A device's library computes maps of 16 bits by so many channels at once, and
+// other numbers of them several times as slowly: where it pays, channels of
+// zeros are put beside those of a map.
+inline constexpr int64_t kChannelsTogether = 8;
+constexpr int64_t filled_channels(int64_t channels) {
+  return round_up(channels, kChannelsTogether);
+}
+
 // The flat buffer is cut into pieces of at most so many elements; a commit's
 // kernels read a description of kPieceBytes for each, and add up its squares in
 // a double (parallel/cuda/kernels/flat_buffer_body.h).

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_scratch.h"
 #include "parallel/predict/convolution.h"
 #include "parallel/predict/operators.h"
 #include "parallel/predict/policies.h"
@@ -44,11 +45,20 @@ Graph::Outcome head_backward(const OpContext& context,
   return outcome;
 }
 
+// The copy of a head's weight that has channels of zeros beside its own.
+Memory filled_weight(const OpContext& context,
+                     const ConvolutionShape& convolution, int64_t channels) {
+  return convolution.out_channels == channels
+             ? nullptr
+             : context.timeline.allocate(
+                   convolution.weight_bytes(context.shape));
+}
+
 // The same for maps of 16 bits, whose heads are float32
 // (worker/model/detect.h).
 Graph::Outcome mixed_head_backward(const OpContext& context,
                                    const ConvolutionShape& convolution,
-                                   const Map& x) {
+                                   int64_t channels, const Map& x) {
   MemoryTimeline& timeline = context.timeline;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
@@ -58,6 +68,7 @@ Graph::Outcome mixed_head_backward(const OpContext& context,
     const Memory rounded =
         context.allocate_map(convolution.out_channels, x.stride);
     const Memory cast = cast_weight(context, convolution);
+    const Memory filled = filled_weight(context, convolution, channels);
     if (x.wants_gradient()) {
       outcome.inputs.front().memory =
           context.allocate_map(x.channels, x.stride);
@@ -70,16 +81,18 @@ Graph::Outcome mixed_head_backward(const OpContext& context,
   return outcome;
 }
 
-Memory mixed_head(const OpContext& context,
-                  const ConvolutionShape& convolution) {
+// Its convolution may have more channels than the head.
+Memory mixed_head(const OpContext& context, const ConvolutionShape& convolution,
+                  int64_t channels) {
   const Memory rounded =
       context.allocate_map(convolution.out_channels, convolution.out_stride);
   {
     const Memory cast = cast_weight(context, convolution);
+    const Memory filled = filled_weight(context, convolution, channels);
     context.timeline.touch(forward_scratch(convolution, context.shape));
   }
-  return context.timeline.allocate(context.shape.widened().map_bytes(
-      convolution.out_channels, convolution.out_stride));
+  return context.timeline.allocate(
+      context.shape.widened().map_bytes(channels, convolution.out_stride));
 }
 
 std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
@@ -90,9 +103,12 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
     const bool is_mixed = context.shape.is_mixed();
     // Only a head of 16 bits goes through worker/kernels/cpu/convolution.h,
     // which shows few samples to oneDNN as many; float16 as float32.
-    const ConvolutionShape convolution = {x.channels, channels, 1,
+    const int64_t computed = is_mixed && context.shape.on_device
+                                 ? filled_channels(channels)
+                                 : channels;
+    const ConvolutionShape convolution = {x.channels, computed, 1,
                                           1,          x.stride, is_mixed};
-    Map head = {is_mixed ? mixed_head(context, convolution)
+    Map head = {is_mixed ? mixed_head(context, convolution, channels)
                          : context.allocate_map(channels, x.stride),
                 channels, x.stride};
     if (!is_mixed)
@@ -100,10 +116,11 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
     const Map plain = {nullptr, x.channels, x.stride, x.node};
     head.node = context.add(
         {x}, {x.memory}, head.memory->bytes, true,
-        [context, convolution, plain, is_mixed](Gradient gradient) {
+        [context, convolution, channels, plain, is_mixed](Gradient gradient) {
           Graph::Outcome outcome =
-              is_mixed ? mixed_head_backward(context, convolution, plain)
-                       : head_backward(context, convolution, plain);
+              is_mixed
+                  ? mixed_head_backward(context, convolution, channels, plain)
+                  : head_backward(context, convolution, plain);
           static_cast<void>(gradient);
           return outcome;
         });

@@ -65,6 +65,9 @@ struct MicroBatchShape {
   bool convolves_in_float = false;
   // Whether it runs on a card, without oneDNN's scratch and with its own loss.
   bool on_device = false;
+  // Whether a block adds its gradients to its parameters' itself
+  // (worker/model/step_context.h).
+  bool adds_gradients = false;
   // Borrowed: what the card's library takes, as far as it was observed; null
   // where nothing is known.
   const ConvolutionWorkspaces* workspaces = nullptr;

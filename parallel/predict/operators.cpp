@@ -36,8 +36,10 @@ Graph::Outcome backward(const OpContext& context, const Block& block,
   }
   const Memory cast = cast_weight(context, block.convolution);
   timeline.touch(weight_gradient_bytes(block.convolution, shape));
-  outcome.parameters.push_back(
-      weight_gradient(timeline, block.convolution, shape));
+  if (!shape.adds_gradients) {
+    outcome.parameters.push_back(
+        weight_gradient(timeline, block.convolution, shape));
+  }
   joined.reset();
   if (block.around > 0 && dx != nullptr) {
     Memory cut = give_back_halo(context, block.x, block.around);

@@ -113,6 +113,10 @@ MicroBatchShape RankShare::shape(int64_t samples, int64_t groups,
   result.element_bytes = request_.map_bytes;
   result.convolves_in_float = request_.convolves_in_float;
   result.on_device = request_.on_device;
+  result.adds_gradients =
+      request_.on_device && plan().zero_stage < 2 &&
+      plan().layout.data_parallel_size * plan().layout.spatial_parallel_size ==
+          1;
   result.workspaces = request_.workspaces;
   result.num_threads = request_.num_threads;
   return result;

@@ -32,7 +32,7 @@ struct BlockPlan : torch::CustomClassHolder {
   at::Tensor ready;              // the weight's copy, if there is one
   // The parameters whose gradients are added to in place (StepContext::
   // adds_gradients); undefined: autograd does it.
-  at::Tensor norm_weight, norm_bias;
+  at::Tensor weight, norm_weight, norm_bias;
 };
 
 // Does autograd keep a gradient with the parameter that a kernel can add to?
@@ -41,7 +41,8 @@ bool holds_gradient(const at::Tensor& parameter, const at::Tensor& x) {
   return parameter.is_leaf() && parameter.requires_grad() &&
          parameter.scalar_type() ==
              (computes_in_double ? at::kDouble : at::kFloat) &&
-         parameter.grad().defined() && parameter.grad().is_contiguous();
+         parameter.grad().defined() &&
+         parameter.grad().is_non_overlapping_and_dense();
 }
 
 // What autograd does once it has accumulated a gradient.
@@ -66,11 +67,15 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
     plan->convolution.padding_height = 0;
     if (!plan->reach.is_empty()) plan->halo = context.halo;
   }
-  if (context.adds_gradients && !arguments.x.is_cpu() &&
-      holds_gradient(arguments.norm_weight, arguments.x) &&
-      holds_gradient(arguments.norm_bias, arguments.x)) {
-    plan->norm_weight = arguments.norm_weight;
-    plan->norm_bias = arguments.norm_bias;
+  if (context.adds_gradients && !arguments.x.is_cpu()) {
+    if (holds_gradient(arguments.weight, arguments.x)) {
+      plan->weight = arguments.weight;
+    }
+    if (holds_gradient(arguments.norm_weight, arguments.x) &&
+        holds_gradient(arguments.norm_bias, arguments.x)) {
+      plan->norm_weight = arguments.norm_weight;
+      plan->norm_bias = arguments.norm_bias;
+    }
   }
   if (context.training) {
     plan->norm.groups = context.groups;
@@ -200,8 +205,13 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,
         compute_weight(x, weight, plan->ready), plan->convolution,
         ctx->needs_input_grad(0), ctx->needs_input_grad(1));
-    if (convolution.dweight.defined())
+    if (convolution.dweight.defined() && plan->weight.defined()) {
+      plan->weight.grad().add_(convolution.dweight);
+      convolution.dweight.reset();
+      tell_that_gradient_is_ready(plan->weight);
+    } else if (convolution.dweight.defined()) {
       convolution.dweight = convolution.dweight.to(weight.scalar_type());
+    }
     if (plan->halo != nullptr && convolution.dx.defined())
       convolution.dx = give_back_halo(convolution.dx, plan->reach, *plan->halo);
     return {convolution.dx,  convolution.dweight, norm.dnorm_weight,

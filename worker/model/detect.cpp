@@ -1,16 +1,19 @@
 #include "worker/model/detect.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_scratch.h"
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/model_state.h"
@@ -68,6 +71,34 @@ at::Tensor anchors_in_cells(const std::vector<layers::MapShape>& inputs,
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// The channels of a head as they are computed.
+int64_t computed_channels(const at::Tensor& map, int64_t channels) {
+  return map.is_cpu() || map.element_size() != 2 ? channels
+                                                 : filled_channels(channels);
+}
+
+// The weight [C_out, C_in, 1, 1] with rows of zeros up to so many.
+at::Tensor filled_up(const at::Tensor& weight, int64_t rows) {
+  if (weight.size(0) == rows) return weight;
+  at::Tensor filled = at::zeros({rows, weight.size(1), 1, 1}, weight.options());
+  filled.narrow(0, 0, weight.size(0)).copy_(weight);
+  return filled;
+}
+
+// The gradient [N, C, H, W] in that type, channels-last, with channels of zeros
+// up to so many.
+at::Tensor filled_up(const at::Tensor& gradient, int64_t channels,
+                     at::ScalarType type) {
+  if (gradient.size(1) == channels) {
+    return gradient.to(type).contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  at::Tensor filled = at::zeros(
+      {gradient.size(0), gradient.size(2), gradient.size(3), channels},
+      gradient.options().dtype(type));
+  filled.narrow(3, 0, gradient.size(1)).copy_(gradient.permute({0, 2, 3, 1}));
+  return filled.permute({0, 3, 1, 2});
+}
+
 class HeadFunction : public torch::autograd::Function<HeadFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
@@ -76,9 +107,17 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
     const at::Tensor input = x.contiguous(at::MemoryFormat::ChannelsLast);
     ctx->save_for_backward({input, weight});
     ctx->saved_data["ready"] = *ready;
+    const int64_t channels = weight.size(0);
     const at::Tensor y =
-        kernels::convolution(input, compute_weight(input, weight, *ready), {});
-    return y.to(bias.scalar_type()).add_(bias.view({1, -1, 1, 1}));
+        kernels::convolution(input,
+                             filled_up(compute_weight(input, weight, *ready),
+                                       computed_channels(input, channels)),
+                             {});
+    const at::Tensor added = bias.view({1, -1, 1, 1});
+    // A device widens and adds in one pass.
+    return y.is_cpu() || y.scalar_type() == bias.scalar_type()
+               ? y.to(bias.scalar_type()).add_(added)
+               : at::add(y.narrow(1, 0, channels), added);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list& grads) {
@@ -87,18 +126,21 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
     const at::Tensor& weight = saved[1];
     at::Tensor dbias;
     if (ctx->needs_input_grad(2)) dbias = grads[0].sum({0, 2, 3});
+    const int64_t channels = weight.size(0);
+    const int64_t computed = computed_channels(x, channels);
     const kernels::ConvolutionGradients gradients =
         kernels::convolution_gradients(
-            grads[0]
-                .to(x.scalar_type())
-                .contiguous(at::MemoryFormat::ChannelsLast),
-            x, compute_weight(x, weight, ctx->saved_data["ready"].toTensor()),
+            filled_up(grads[0], computed, x.scalar_type()), x,
+            filled_up(
+                compute_weight(x, weight, ctx->saved_data["ready"].toTensor()),
+                computed),
             {}, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
-    return {gradients.dx,
-            gradients.dweight.defined()
-                ? gradients.dweight.to(weight.scalar_type())
-                : at::Tensor(),
-            dbias, at::Tensor()};
+    return {
+        gradients.dx,
+        gradients.dweight.defined()
+            ? gradients.dweight.narrow(0, 0, channels).to(weight.scalar_type())
+            : at::Tensor(),
+        dbias, at::Tensor()};
   }
 };
 

@@ -37,10 +37,11 @@ struct StepContext {
   // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm
   // layer at offset LayerGraph::BatchNorm::sums_offset. Undefined: not wanted.
   at::Tensor batch_norm_sums;
-  // Whether the gradients of a batch norm's gamma and beta are added to what
-  // the parameters hold already by the kernel that makes them, on a device:
-  // autograd's accumulation would launch one kernel for each. REQUIRES: from
-  // forward to the end of backward the parameters hold their gradients.
+  // Whether a block adds the gradients of its parameters to what these hold
+  // already, on a device: a batch norm's in the kernel that makes them, the
+  // weight's of 16 bits in one that widens them. Autograd's accumulation would
+  // launch one kernel more for each. REQUIRES: from forward to the end of
+  // backward the parameters hold their gradients.
   bool adds_gradients = false;
 };
 

@@ -133,18 +133,18 @@ double relative_error(const at::Tensor& a, const at::Tensor& b) {
 }
 
 void expect_close_losses(const Curve& device, const Curve& cpu,
-                         double tolerance) {
+                         double of_losses, double of_norms) {
   ASSERT_EQ(device.loss.size(), cpu.loss.size());
   for (size_t step = 0; step < cpu.loss.size(); ++step) {
-    EXPECT_NEAR(device.loss[step] / cpu.loss[step], 1, tolerance) << step;
+    EXPECT_NEAR(device.loss[step] / cpu.loss[step], 1, of_losses) << step;
     EXPECT_NEAR(device.gradient_norm[step] / cpu.gradient_norm[step], 1,
-                tolerance)
+                of_norms)
         << step;
   }
 }
 
 void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
-  expect_close_losses(device, cpu, tolerance);
+  expect_close_losses(device, cpu, tolerance, tolerance);
   ASSERT_EQ(device.state.size(), cpu.state.size());
   for (size_t i = 0; i < cpu.state.size(); ++i) {
     EXPECT_LE(relative_error(device.state[i], cpu.state[i]), tolerance)
@@ -158,22 +158,26 @@ void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
 // that round some times as much (in float32 by tiles of a Winograd transform),
 // and batch norms over few numbers, as in these tests, magnify it.
 struct Bound {
-  double losses = 0;     // relative
+  double losses = 0;  // relative
+  // The gradient's norms, relative: in bfloat16 the CPU's own is 0.1 off that
+  // of float32 after a step.
+  double norms = 0;
   double roundings = 0;  // of the CPU's own distance from `unrounded`
   configs::Precision unrounded = configs::Precision::kFp64;
 };
 
 Bound bound_of(configs::Precision precision) {
   return precision == configs::Precision::kFp32
-             ? Bound{.losses = 0.01, .roundings = 16}
-             : Bound{.losses = 0.1,
+             ? Bound{.losses = 0.01, .norms = 0.01, .roundings = 16}
+             : Bound{.losses = 0.01,
+                     .norms = 0.3,
                      .roundings = 2,
                      .unrounded = configs::Precision::kFp32};
 }
 
 void expect_apart_by_rounding(const Curve& device, const Curve& cpu,
                               const Curve& unrounded, const Bound& bound) {
-  expect_close_losses(device, cpu, bound.losses);
+  expect_close_losses(device, cpu, bound.losses, bound.norms);
   ASSERT_EQ(device.state.size(), cpu.state.size());
   for (size_t i = 0; i < cpu.state.size(); ++i) {
     EXPECT_LE(
@@ -260,9 +264,10 @@ TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
   const int64_t replays = TestGraph::replays();
   const Curve captured = train(setting, true, 6);
   if (!is_test_device()) {
-    expect_close_losses(
-        captured, plain,
-        setting.precision == configs::Precision::kFp64 ? 1e-9 : 0.05);
+    const bool is_exact = setting.precision == configs::Precision::kFp64;
+    const Bound bound = bound_of(setting.precision);
+    expect_close_losses(captured, plain, is_exact ? 1e-9 : bound.losses,
+                        is_exact ? 1e-9 : bound.norms);
     return;
   }
   EXPECT_GE(TestGraph::replays() - replays, 4) << "one in each of 4 steps";

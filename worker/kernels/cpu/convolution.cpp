@@ -11,6 +11,7 @@
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/processor.h"
+#include "worker/kernels/cpu/folded_convolution.h"
 
 namespace headroom::kernels {
 namespace {
@@ -64,23 +65,58 @@ bool computes_in_float(const at::Tensor& x) {
          (x.scalar_type() == at::kBFloat16 && !convolves_bfloat16());
 }
 
+ConvolutionKey key_of(const at::Tensor& x, const at::Tensor& weight,
+                      const ConvolutionShape& shape, bool is_backward,
+                      int64_t out_cells) {
+  return {.is_backward = is_backward,
+          .in_channels = x.size(1),
+          .out_channels = weight.size(0),
+          .taps = weight.size(2) * weight.size(3),
+          .stride = shape.stride,
+          .groups = shape.groups,
+          .samples = x.size(0),
+          .out_cells = out_cells,
+          .element_bytes = static_cast<int64_t>(x.element_size())};
+}
+
 // What a device's library took in the scope; the CPU's is known beforehand.
 void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
                     const at::Tensor& weight, const ConvolutionShape& shape,
                     bool is_backward, int64_t out_cells) {
   if (x.is_cpu()) return;
   convolution_workspaces().note(
-      {.is_backward = is_backward,
-       .in_channels = x.size(1),
-       .out_channels = weight.size(0),
-       .taps = weight.size(2) * weight.size(3),
-       .stride = shape.stride,
-       .groups = shape.groups,
-       .samples = x.size(0),
-       .out_cells = out_cells,
-       .element_bytes = static_cast<int64_t>(x.element_size())},
+      key_of(x, weight, shape, is_backward, out_cells),
       scope.workspace_bytes());
 }
+
+// What the library is given in place of a convolution that can be folded, for
+// as long as it computes: scratch of that convolution.
+struct Folded {
+  Folded(const at::Tensor& unfolded_x, const at::Tensor& unfolded_weight,
+         const ConvolutionShape& unfolded)
+      : shape(folded(unfolded)) {
+    const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
+    x = fold_pixels(unfolded_x);
+    weight = fold_taps(unfolded_weight);
+  }
+
+  // After the library's call on the folded tensors.
+  void note_workspace(const at::Tensor& unfolded_x,
+                      const at::Tensor& unfolded_weight,
+                      const ConvolutionShape& unfolded, bool is_backward,
+                      int64_t out_cells) const {
+    ConvolutionWorkspaces& known = convolution_workspaces();
+    const int64_t of_library =
+        known.bytes_of(key_of(x, weight, shape, is_backward, out_cells));
+    const auto own = static_cast<int64_t>(x.nbytes() + 2 * weight.nbytes());
+    known.note(
+        key_of(unfolded_x, unfolded_weight, unfolded, is_backward, out_cells),
+        of_library + own);
+  }
+
+  at::Tensor x, weight;
+  ConvolutionShape shape;
+};
 
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape) {
@@ -116,6 +152,13 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
     return with_shape_of(convolve(flat_samples(x), weight, shape), x.size(0),
                          x.size(2), x.size(3));
   }
+  if (can_be_folded(x, weight, shape)) {
+    const Folded part(x, weight, shape);
+    at::Tensor y = convolve(part.x, part.weight, part.shape);
+    part.note_workspace(x, weight, shape, /*is_backward=*/false,
+                        y.size(0) * y.size(2) * y.size(3));
+    return y;
+  }
   return convolve(x, weight, shape);
 }
 
@@ -139,6 +182,15 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
     if (wants_dweight) {
       gradients.dweight = gradients.dweight.to(weight.scalar_type());
     }
+    return gradients;
+  }
+  if (!wants_dx && can_be_folded(x, weight, shape)) {
+    const Folded part(x, weight, shape);
+    gradients = convolution_gradients(dy, part.x, part.weight, part.shape,
+                                      /*wants_dx=*/false, wants_dweight);
+    part.note_workspace(x, weight, shape, /*is_backward=*/true,
+                        dy.size(0) * dy.size(2) * dy.size(3));
+    gradients.dweight = unfold_taps(gradients.dweight, weight);
     return gradients;
   }
   const bool flat = wants_flat_samples(x, weight, shape);
