@@ -93,6 +93,11 @@ RankTraining::RankTraining(const configs::RunConfig& config,
       loader::kSyntheticBoxesPerImage + more_boxes_per_image;
   training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
   training.following = [this]() -> const loader::Batch* {
+    if (keeps_batch_ && batch_) {
+      if (!following_) following_ = batch_;
+      following_->step = batch_->step + 1;
+      return &*following_;
+    }
     const loader::Batch* const next = source_->made_ahead();
     const int64_t more = next == nullptr ? 0 : more_boxes_at(next->step);
     if (more == 0) return next;
@@ -147,6 +152,7 @@ const loader::Batch& RankTraining::next_batch() {
   }
   if (keeps_batch_on_device_) {
     batch_->images = state_->device().upload(batch_->images);
+    if (following_) following_->images = batch_->images;
   }
   return *batch_;
 }

@@ -78,6 +78,7 @@ class RankTraining {
   bool keeps_batch_ = false;
   bool keeps_batch_on_device_ = false;
   std::optional<loader::Batch> batch_;
+  std::optional<loader::Batch> following_;  // the same as the next step's
   std::unique_ptr<step::Teacher> teacher_;  // of fresh weights
   std::unique_ptr<step::TrainingState> state_;
   std::unique_ptr<loader::SyntheticInput> source_;

@@ -1,6 +1,6 @@
 #include "worker/step/cuda_graph_runner.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -77,9 +77,9 @@ class Replay : public torch::autograd::Function<Replay> {
   }
 };
 
-std::vector<int64_t> shape_of(const at::Tensor& images,
+std::vector<int64_t> shape_of(const CudaGraphRunner::Inputs& inputs,
                               const std::vector<BatchNormGroup>& groups) {
-  std::vector<int64_t> shape = images.sizes().vec();
+  std::vector<int64_t> shape = inputs.image_sizes;
   for (const BatchNormGroup& group : groups) {
     shape.insert(shape.end(),
                  {group.local_begin, group.local_end, group.global_samples,
@@ -109,6 +109,7 @@ CudaGraphRunner::CudaGraphRunner(const devices::ComputeDevice& device)
 CudaGraphRunner::~CudaGraphRunner() = default;
 
 void CudaGraphRunner::release() {
+  prepared_.reset();
   graph_.reset();
   shape_.clear();
   runs_ = 0;
@@ -116,16 +117,42 @@ void CudaGraphRunner::release() {
 
 CudaGraphRunner::Inputs CudaGraphRunner::on_device(const Inputs& inputs) const {
   Inputs copies = inputs;
+  copies.images = inputs.map(std::nullopt);
   copies.targets.bytes = device_.upload(inputs.targets.bytes);
   copies.scales = device_.upload(inputs.scales);
   if (inputs.end.defined()) copies.end = device_.upload(inputs.end);
   return copies;
 }
 
+// Loaded images are the same where their memory is, which prepared_ holds.
+bool CudaGraphRunner::is_prepared(const Inputs& inputs) const {
+  return prepared_ &&
+         prepared_->loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&
+         at::equal(prepared_->targets.bytes, inputs.targets.bytes) &&
+         at::equal(prepared_->scales, inputs.scales);
+}
+
+void CudaGraphRunner::fill(const Inputs& inputs) {
+  inputs.map(graph_->inputs.images);
+  graph_->inputs.targets.bytes.copy_(device_.upload(inputs.targets.bytes));
+  graph_->inputs.scales.copy_(device_.upload(inputs.scales));
+}
+
+void CudaGraphRunner::prepare(const Inputs& inputs,
+                              const model::StepContext& context) {
+  if (graph_ == nullptr || shape_of(inputs, context.groups) != shape_ ||
+      !inputs.targets.is_like(graph_->inputs.targets)) {
+    return;
+  }
+  prepared_.reset();
+  fill(inputs);
+  prepared_ = inputs;
+}
+
 at::Tensor CudaGraphRunner::run(Inputs inputs,
                                 const model::StepContext& context,
                                 const Forward& forward, const End& end) {
-  const std::vector<int64_t> shape = shape_of(inputs.images, context.groups);
+  const std::vector<int64_t> shape = shape_of(inputs, context.groups);
   if (shape != shape_) release();
   shape_ = shape;
   if (graph_ == nullptr &&
@@ -138,10 +165,8 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
     return forward(on_device(inputs));
   }
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
-  graph_->inputs.images.copy_(inputs.images);
-  inputs.images.reset();
-  graph_->inputs.targets.bytes.copy_(device_.upload(inputs.targets.bytes));
-  graph_->inputs.scales.copy_(device_.upload(inputs.scales));
+  if (!is_prepared(inputs)) fill(inputs);
+  prepared_.reset();
   if (inputs.end.defined()) {
     graph_->inputs.end.copy_(device_.upload(inputs.end));
   }
@@ -176,7 +201,6 @@ void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward,
   auto graph = std::make_unique<Graph>(memory, has_ended_step_);
   graph->work = api.make_graph(index);
   graph->inputs = on_device(inputs);
-  graph->inputs.images = at::empty_like(inputs.images);
   {
     Capture capture(*graph->work);
     const at::Tensor loss = forward(graph->inputs);

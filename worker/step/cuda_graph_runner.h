@@ -8,7 +8,10 @@
 // numbers of the loss (worker/loss/device_loss.h), and those of the step's end
 // (worker/step/device_state.h), which only the last micro-batch's let happen.
 //
-//   run()      these into the graph's buffers; the loss takes part in autograd
+//   prepare()  these into the graph's buffers, while the device still works on
+//              what it was given before: the host has only the step's end to
+//              tell when it knows how the last one ended
+//   run()      what is not there yet; the loss takes part in autograd
 //   backward   the graph, which adds the parameters' gradients to the flat
 //              buffer, and the items to the step's, and may end the step
 //
@@ -54,7 +57,11 @@ class CudaGraphRunner {
   ~CudaGraphRunner();
 
   struct Inputs {
-    at::Tensor images;
+    at::Tensor loaded;                 // the images' bytes, perhaps packed
+    std::vector<int64_t> image_sizes;  // [n, H, W, C]
+    // Fills a map [n, C, H, W] on the device with them, or makes one.
+    std::function<at::Tensor(const std::optional<at::Tensor>& into)> map;
+    at::Tensor images;  // that map
     loss::PackedTargets targets;
     at::Tensor scales;
     at::Tensor end;          // DeviceState::packed; undefined without an end
@@ -64,12 +71,17 @@ class CudaGraphRunner {
   using Forward = std::function<at::Tensor(const Inputs& inputs)>;
   // Given to the device after backward; null: nothing is.
   using End = std::function<void(const Inputs& inputs)>;
-  // Returns the loss of `inputs`, of which all but the images lie on the host.
+  // Returns the loss of `inputs`, which have no images yet and lie on the host.
   // `forward` is the loss in that context; until release(), calls with the same
   // sizes and groups must mean the same one, and the same `end`, which is the
   // caller's where the micro-batch runs as it is.
   at::Tensor run(Inputs inputs, const model::StepContext& context,
                  const Forward& forward, const End& end);
+
+  // Puts into the graph's buffers what the next run() is expected to be given,
+  // but for its end. Nothing is done where that would not replay the graph.
+  // Takes no memory of the device.
+  void prepare(const Inputs& inputs, const model::StepContext& context);
 
   // Called before the first micro-batch of a step.
   void begin_step() { has_ended_step_ = false; }
@@ -94,6 +106,9 @@ class CudaGraphRunner {
   struct Graph;
 
  private:
+  // Whether the buffers hold these already.
+  bool is_prepared(const Inputs& inputs) const;
+  void fill(const Inputs& inputs);
   // Returns false, and sets failure_, where it could not.
   bool captures(const Inputs& inputs, const Forward& forward, const End& end);
   void capture(const Inputs& inputs, const Forward& forward, const End& end);
@@ -105,6 +120,7 @@ class CudaGraphRunner {
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graph> graph_;
+  std::optional<Inputs> prepared_;  // what lies in its buffers for the next run
   bool has_ended_step_ = false;
   std::optional<std::string> failure_;
   int64_t num_captures_ = 0;

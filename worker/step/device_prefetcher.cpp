@@ -17,15 +17,19 @@
 namespace headroom::step {
 
 at::Tensor network_input(const at::Tensor& images,
-                         const at::TensorOptions& options) {
+                         const at::TensorOptions& options,
+                         const std::optional<at::Tensor>& into) {
   const at::Tensor there = images.to(options.device());
   if (kernels::MapKernels* const kernels = kernels::map_kernels_for(there)) {
     const at::Tensor input =
-        at::empty({there.size(0), there.size(3), there.size(1), there.size(2)},
-                  options, at::MemoryFormat::ChannelsLast);
+        into ? *into
+             : at::empty(
+                   {there.size(0), there.size(3), there.size(1), there.size(2)},
+                   options, at::MemoryFormat::ChannelsLast);
     kernels->scale_images(there, input);
     return input;
   }
+  HEADROOM_CHECK(!into, "only a device fills a map");
   return there.permute({0, 3, 1, 2})
       .to(at::kFloat)
       .div_(255)
@@ -72,13 +76,14 @@ DevicePrefetcher::~DevicePrefetcher() {
 at::Tensor DevicePrefetcher::input(const loader::Batch& batch,
                                    const std::vector<plan::SampleRange>& parts,
                                    size_t part,
-                                   const at::TensorOptions& options) {
+                                   const at::TensorOptions& options,
+                                   const std::optional<at::Tensor>& into) {
   const Part own = part_of(batch, parts[part]);
   if (!copies_ || own.bytes.device() == device_.device()) {
     HEADROOM_CHECK(!own.is_packed, "packed samples without a device");
-    return network_input(own.images, options);
+    return network_input(own.images, options, into);
   }
-  const at::Tensor result = network_input(bytes_on_device(own), options);
+  const at::Tensor result = network_input(bytes_on_device(own), options, into);
   if (part + 1 < parts.size()) {
     send_ahead(part_of(batch, parts[part + 1]));
   } else if (const loader::Batch* next = following_ ? following_() : nullptr;
@@ -105,7 +110,7 @@ DevicePrefetcher::Part DevicePrefetcher::part_of(
 // A larger buffer is made when it is needed, so that memory runs out in the
 // step that needs it.
 void DevicePrefetcher::send_ahead(const Part& part) {
-  if (has_room(part)) send(part);
+  if (has_room(part) && !holds(part)) send(part);
 }
 
 at::Tensor DevicePrefetcher::bytes_on_device(const Part& part) {

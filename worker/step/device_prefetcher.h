@@ -38,9 +38,11 @@ namespace headroom::step {
 // Loaded images as the network's input: [n, H, W, C] uint8 -> [n, C, H, W] of
 // the type and on the device of `options`, in channels-last memory (no pixel
 // moves), divided by 255 in float32 also where the run is in float64, so that
-// both precisions start from the same numbers. They are copied as bytes.
+// both precisions start from the same numbers. They are copied as bytes. On a
+// device `into`, such a map, is filled and returned.
 at::Tensor network_input(const at::Tensor& images,
-                         const at::TensorOptions& options);
+                         const at::TensorOptions& options,
+                         const std::optional<at::Tensor>& into = {});
 
 // Allocates batches for that device in page-locked memory, in buffers that are
 // used again. Empty on the CPU.
@@ -58,10 +60,11 @@ class DevicePrefetcher {
   DevicePrefetcher& operator=(const DevicePrefetcher&) = delete;
 
   // The network's input for one of the batch's micro-batches; may be asked for
-  // again. Begins to copy the one that follows.
+  // again. Begins to copy the one that follows. `into` as network_input's.
   at::Tensor input(const loader::Batch& batch,
                    const std::vector<plan::SampleRange>& parts, size_t part,
-                   const at::TensorOptions& options);
+                   const at::TensorOptions& options,
+                   const std::optional<at::Tensor>& into = {});
 
  private:
   // Some of a batch's images, and the bytes that are sent for them.

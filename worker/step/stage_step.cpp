@@ -18,39 +18,53 @@ StageStep::StageStep(const Parts& parts) : parts_(parts) {
                            parts_.batch.image_width);
 }
 
+model::StepContext StageStep::context_of(int64_t micro_batch) const {
+  model::StepContext context = parts_.context.training(
+      samples_of(micro_batch), parts_.state.batch_norm_sums());
+  // Sharded gradients lie elsewhere until a layer's turn comes, and others are
+  // reduced as soon as autograd has added them.
+  context.adds_gradients = parts_.mesh.replicas->size() == 1 &&
+                           parts_.state.gradients().sharded() == nullptr;
+  return context;
+}
+
+CudaGraphRunner::Inputs StageStep::inputs_of(int64_t micro_batch) const {
+  const loader::Batch& batch = parts_.batch;
+  const plan::SampleRange& part = samples_of(micro_batch);
+  const auto own = [&](const at::Tensor& all) {
+    return all.narrow(0, part.begin - batch.local_begin, part.size());
+  };
+  const std::vector<loss::HeadSize> sizes = head_sizes(micro_batch);
+  CudaGraphRunner::Inputs inputs;
+  inputs.loaded = own(batch.packed.defined() ? batch.packed : batch.images);
+  inputs.image_sizes = own(batch.images).sizes().vec();
+  inputs.map = [this, micro_batch](const std::optional<at::Tensor>& into) {
+    return parts_.images.input(parts_.batch, parts_.micro_batches,
+                               static_cast<size_t>(micro_batch),
+                               parts_.state.map_options(), into);
+  };
+  inputs.targets = packed_targets_of(micro_batch, sizes);
+  inputs.scales = scales_of(sizes);
+  return inputs;
+}
+
+void StageStep::prepare() {
+  parts_.captured->prepare(inputs_of(0), context_of(0));
+}
+
 std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
                                            std::vector<at::Tensor> received) {
   begin_pass({Kind::kForward, micro_batch});
   if (!parts_.state.has_learners_before()) {
     for (at::Tensor& map : received) map = map.detach();
   }
-  const plan::SampleRange& part = samples_of(micro_batch);
-  model::StepContext context =
-      parts_.context.training(part, parts_.state.batch_norm_sums());
-  // Sharded gradients lie elsewhere until a layer's turn comes, and others are
-  // reduced as soon as autograd has added them.
-  context.adds_gradients = parts_.mesh.replicas->size() == 1 &&
-                           parts_.state.gradients().sharded() == nullptr;
-  at::Tensor images;
-  if (parts_.routes.reads_images) {
-    images = parts_.images.input(parts_.batch, parts_.micro_batches,
-                                 static_cast<size_t>(micro_batch),
-                                 parts_.state.map_options());
-  }
-  // It runs before the student, so that its maps are freed before the student's
-  // are allocated.
-  std::vector<at::Tensor> teacher;
-  if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
+  const model::StepContext context = context_of(micro_batch);
   const auto run_layers = [&](const at::Tensor& pixels) {
     return run_stage_layers(parts_.state.model(), parts_.routes,
                             std::move(received), pixels, context);
   };
   if (parts_.captured != nullptr) {
-    const std::vector<loss::HeadSize> sizes = head_sizes(micro_batch);
-    CudaGraphRunner::Inputs own;
-    own.images = std::move(images);
-    own.targets = packed_targets_of(micro_batch, sizes);
-    own.scales = scales_of(sizes);
+    CudaGraphRunner::Inputs own = inputs_of(micro_batch);
     CudaGraphRunner::End end;
     if (parts_.end_numbers != nullptr) {
       own.ends_step = is_last(micro_batch);
@@ -67,6 +81,16 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
         },
         end)};
   }
+  at::Tensor images;
+  if (parts_.routes.reads_images) {
+    images = parts_.images.input(parts_.batch, parts_.micro_batches,
+                                 static_cast<size_t>(micro_batch),
+                                 parts_.state.map_options());
+  }
+  // It runs before the student, so that its maps are freed before the student's
+  // are allocated.
+  std::vector<at::Tensor> teacher;
+  if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
   std::vector<at::Tensor> outputs = run_layers(images);
   if (!parts_.mesh.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs, teacher)};

@@ -58,6 +58,10 @@ class StageStep final : public pipeline::StageWork {
 
   explicit StageStep(const Parts& parts);
 
+  // Gives the device what the step's first forward() begins with, as far as its
+  // graph has a place for it. REQUIRES: parts.captured.
+  void prepare();
+
   std::vector<at::Tensor> forward(int64_t micro_batch,
                                   std::vector<at::Tensor> received) override;
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
@@ -74,6 +78,8 @@ class StageStep final : public pipeline::StageWork {
   bool is_last(int64_t micro_batch) const {
     return micro_batch + 1 == static_cast<int64_t>(parts_.micro_batches.size());
   }
+  model::StepContext context_of(int64_t micro_batch) const;
+  CudaGraphRunner::Inputs inputs_of(int64_t micro_batch) const;
   std::vector<loss::LevelTargets> targets_of(int64_t micro_batch) const;
   // The same for a device, and the numbers of the step, on the host.
   loss::PackedTargets packed_targets_of(

@@ -12,7 +12,6 @@
 #include "parallel/base/step_phase.h"
 #include "parallel/plan/plan.h"
 #include "worker/kernels/cpu/heap.h"
-#include "worker/step/stage_step.h"
 
 namespace headroom::step {
 namespace {
@@ -278,23 +277,10 @@ data_parallel::Outcome Trainer::forward_and_backward(
       };
     }
   }
-  StageStep step({.batch = batch,
-                  .micro_batches = micro_batches,
-                  .assign = options_.assign,
-                  .counts = counts,
-                  .gains = options_.gains,
-                  .routes = routes_,
-                  .mesh = mesh_,
-                  .context = context_,
-                  .state = state_,
-                  .images = images_,
-                  .items = items_,
-                  .loss_scale = result.loss_scale.value_or(1),
-                  .faults = options_.faults,
-                  .teacher = options_.teacher,
-                  .captured = captured,
-                  .end_numbers = numbers_of_end,
-                  .match_capacity = captured == nullptr ? 0 : match_capacity_});
+  StageStep::Parts parts =
+      step_parts(batch, micro_batches, counts, result, captured);
+  parts.end_numbers = numbers_of_end;
+  StageStep step(parts);
   std::string failure;
   memory.take_last_refusal();
   try {
@@ -304,6 +290,8 @@ data_parallel::Outcome Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
+  const bool is_ended = captured != nullptr && captured->has_ended_step();
+  if (is_ended && failure.empty()) prepare_following(batch, result);
   // The device computes meanwhile what it has been given.
   int64_t predicted = predict_memory(batch);
   const int64_t measured =
@@ -320,7 +308,6 @@ data_parallel::Outcome Trainer::forward_and_backward(
   }
   note_capture(result);
   device_has_committed_ = false;
-  const bool is_ended = captured != nullptr && captured->has_ended_step();
   if (!failure.empty()) {
     HEADROOM_CHECK(!is_ended, "a step failed after its end: " + failure);
     state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
@@ -334,6 +321,44 @@ data_parallel::Outcome Trainer::forward_and_backward(
   const data_parallel::Outcome outcome = end_step(result);
   reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
   return outcome;
+}
+
+StageStep::Parts Trainer::step_parts(
+    const loader::Batch& batch, const std::vector<plan::SampleRange>& parts,
+    const loss::GlobalCounts& counts, const StepResult& result,
+    CudaGraphRunner* captured) {
+  return {.batch = batch,
+          .micro_batches = parts,
+          .assign = options_.assign,
+          .counts = counts,
+          .gains = options_.gains,
+          .routes = routes_,
+          .mesh = mesh_,
+          .context = context_,
+          .state = state_,
+          .images = images_,
+          .items = items_,
+          .loss_scale = result.loss_scale.value_or(1),
+          .faults = options_.faults,
+          .teacher = options_.teacher,
+          .captured = captured,
+          .match_capacity = captured == nullptr ? 0 : match_capacity_};
+}
+
+// The graph that reads it is the one that has just ended a step: the same
+// micro-batches follow, whose matches no other rank has.
+void Trainer::prepare_following(const loader::Batch& batch,
+                                const StepResult& result) {
+  const loader::Batch* const next =
+      options_.following ? options_.following() : nullptr;
+  if (next == nullptr || next->step != batch.step + 1 ||
+      next->micro_batches.empty() || ladder_.num_cuts > 0) {
+    return;
+  }
+  const loss::GlobalCounts counts{next->global_size, own_matches(*next)};
+  StageStep(
+      step_parts(*next, next->micro_batches, counts, result, captured_.get()))
+      .prepare();
 }
 
 at::Tensor Trainer::end_numbers(const loader::Batch& batch,

@@ -42,6 +42,7 @@
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/fault_injection.h"
 #include "worker/step/parallel_context.h"
+#include "worker/step/stage_step.h"
 #include "worker/step/step_prediction.h"
 #include "worker/step/step_reports.h"
 #include "worker/step/teacher.h"
@@ -125,6 +126,14 @@ class Trainer {
   data_parallel::Outcome forward_and_backward(const loader::Batch& batch,
                                               const loss::GlobalCounts& counts,
                                               StepResult& result);
+  StageStep::Parts step_parts(const loader::Batch& batch,
+                              const std::vector<plan::SampleRange>& parts,
+                              const loss::GlobalCounts& counts,
+                              const StepResult& result,
+                              CudaGraphRunner* captured);
+  // Gives the device what the next step begins with, where this one has been
+  // given to it to its end.
+  void prepare_following(const loader::Batch& batch, const StepResult& result);
   // This rank ran out of memory: decides what its next attempt does
   // differently.
   data_parallel::Outcome make_room(const std::string& phase,
