@@ -24,11 +24,11 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kBlocks = 4;        // of a multiprocessor, at least
+constexpr int kBlocks = 4;        // a multiprocessor runs at least so many
 constexpr int kMostColumns = 32;  // threads over the channels of a cell
 // Loads of a row that are in flight together: all of the commonest window.
 constexpr int kAtOnce = 5;
-constexpr int kNoCell = 255;  // beyond those of the widest window
+constexpr int kNoCell = 255;  // the widest window has fewer
 
 __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a > b ? a : b; }
@@ -38,8 +38,8 @@ struct PoolPlace {
   bool is_inside;
   int64_t channel;
   int64_t sample;
-  int row, column;  // of the first
-  int count;        // cells
+  int row, column;  // the first cell's
+  int count;        // how many cells
   // Rows and columns of what it reads. The first may be cut off by the edge:
   // where they would begin are `top` and `left`.
   int top, first_row, end_row;

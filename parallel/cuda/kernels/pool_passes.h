@@ -20,8 +20,8 @@ struct PoolArguments {
   const void* from = nullptr;
   int64_t from_stride = 0;  // elements from one of its pixels to the next
   void* to = nullptr;
-  // Of each window, which of its cells, row by row: pooling writes them where
-  // they are not null, the gradient reads them.
+  // The number of each window's cell that was chosen, row by row: pooling
+  // writes them where they are not null, the gradient reads them.
   uint8_t* choices = nullptr;
   int64_t samples = 0;
   int64_t channels = 0;
@@ -33,7 +33,8 @@ struct PoolArguments {
   // Whether channels can be loaded and stored 16 bytes at a time.
   bool is_aligned = false;
 
-  int64_t strips() const {  // of kPoolRows cells; kernels count them in 31 bits
+  // Columns of kPoolRows cells, which kernels count in 31 bits.
+  int64_t strips() const {
     return samples * ((to_rows + kPoolRows - 1) / kPoolRows) * width;
   }
 };
