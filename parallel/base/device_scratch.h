@@ -40,6 +40,14 @@ constexpr int64_t filled_channels(int64_t channels) {
 inline constexpr int kMostPieceElements = 4096;
 inline constexpr int kPieceBytes = 16;
 
+// A device's own max pooling keeps for each window which of its cells was the
+// largest, in a byte (worker/kernels/map_kernels.h). Wider windows are left to
+// LibTorch, which keeps the input and an index of 8 bytes.
+inline constexpr int64_t kWidestChosenWindow = 15;
+constexpr bool chooses_in_bytes(int64_t window) {
+  return window <= kWidestChosenWindow;
+}
+
 // How many samples a device sums the cells of at once
 // (worker/kernels/cpu/cell_sums.h). It adds in float64 only what is float64,
 // and a copy of so many samples is small beside the map.

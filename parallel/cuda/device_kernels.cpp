@@ -157,6 +157,21 @@ class CudaKernels final : public devices::DeviceKernels {
     call.write(headroom_norm_gradient);
   }
 
+  void max_pool(const at::Tensor& x, int64_t window, const at::Tensor& out,
+                const at::Tensor& choices) override {
+    const c10::cuda::CUDAGuard guard(x.device());
+    const PoolArguments arguments = pool_arguments(x, window, out, choices);
+    check(headroom_max_pool(&arguments, own_stream()));
+  }
+
+  void max_pool_gradient(const at::Tensor& dout, const at::Tensor& choices,
+                         int64_t window, const at::Tensor& dx) override {
+    const c10::cuda::CUDAGuard guard(dx.device());
+    const PoolArguments arguments =
+        pool_gradient_arguments(dout, choices, window, dx);
+    check(headroom_max_pool_gradient(&arguments, own_stream()));
+  }
+
   void scale_images(const at::Tensor& images,
                     const at::Tensor& input) override {
     const c10::cuda::CUDAGuard guard(input.device());

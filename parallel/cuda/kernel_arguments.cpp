@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/cuda/map_call.h"
 #include "worker/kernels/packed_sample.h"
@@ -70,6 +71,91 @@ ImageArguments image_arguments(const at::Tensor& images,
   arguments.is_aligned =
       reinterpret_cast<uintptr_t>(arguments.images) % kAligned == 0 &&
       reinterpret_cast<uintptr_t>(arguments.input) % kAligned == 0;
+  return arguments;
+}
+
+namespace {
+
+std::string rows_text(const at::Tensor& map) {
+  return std::to_string(map.size(0)) + " x " + std::to_string(map.size(2)) +
+         " x " + std::to_string(map.size(3)) + " cells of " +
+         std::to_string(map.size(1)) + " channels";
+}
+
+// What both passes need of a map and of what its windows become.
+PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
+                                const at::Tensor& choices, int64_t window) {
+  HEADROOM_CHECK(
+      map.dim() == 4 && pooled.dim() == 4,
+      "a pooled map of " + std::to_string(pooled.dim()) + " dimensions");
+  const int64_t fewer = map.size(2) - pooled.size(2);
+  HEADROOM_CHECK(
+      window % 2 == 1 && chooses_in_bytes(window) && 0 <= fewer &&
+          fewer < window && fewer % 2 == 0 && pooled.size(0) == map.size(0) &&
+          pooled.size(1) == map.size(1) && pooled.size(3) == map.size(3) &&
+          pooled.device() == map.device() &&
+          pooled.scalar_type() == map.scalar_type(),
+      "windows of " + std::to_string(window) + " from " + rows_text(map) +
+          " to " + rows_text(pooled));
+  PoolArguments arguments;
+  arguments.type = element_type(map);
+  if (choices.defined()) {
+    HEADROOM_CHECK(
+        choices.scalar_type() == at::kByte && is_channels_last(choices) &&
+            choices.sizes() == pooled.sizes() &&
+            choices.device() == map.device(),
+        "choices for " + rows_text(choices) + " beside " + rows_text(pooled));
+    arguments.choices = choices.mutable_data_ptr<uint8_t>();
+  }
+  arguments.samples = map.size(0);
+  arguments.channels = map.size(1);
+  arguments.width = static_cast<int32_t>(map.size(3));
+  arguments.window = static_cast<int32_t>(window);
+  return arguments;
+}
+
+// Says between which of the two maps a pass goes.
+void set_direction(const at::Tensor& from, const at::Tensor& to,
+                   PoolArguments& arguments) {
+  HEADROOM_CHECK(is_channels_last(to),
+                 "a pooled map that is not channels-last");
+  arguments.from = from.const_data_ptr();
+  arguments.from_stride = pixel_stride(from);
+  arguments.to = to.mutable_data_ptr();
+  arguments.from_rows = static_cast<int32_t>(from.size(2));
+  arguments.to_rows = static_cast<int32_t>(to.size(2));
+  // Half a window, and half of the rows that the other map has more.
+  arguments.rows_before = static_cast<int32_t>(
+      (arguments.window - 1 + to.size(2) - from.size(2)) / 2);
+  const int64_t wide = 16 / static_cast<int64_t>(from.element_size());
+  const auto lies_at = [](const void* pointer, int64_t multiple) {
+    return reinterpret_cast<uintptr_t>(pointer) %
+               static_cast<uintptr_t>(multiple) ==
+           0;
+  };
+  arguments.is_aligned =
+      arguments.channels % wide == 0 && arguments.from_stride % wide == 0 &&
+      lies_at(arguments.from, 16) && lies_at(arguments.to, 16) &&
+      lies_at(arguments.choices, wide);
+  HEADROOM_CHECK(arguments.strips() <= INT32_MAX,
+                 "pooling of " + rows_text(to) + ", more than a kernel counts");
+}
+
+}  // namespace
+
+PoolArguments pool_arguments(const at::Tensor& x, int64_t window,
+                             const at::Tensor& out, const at::Tensor& choices) {
+  PoolArguments arguments = arguments_of_pool(x, out, choices, window);
+  set_direction(x, out, arguments);
+  return arguments;
+}
+
+PoolArguments pool_gradient_arguments(const at::Tensor& dout,
+                                      const at::Tensor& choices, int64_t window,
+                                      const at::Tensor& dx) {
+  HEADROOM_CHECK(choices.defined(), "a gradient of pooling without choices");
+  PoolArguments arguments = arguments_of_pool(dx, dout, choices, window);
+  set_direction(dout, dx, arguments);
   return arguments;
 }
 

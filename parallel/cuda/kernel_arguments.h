@@ -10,6 +10,7 @@
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/image_pass.h"
 #include "parallel/cuda/kernels/loss_body.h"
+#include "parallel/cuda/kernels/pool_passes.h"
 #include "parallel/cuda/kernels/render_samples.h"
 #include "parallel/devices/device_kernels.h"
 #include "worker/kernels/loss_kernels.h"
@@ -25,6 +26,13 @@ RenderArguments render_arguments(const at::Tensor& region,
 
 ImageArguments image_arguments(const at::Tensor& images,
                                const at::Tensor& input);
+
+// The arguments of MapKernels' pooling and of its gradient.
+PoolArguments pool_arguments(const at::Tensor& x, int64_t window,
+                             const at::Tensor& out, const at::Tensor& choices);
+PoolArguments pool_gradient_arguments(const at::Tensor& dout,
+                                      const at::Tensor& choices, int64_t window,
+                                      const at::Tensor& dx);
 
 // The arguments of the loss kernel: those of backward where the call has
 // `by_total`, else those of forward.

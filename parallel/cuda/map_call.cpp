@@ -33,12 +33,12 @@ std::string shape_text(const at::Tensor& tensor) {
          "]";
 }
 
+}  // namespace
+
 bool is_channels_last(const at::Tensor& map) {
   return map.dim() == 4 && map.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// Elements from one pixel to the next of a channels-last map, or of a slice of
-// its channels.
 int64_t pixel_stride(const at::Tensor& map) {
   const int64_t stride = map.size(3) > 1   ? map.stride(3)
                          : map.size(2) > 1 ? map.stride(2)
@@ -54,6 +54,8 @@ int64_t pixel_stride(const at::Tensor& map) {
                      " that is no slice of a channels-last map");
   return stride;
 }
+
+namespace {
 
 void check_like(const at::Tensor& y, const at::Tensor& other) {
   HEADROOM_CHECK(other.sizes() == y.sizes() && other.device() == y.device() &&

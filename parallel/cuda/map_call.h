@@ -19,6 +19,12 @@ namespace headroom::cuda {
 // Error where kernels know no such elements.
 ElementType element_type(const at::Tensor& map);
 
+bool is_channels_last(const at::Tensor& map);
+
+// Elements from one pixel to the next of a channels-last map, or of a slice of
+// its channels; Error for other maps.
+int64_t pixel_stride(const at::Tensor& map);
+
 class MapCall {
  public:
   MapCall(const at::Tensor& y, kernels::MapGroups groups, int multiprocessors);

@@ -294,14 +294,26 @@ Graph::Backward resample_backward(MemoryTimeline& timeline, int64_t bytes,
   };
 }
 
-Map pool(const OpContext& context, const Map& x) {
+// Adds the node of a pooling from x, of `bytes`, to `out`, and what it keeps
+// (worker/model/max_pool.h).
+int pooled_from(const OpContext& context, const Map& x, int64_t bytes,
+                const Map& out, int64_t window) {
+  MemoryTimeline& timeline = context.timeline;
+  const int64_t elements = out.memory->bytes / context.shape.element_bytes;
+  if (!context.shape.on_device || !chooses_in_bytes(window)) {
+    const Memory indices = timeline.allocate(elements * kIndexBytes);
+    return context.add({x}, {x.memory, indices}, out.memory->bytes, false,
+                       resample_backward(timeline, bytes, out.memory->bytes));
+  }
+  if (!context.is_recorded({x}, false)) return Graph::kNobody;
+  // Its gradient is read where it lies.
+  return context.add({x}, {timeline.allocate(elements)}, out.memory->bytes,
+                     false, resample_backward(timeline, bytes, 0));
+}
+
+Map pool(const OpContext& context, const Map& x, int64_t window) {
   Map out = {context.allocate_map(x.channels, x.stride), x.channels, x.stride};
-  const Memory indices = context.timeline.allocate(
-      out.memory->bytes / context.shape.element_bytes * kIndexBytes);
-  out.node =
-      context.add({x}, {x.memory, indices}, out.memory->bytes, false,
-                  resample_backward(context.timeline, context.bytes_of(x),
-                                    out.memory->bytes));
+  out.node = pooled_from(context, x, context.bytes_of(x), out, window);
   return out;
 }
 
@@ -319,7 +331,7 @@ class SplitPools {
     Map wide = widened();
     for (const int64_t window : windows_) {
       around_ -= window - 1;
-      wide = without_rows_beyond_edge(pooled(wide));
+      wide = without_rows_beyond_edge(pooled(wide, window));
       maps.push_back({wide.memory, y_.channels, y_.stride, own_rows(wide)});
     }
     return concatenation(pass_, maps);
@@ -348,13 +360,9 @@ class SplitPools {
         });
     return wide;
   }
-  Map pooled(const Map& x) {
+  Map pooled(const Map& x, int64_t window) {
     Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
-    const Memory indices = pass_.timeline.allocate(
-        wide_bytes() / pass_.shape.element_bytes * kIndexBytes);
-    out.node = pass_.add(
-        {x}, {x.memory, indices}, wide_bytes(), false,
-        resample_backward(pass_.timeline, x.memory->bytes, wide_bytes()));
+    out.node = pooled_from(pass_, x, x.memory->bytes, out, window);
     return out;
   }
   // A copy with lowest values beyond the image's edge, as long as rows are
@@ -426,8 +434,8 @@ Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows) {
   if (context.shape.is_split()) return SplitPools(context, y, windows).run();
   std::vector<Map> maps = {y};
-  for (size_t i = 0; i < windows.size(); ++i)
-    maps.push_back(pool(context, maps.back()));
+  for (const int64_t window : windows)
+    maps.push_back(pool(context, maps.back(), window));
   return concatenation(context, maps);
 }
 

@@ -56,8 +56,9 @@ Map rearrange(const OpContext& context, const Map& x,
 Map slice(const OpContext& context, const Map& x, int64_t channels);
 
 // y, p1(y), p2(p1(y)), …, side by side. Where images are split the rows that
-// all poolings reach come first, and each pooling makes as many fewer. Keeps
-// its input and 8-byte indices.
+// all poolings reach come first, and each pooling makes as many fewer.
+//
+//   keeps     its input and indices of 8 bytes; on a device bytes alone
 Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows);
 

@@ -1,6 +1,6 @@
 // The project's own kernels on a device, in gigabytes a second against a copy
-// on the same card: the four passes over maps of yolov5s at 640 px, the
-// optimizer, the rendering of samples, and the input's conversion.
+// on the same card: the four passes over maps of yolov5s at 640 px, pooling,
+// the optimizer, the rendering of samples, and the input's conversion.
 //
 //   benchmark_device_passes [--device 0] [--precision bf16] [--batch 16,64]
 //                           [--repeats 20] [--scale 1] [--describe]
@@ -93,6 +93,7 @@ class Passes {
     for (const int64_t batch : request_.batches) {
       for (const Shape& shape : kShapes) passes(batch, shape);
     }
+    for (const int64_t batch : request_.batches) pools(batch);
     optimizer();
     render();
     input();
@@ -186,6 +187,27 @@ class Passes {
       kernels_.norm_gradient(y, dout, groups, statistics, weight, bias, silu,
                              means, out);
     });
+  }
+
+  // Those of SPPF. Behind a concatenation the gradient is a part of its.
+  void pools(int64_t batch) const {
+    constexpr int64_t kChannels = 256, kWindow = 5;
+    const int64_t side = std::max<int64_t>(2, 20 / request_.scale);
+    const at::Tensor x = map(batch, kChannels, side);
+    const at::Tensor dout =
+        map(batch, 4 * kChannels, side).narrow(1, 0, kChannels);
+    const at::Tensor out = at::empty_like(x);
+    const at::Tensor choices = at::empty_like(x, at::kByte);
+    const double bytes = static_cast<double>(2 * x.nbytes() + choices.nbytes());
+    const std::string text = std::to_string(batch) + " x " +
+                             std::to_string(kChannels) + " x " +
+                             std::to_string(side) + "^2";
+    const double copy =
+        rate(2. * static_cast<double>(x.nbytes()), [&] { out.copy_(x); });
+    say("max_pool", text, bytes, copy,
+        [&] { kernels_.max_pool(x, kWindow, out, choices); });
+    say("max_pool_gradient", text, bytes, copy,
+        [&] { kernels_.max_pool_gradient(dout, choices, kWindow, out); });
   }
 
   // SGD with the averaged weights and what was accumulated: nine reads and

@@ -1,5 +1,5 @@
-// MapKernels: the passes of batch norm and activation over a map, where it does
-// not lie on the CPU.
+// MapKernels: the passes of batch norm and activation over a map, and others,
+// where it does not lie on the CPU.
 //
 // The model knows no CUDA; it is handed these (cpu/device_batch_norm.h), and
 // the CUDA plugin has them (parallel/devices/device_kernels.h).
@@ -93,6 +93,20 @@ class MapKernels {
                              const at::Tensor& weight, const at::Tensor& bias,
                              const layers::ActivationFunction& activation,
                              const at::Tensor& means, const at::Tensor& dy) = 0;
+
+  // Max pooling of x [N, C, H, W] with a stride of 1 and windows of `window` x
+  // `window` cells, odd and at most 15: out [N, C, H', W] lacks as many rows
+  // above as below, up to window / 2 each. Cells beyond x are lower than
+  // everything. `choices`, bytes of out's shape, get the number of each
+  // window's largest cell, row by row: of several the one that LibTorch chooses
+  // on the CPU. Undefined: not wanted.
+  virtual void max_pool(const at::Tensor& x, int64_t window,
+                        const at::Tensor& out, const at::Tensor& choices) = 0;
+  // dx from out's gradient, which may be a slice of the channels of a wider
+  // channels-last map: each cell's windows are added in their order.
+  virtual void max_pool_gradient(const at::Tensor& dout,
+                                 const at::Tensor& choices, int64_t window,
+                                 const at::Tensor& dx) = 0;
 
   // What the network reads of loaded images [N, H, W, C], bytes: each / 255,
   // divided in float32, as a map [N, C, H, W] of any of the types.

@@ -3,7 +3,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "parallel/base/layer_exchange.h"
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
+#include "worker/model/max_pool.h"
 
 namespace headroom::model {
 namespace {
@@ -54,7 +54,7 @@ std::vector<at::Tensor> pools_of_rows(const at::Tensor& x,
     const int64_t reach = window / 2;
     around -= reach;
     wide = without_rows_beyond_edge(
-        at::max_pool2d(wide, {window, window}, {1, 1}, {0, reach}),
+        max_pool(wide, window, /*rows_beyond=*/0),
         std::max<int64_t>(0, around - here.first_row),
         std::max<int64_t>(0,
                           here.first_row + rows + around - here.global_rows));
@@ -69,8 +69,7 @@ at::Tensor pools(const at::Tensor& x, const std::vector<int64_t>& windows,
     return concatenate(pools_of_rows(x, windows, context));
   std::vector<at::Tensor> maps{x};
   for (const int64_t window : windows)
-    maps.push_back(at::max_pool2d(maps.back(), {window, window}, {1, 1},
-                                  {window / 2, window / 2}));
+    maps.push_back(max_pool(maps.back(), window, window / 2));
   return concatenate(maps);
 }
 

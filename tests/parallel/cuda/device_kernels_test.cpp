@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "tests/parallel/cuda/packed_samples.h"
@@ -141,6 +142,49 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
+                         ::testing::Values(at::kDouble, at::kFloat,
+                                           at::kBFloat16, at::kHalf));
+
+class DeviceMaxPool : public ::testing::TestWithParam<at::ScalarType> {};
+
+// Whole numbers: every order of adding gives the same.
+TEST_P(DeviceMaxPool, EqualsTheCpus) {
+  HEADROOM_NEEDS_DEVICE();
+  devices::DeviceKernels& kernels = plugin().api->kernels();
+  at::manual_seed(6);
+  for (const auto& [channels, window] :
+       std::vector<std::pair<int64_t, int64_t>>{
+           {256, 5}, {3, 3}, {24, 9}, {16, 15}}) {
+    const auto map = [&](int64_t wide) {
+      return at::randint(-8, 9, {3, wide, 20, 21}, at::kDouble);
+    };
+    const auto on_device = [&](const at::Tensor& values, at::ScalarType type) {
+      return values.to(at::kCUDA, type)
+          .contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    const at::Tensor x = map(channels), wide = map(channels + 8);
+    const at::Tensor dout = wide.narrow(1, 8, channels).contiguous();
+    const std::vector<int64_t> sizes = {window, window};
+    const std::vector<int64_t> beyond = {window / 2, window / 2};
+    const auto [out, indices] =
+        at::max_pool2d_with_indices(x, sizes, {1, 1}, beyond);
+    const at::Tensor dx = at::max_pool2d_with_indices_backward(
+        dout, x, sizes, {1, 1}, beyond, {1, 1}, false, indices);
+
+    const at::Tensor own = on_device(x, GetParam());
+    const at::Tensor own_out = at::empty_like(own);
+    const at::Tensor choices = at::empty_like(own, at::kByte);
+    kernels.max_pool(own, window, own_out, choices);
+    EXPECT_TRUE(own_out.cpu().to(at::kDouble).equal(out));
+    const at::Tensor own_dx = at::empty_like(own);
+    kernels.max_pool_gradient(
+        on_device(wide, GetParam()).narrow(1, 8, channels), choices, window,
+        own_dx);
+    EXPECT_TRUE(own_dx.cpu().equal(dx.to(GetParam())));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, DeviceMaxPool,
                          ::testing::Values(at::kDouble, at::kFloat,
                                            at::kBFloat16, at::kHalf));
 

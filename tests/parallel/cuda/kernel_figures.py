@@ -215,7 +215,8 @@ class Kernel:
                             arguments)
         self.element = of_type[1] if of_type else ''
         vector = re.search(r', (\d+)\b', arguments)
-        self.is_pass = vector is not None and vector[1] != '1'
+        self.is_pass = vector is not None and vector[1] != '1' and \
+            'BatchNormMap' in text
         self.is_fallback = vector is not None and vector[1] == '1'
         kind = re.search(r'KnownActivation<\(?[^,]*ActivationKind\)(\d)', text)
         self.activation = ACTIVATIONS[int(kind[1])] if kind else \

@@ -124,6 +124,29 @@ TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
   EXPECT_EQ(timeline_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
 }
 
+// On a device a byte for each of 2 * 8 * 8 * 16 elements, of windows that a
+// byte can number, and only for a gradient; backward reads its slice in place.
+TEST_F(Resampling, PoolingsOnADeviceKeepBytes) {
+  shape_.on_device = true;
+  Map y = made_map(16, 4);
+  Map all = chained_pools(context(), y, {5, 15});
+  y.memory = all.memory = nullptr;
+  EXPECT_EQ(timeline_.live_bytes(), 2 * kMap / 4);
+  EXPECT_EQ(peak_of_backward(all, 3 * kMap), kMap / 4 + 3 * kMap + 2 * kMap);
+  EXPECT_EQ(timeline_.live_bytes(), 0);
+
+  Map fixed = map(16, 4);
+  all = chained_pools(context(), fixed, {5, 5, 5});
+  fixed.memory = all.memory = nullptr;
+  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(timeline_.peak_bytes(), (4 + 4) * kMap);
+
+  y = made_map(16, 4);
+  all = chained_pools(context(), y, {17});
+  y.memory = all.memory = nullptr;
+  EXPECT_EQ(timeline_.live_bytes(), kMap + 2 * kMap);
+}
+
 // 12 rows more than the rank's 8 at first, 4 fewer after each pooling: of these
 // wide maps the poolings' inputs and indices stay.
 TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {

@@ -242,6 +242,28 @@ void EmulatedKernels::norm_gradient(
   call.write(cuda::headroom_norm_gradient);
 }
 
+void EmulatedKernels::max_pool(const at::Tensor& x, int64_t window,
+                               const at::Tensor& out,
+                               const at::Tensor& choices) {
+  count_launch("max pool");
+  do_or_remember(x.device(), [arguments = cuda::pool_arguments(
+                                  kernel_view(x), window, kernel_view(out),
+                                  view_or_none(choices))] {
+    check(cuda::headroom_max_pool(&arguments, /*stream=*/nullptr));
+  });
+}
+
+void EmulatedKernels::max_pool_gradient(const at::Tensor& dout,
+                                        const at::Tensor& choices,
+                                        int64_t window, const at::Tensor& dx) {
+  count_launch("max pool");
+  do_or_remember(dx.device(), [arguments = cuda::pool_gradient_arguments(
+                                   kernel_view(dout), kernel_view(choices),
+                                   window, kernel_view(dx))] {
+    check(cuda::headroom_max_pool_gradient(&arguments, /*stream=*/nullptr));
+  });
+}
+
 void EmulatedKernels::scale_images(const at::Tensor& images,
                                    const at::Tensor& input) {
   count_launch("scale images");

@@ -41,6 +41,10 @@ class EmulatedKernels final : public devices::DeviceKernels {
                      const layers::ActivationFunction& activation,
                      const at::Tensor& means, const at::Tensor& dy) override;
 
+  void max_pool(const at::Tensor& x, int64_t window, const at::Tensor& out,
+                const at::Tensor& choices) override;
+  void max_pool_gradient(const at::Tensor& dout, const at::Tensor& choices,
+                         int64_t window, const at::Tensor& dx) override;
   void scale_images(const at::Tensor& images, const at::Tensor& input) override;
 
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;

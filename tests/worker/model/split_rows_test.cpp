@@ -15,8 +15,10 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "tests/support/test_device/emulated_on_cpu.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/replay_log.h"
+#include "worker/model/resampling.h"
 
 namespace headroom::model {
 namespace {
@@ -140,6 +142,39 @@ TEST(SplitRows, PoolingEqualsTheWhole) {
         expect_equal_to_whole(c);
       }
     }
+}
+
+// Each rank pools its rows with a device's kernels.
+TEST(SplitRows, PoolingOnDevicesEqualsTheWhole) {
+  at::manual_seed(9);
+  const at::Tensor whole =
+      map_leaf(at::rand({2, 8, 10, 7}, at::kDouble).mul_(4).floor_());
+  const std::vector<int64_t> windows = {5, 5, 5};
+  const at::Tensor out = chained_pools(whole, windows, StepContext{});
+  const at::Tensor dout = output_weights(out);
+  out.backward(dout);
+  SplitCase c;
+  c.make = sppf(8);
+  c.channels = 8;
+  c.blocks = 5;
+  c.rows_per_block = 2;
+  c.width = 7;
+  c.ranks = 3;
+  BuiltMapLayer built(c.make);
+  std::vector<at::Tensor> outs(3), dx(3);
+  const EmulatedOnCpu device;
+  run_ranks(3, [&](int rank, collectives::Communicator& communicator) {
+    SplitRank here(c, communicator, built.state);
+    StepContext context;
+    context.halo = &here.halo;
+    const at::Tensor own = map_leaf(here.own(whole, c));
+    const at::Tensor part = chained_pools(own, windows, context);
+    part.backward(here.own(dout, c));
+    outs[static_cast<size_t>(rank)] = part.detach();
+    dx[static_cast<size_t>(rank)] = own.grad();
+  });
+  EXPECT_TRUE(at::cat(outs, 2).equal(out));
+  EXPECT_LE(largest_difference(at::cat(dx, 2), whole.grad()), kTolerance);
 }
 
 // Pixels of two kinds: only the order of windows decides which of many equal

@@ -321,12 +321,16 @@ GroupedBatchNormGradients grouped_batch_norm_gradients(
           from_doubles(total.first(0), norm_bias)};
 }
 
+at::Tensor slice_of_pixels(const at::Tensor& map) {
+  return is_slice_of_pixels(map)
+             ? map
+             : map.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
 GradientBuffers::GradientBuffers(at::Tensor incoming) {
   const bool shared =
       incoming.use_count() > 1 || incoming.storage().use_count() > 1;
-  source = is_slice_of_pixels(incoming)
-               ? incoming
-               : incoming.contiguous(at::MemoryFormat::ChannelsLast);
+  source = slice_of_pixels(incoming);
   const bool copied = !source.is_same(incoming);
   const bool dense = source.is_contiguous(at::MemoryFormat::ChannelsLast);
   pixel_stride = dense ? source.size(1) : source.stride(3);

@@ -79,6 +79,10 @@ GroupedBatchNormGradients grouped_batch_norm_gradients(
     const at::Tensor& norm_weight, const at::Tensor& norm_bias,
     const GroupedBatchNorm& norm, const AffineGradients& added_to = {});
 
+// The map where it is channels-last, or a slice of the channels of such a map;
+// one of another layout becomes a channels-last copy.
+at::Tensor slice_of_pixels(const at::Tensor& map);
+
 // GradientBuffers: an incoming gradient and what it is turned into.
 //
 // The same memory where nobody else can see it: that saves an allocation, and

@@ -12,22 +12,11 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "tests/support/test_device/emulated_kernels.h"
+#include "tests/support/test_device/emulated_on_cpu.h"
 #include "tests/worker/model/conv_block_fixture.h"
 
 namespace headroom::kernels {
 namespace {
-
-// Maps of the CPU go through the kernels while this lives.
-class Emulated {
- public:
-  Emulated() { set_map_kernels(at::kCPU, &kernels_); }
-  ~Emulated() { set_map_kernels(at::kCPU, nullptr); }
-  int passes() const { return kernels_.passes(); }
-
- private:
-  EmulatedKernels kernels_;
-};
 
 // Adds what a second rank with the same samples would.
 class TwiceTheSame final : public StatisticsExchange {
@@ -47,7 +36,7 @@ TEST_P(DeviceBlock, EqualsAtenOperators) {
   model::BlockTensors expected = model::copied(tensors, at::kDouble);
   at::Tensor out;
   {
-    const Emulated device;
+    const EmulatedOnCpu device;
     out = model::conv_block(model::arguments_of(block, tensors),
                             model::training_context(block));
     out.backward(tensors.dout);
@@ -150,7 +139,7 @@ void expect_close(const Results& a, const Results& b) {
 TEST(DeviceBatchNorm, CountsGroupsAsTheCpuDoes) {
   const Maps maps;
   const Results expected = results_of(maps);
-  const Emulated device;
+  const EmulatedOnCpu device;
   expect_close(results_of(maps), expected);
 }
 
@@ -160,7 +149,7 @@ TEST(DeviceBatchNorm, SumsOfAnExchangeAreTheGroups) {
   maps.norm.exchange = &exchange;
   for (BatchNormGroup& group : maps.norm.groups) group.global_samples *= 2;
   const Results expected = results_of(maps);
-  const Emulated device;
+  const EmulatedOnCpu device;
   expect_close(results_of(maps), expected);
 }
 
@@ -177,7 +166,7 @@ TEST(DeviceBatchNorm, ManyGroupsAreThoseOfTheCpu) {
     maps.norm.groups.push_back({first, first + 2, 2, first % 3 == 0});
   }
   const Results expected = results_of(maps);
-  const Emulated device;
+  const EmulatedOnCpu device;
   expect_close(results_of(maps), expected);
 }
 
@@ -186,7 +175,7 @@ TEST(DeviceBatchNorm, AMicroBatchWithoutSamplesHasNoGradient) {
   maps.y = maps.y.narrow(0, 0, 0);
   maps.dout = maps.dout.narrow(0, 0, 0);
   maps.norm.groups.clear();
-  const Emulated device;
+  const EmulatedOnCpu device;
   const Results results = results_of(maps);
   EXPECT_EQ(results.dy.numel(), 0);
   EXPECT_EQ(results.dweight.abs().sum().item<double>(), 0);
@@ -205,7 +194,7 @@ TEST(DeviceBatchNorm, FixedStatisticsFeedNothingBack) {
                                         maps.weight, maps.bias, maps.norm);
   };
   const auto expected = gradients();
-  const Emulated device;
+  const EmulatedOnCpu device;
   EXPECT_LE(model::relative_error(gradients().dy, expected.dy), 1e-12);
   EXPECT_LE(
       model::relative_error(gradients().dnorm_weight, expected.dnorm_weight),
@@ -213,7 +202,7 @@ TEST(DeviceBatchNorm, FixedStatisticsFeedNothingBack) {
 }
 
 TEST(DeviceBatchNorm, AGroupOfOneValueIsRefused) {
-  const Emulated device;
+  const EmulatedOnCpu device;
   GroupedBatchNorm norm;
   norm.groups = {{0, 1, 1, true}};
   EXPECT_THROW(batch_statistics(at::randn({1, 3, 1, 1}, at::kDouble), norm,

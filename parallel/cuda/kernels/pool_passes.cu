@@ -1,0 +1,282 @@
+// A thread has V neighbouring channels, 16 bytes, of kPoolRows cells below one
+// another: their windows overlap, and what it loads of a row serves all of
+// them. Threads side by side have the channels of a cell, then other columns,
+// which find most of what they load in the cache.
+#include "parallel/cuda/kernels/pool_passes.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "parallel/base/units.h"
+#include "parallel/cuda/kernels/launch_kernel.h"
+#include "parallel/cuda/kernels/pixel_loop.h"
+
+#ifdef __CUDACC__
+#define HEADROOM_UNROLL_5 _Pragma("unroll 5")
+#else
+#define HEADROOM_UNROLL_5
+#endif
+
+namespace headroom::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kBlocks = 4;        // a multiprocessor runs at least so many
+constexpr int kMostColumns = 32;  // threads over the channels of a cell
+// Loads of a row that are in flight together: all of the commonest window.
+constexpr int kAtOnce = 5;
+constexpr int kNoCell = 255;  // the widest window has fewer
+
+__device__ inline int smaller(int a, int b) { return a < b ? a : b; }
+__device__ inline int larger(int a, int b) { return a > b ? a : b; }
+
+// Where a thread's cells lie, and what they have to do with.
+struct PoolPlace {
+  bool is_inside;
+  int64_t channel;
+  int64_t sample;
+  int row, column;  // the first cell's
+  int count;        // how many cells
+  // Rows and columns of what it reads. The first may be cut off by the edge:
+  // where they would begin are `top` and `left`.
+  int top, first_row, end_row;
+  int left, first_column, end_column;
+};
+
+template <int V>
+__device__ PoolPlace pool_place(const PoolArguments& a) {
+  PoolPlace at;
+  const unsigned strip = blockIdx.x * blockDim.y + threadIdx.y;
+  const auto width = static_cast<unsigned>(a.width);
+  const auto in_column =
+      static_cast<unsigned>((a.to_rows + kPoolRows - 1) / kPoolRows);
+  at.column = static_cast<int>(strip % width);
+  at.row = static_cast<int>(strip / width % in_column) * kPoolRows;
+  at.sample = strip / width / in_column;
+  at.channel =
+      (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * V;
+  at.is_inside = at.channel < a.channels && at.sample < a.samples;
+  at.count = smaller(kPoolRows, a.to_rows - at.row);
+  at.top = at.row - a.rows_before;
+  at.first_row = larger(0, at.top);
+  at.end_row = smaller(a.from_rows, at.top + at.count - 1 + a.window);
+  at.left = at.column - a.window / 2;
+  at.first_column = larger(0, at.left);
+  at.end_column = smaller(a.width, at.left + a.window);
+  return at;
+}
+
+// The first cell that a thread reads of a row, counted in pixels.
+__device__ inline int64_t first_pixel(const PoolArguments& a,
+                                      const PoolPlace& at, int row) {
+  return (at.sample * a.from_rows + row) * a.width + at.first_column;
+}
+
+// Bytes of neighbouring channels in one store.
+template <int V>
+__device__ void store_choices(const Pack<uint8_t, V>& choices, uint8_t* to) {
+  if constexpr (V == 8) {
+    uint64_t word;
+    memcpy(&word, &choices, sizeof(word));
+    *reinterpret_cast<uint64_t*>(to) = word;
+  } else {
+    *reinterpret_cast<Pack<uint8_t, V>*>(to) = choices;
+  }
+}
+
+// The largest values so far, and which cells they are. A later one that is as
+// large is not taken; a NaN is, and only another NaN after it: as LibTorch has
+// it on the CPU.
+template <typename A, int V>
+struct Largest {
+  A value[V];
+  int cell[V];
+
+  __device__ void start(int first_cell) {
+    HEADROOM_UNROLL
+    for (int v = 0; v < V; ++v) {
+      value[v] = -static_cast<A>(INFINITY);
+      cell[v] = first_cell;
+    }
+  }
+  __device__ void take(int v, A other, int other_cell) {
+    if (other > value[v] || std::isnan(other)) {
+      value[v] = other;
+      cell[v] = other_cell;
+    }
+  }
+};
+
+template <typename T, int V>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    pool_kernel(const __grid_constant__ PoolArguments a) {
+  using A = Accumulator<T>;
+  const PoolPlace at = pool_place<V>(a);
+  if (!at.is_inside) return;
+  Largest<A, V> of_window[kPoolRows];
+  const int first = at.first_column - at.left;
+  HEADROOM_UNROLL
+  for (int i = 0; i < kPoolRows; ++i) {
+    of_window[i].start(larger(0, -at.top - i) * a.window + first);
+  }
+  for (int row = at.first_row; row < at.end_row; ++row) {
+    const T* from = static_cast<const T*>(a.from) +
+                    first_pixel(a, at, row) * a.from_stride + at.channel;
+    Largest<A, V> of_row;
+    of_row.start(first);
+    HEADROOM_UNROLL_5
+    for (int column = at.first_column; column < at.end_column; ++column) {
+      const Pack<T, V> cells = load_pack<V>(from);
+      from += a.from_stride;
+      HEADROOM_UNROLL
+      for (int v = 0; v < V; ++v) {
+        of_row.take(v, static_cast<A>(cells.at[v]), column - at.left);
+      }
+    }
+    HEADROOM_UNROLL
+    for (int i = 0; i < kPoolRows; ++i) {
+      const int down = row - at.top - i;
+      if (down < 0 || down >= a.window) continue;
+      HEADROOM_UNROLL
+      for (int v = 0; v < V; ++v) {
+        of_window[i].take(v, of_row.value[v], down * a.window + of_row.cell[v]);
+      }
+    }
+  }
+  HEADROOM_UNROLL
+  for (int i = 0; i < kPoolRows; ++i) {
+    if (i >= at.count) break;
+    const int64_t element =
+        ((at.sample * a.to_rows + at.row + i) * a.width + at.column) *
+            a.channels +
+        at.channel;
+    Pack<T, V> values;
+    Pack<uint8_t, V> choices;
+    HEADROOM_UNROLL
+    for (int v = 0; v < V; ++v) {
+      values.at[v] = static_cast<T>(of_window[i].value[v]);
+      choices.at[v] = static_cast<uint8_t>(of_window[i].cell[v]);
+    }
+    store_pack<V>(values, static_cast<T*>(a.to) + element);
+    if (a.choices != nullptr) store_choices<V>(choices, a.choices + element);
+  }
+}
+
+// Each cell gathers from the windows that chose it, row by row: no two threads
+// add to one, and the bits are the same each time.
+template <typename T, int V>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    pool_gradient_kernel(const __grid_constant__ PoolArguments a) {
+  using A = Accumulator<T>;
+  const PoolPlace at = pool_place<V>(a);
+  if (!at.is_inside) return;
+  A sums[kPoolRows][V] = {};
+  for (int row = at.first_row; row < at.end_row; ++row) {
+    const int64_t pixel = first_pixel(a, at, row);
+    const T* from =
+        static_cast<const T*>(a.from) + pixel * a.from_stride + at.channel;
+    const uint8_t* chosen = a.choices + pixel * a.channels + at.channel;
+    for (int column = at.first_column; column < at.end_column;
+         column += kAtOnce) {
+      Pack<T, V> gradients[kAtOnce];
+      Pack<uint8_t, V> choices[kAtOnce];
+      HEADROOM_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        gradients[k] = {};
+        HEADROOM_UNROLL
+        for (int v = 0; v < V; ++v) choices[k].at[v] = kNoCell;
+        if (column + k >= at.end_column) continue;
+        gradients[k] = load_pack<V>(from + k * a.from_stride);
+        choices[k] = load_pack<V>(chosen + k * a.channels);
+      }
+      from += kAtOnce * a.from_stride;
+      chosen += kAtOnce * a.channels;
+      HEADROOM_UNROLL
+      for (int i = 0; i < kPoolRows; ++i) {
+        const int down = a.window - 1 - (row - at.top - i);
+        if (down < 0 || down >= a.window) continue;
+        // Windows to the left have a cell on their right.
+        const int cell = (down + 1) * a.window - 1 - (column - at.left);
+        HEADROOM_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) {
+          HEADROOM_UNROLL
+          for (int v = 0; v < V; ++v) {
+            if (choices[k].at[v] == cell - k) {
+              sums[i][v] += static_cast<A>(gradients[k].at[v]);
+            }
+          }
+        }
+      }
+    }
+  }
+  HEADROOM_UNROLL
+  for (int i = 0; i < kPoolRows; ++i) {
+    if (i >= at.count) break;
+    const int64_t pixel =
+        (at.sample * a.to_rows + at.row + i) * a.width + at.column;
+    Pack<T, V> values;
+    HEADROOM_UNROLL
+    for (int v = 0; v < V; ++v) values.at[v] = static_cast<T>(sums[i][v]);
+    store_pack<V>(values,
+                  static_cast<T*>(a.to) + pixel * a.channels + at.channel);
+  }
+}
+
+enum class Pass { kPool, kGradient };
+
+template <Pass kPass, typename T, int V>
+int launch(const PoolArguments& a, void* stream) {
+  const int64_t strips = a.strips(), columns = divided_up(a.channels, V);
+  if (strips == 0 || columns == 0) return cudaSuccess;
+  // A power of two, so that no thread is left over.
+  const unsigned wide = std::bit_ceil(
+      static_cast<unsigned>(std::min<int64_t>(columns, kMostColumns)));
+  const dim3 threads(wide, kThreads / wide);
+  const dim3 blocks(static_cast<unsigned>(divided_up(strips, threads.y)),
+                    static_cast<unsigned>(divided_up(columns, wide)));
+  if constexpr (kPass == Pass::kPool) {
+    return launch_kernel(pool_kernel<T, V>, blocks, threads, stream, a);
+  } else {
+    return launch_kernel(pool_gradient_kernel<T, V>, blocks, threads, stream,
+                         a);
+  }
+}
+
+template <Pass kPass, typename T>
+int launch_typed(const PoolArguments& a, void* stream) {
+  return a.is_aligned ? launch<kPass, T, kVectorBytes / sizeof(T)>(a, stream)
+                      : launch<kPass, T, 1>(a, stream);
+}
+
+template <Pass kPass>
+int launch_any(const PoolArguments& a, void* stream) {
+  switch (a.type) {
+    case ElementType::kFloat64:
+      return launch_typed<kPass, double>(a, stream);
+    case ElementType::kFloat32:
+      return launch_typed<kPass, float>(a, stream);
+    case ElementType::kBFloat16:
+      return launch_typed<kPass, __nv_bfloat16>(a, stream);
+    case ElementType::kFloat16:
+      return launch_typed<kPass, __half>(a, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+extern "C" {
+
+int headroom_max_pool(const PoolArguments* arguments, void* stream) {
+  return launch_any<Pass::kPool>(*arguments, stream);
+}
+
+int headroom_max_pool_gradient(const PoolArguments* arguments, void* stream) {
+  return launch_any<Pass::kGradient>(*arguments, stream);
+}
+}
+
+}  // namespace headroom::cuda
