@@ -140,10 +140,10 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   graph_->inputs.images.copy_(inputs.images);
   inputs.images.reset();
-  graph_->inputs.targets.bytes.copy_(device_.upload(inputs.targets.bytes));
-  graph_->inputs.scales.copy_(device_.upload(inputs.scales));
+  device_.upload_into(inputs.targets.bytes, graph_->inputs.targets.bytes);
+  device_.upload_into(inputs.scales, graph_->inputs.scales);
   if (inputs.end.defined()) {
-    graph_->inputs.end.copy_(device_.upload(inputs.end));
+    device_.upload_into(inputs.end, graph_->inputs.end);
   }
   graph_->inputs.ends_step = inputs.ends_step;
   return Replay::apply(anchor_, graph_.get());
