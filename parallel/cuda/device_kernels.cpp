@@ -181,6 +181,12 @@ class CudaKernels final : public devices::DeviceKernels {
 
   at::Tensor upload(const at::Tensor& host,
                     const c10::Device& device) override {
+    at::Tensor there = at::empty(host.sizes(), host.options().device(device));
+    upload_into(host, there);
+    return there;
+  }
+
+  void upload_into(const at::Tensor& host, const at::Tensor& target) override {
     // CUDA's own allocator: pin_memory() asks that of the accelerator, which
     // another device of the process may be. The copy lives until the device has
     // read it: the allocator waits for the stream before it gives memory out
@@ -194,7 +200,7 @@ class CudaKernels final : public devices::DeviceKernels {
     const at::Tensor locked =
         at::empty({0}, host.options()).set_(storage, 0, host.sizes(), {});
     locked.copy_(host);
-    return locked.to(device, host.scalar_type(), /*non_blocking=*/true);
+    target.copy_(locked, /*non_blocking=*/true);
   }
 
   void loss(const kernels::LossCall& call) override {

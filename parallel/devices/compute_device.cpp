@@ -35,6 +35,11 @@ at::Tensor ComputeDevice::upload(const at::Tensor& tensor) const {
   return kernels()->upload(tensor, device_);
 }
 
+void ComputeDevice::upload_into(const at::Tensor& tensor,
+                                const at::Tensor& target) const {
+  kernels()->upload_into(tensor, target);
+}
+
 struct PageLockedBuffers::State {
   explicit State(DeviceApi& given) : api(given) {}
 

@@ -38,6 +38,8 @@ class ComputeDevice {
   // A CPU tensor's copy there, for which the host does not wait; a tensor that
   // is there already is returned itself.
   at::Tensor upload(const at::Tensor& tensor) const;
+  // The same into a tensor of the device, which takes no memory there.
+  void upload_into(const at::Tensor& tensor, const at::Tensor& target) const;
 
  private:
   c10::Device device_{c10::kCPU};

@@ -69,7 +69,7 @@ class DeviceGraph {
 };
 
 // Must be raised with every change of this file or of what it includes.
-inline constexpr int kDeviceApiVersion = 10;
+inline constexpr int kDeviceApiVersion = 11;
 
 // What must not exist twice in the process: the plugin has its own copy of
 // every library of the project that it was linked with.

@@ -66,6 +66,11 @@ class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
  public:
   virtual ~DeviceKernels() = default;
 
+  // Copies a contiguous CPU tensor into one of the device, of the same sizes
+  // and type; as upload(), but takes no memory of the device.
+  virtual void upload_into(const at::Tensor& host,
+                           const at::Tensor& target) = 0;
+
   // REQUIRES: ranges in ascending order without overlap, inside [0, size).
   virtual std::unique_ptr<DeviceOptimizer> make_optimizer(
       int device, std::span<const FlatBufferRange> ranges, int64_t size) = 0;

@@ -176,6 +176,56 @@ int64_t observed_workspace(const ConvolutionShape& convolution,
        shape.element_bytes});
 }
 
+// Copies of float64 for a device's library, which wants a channel's pixels
+// together. One channel, or one pixel, lies so already.
+bool is_copied(const MicroBatchShape& shape) {
+  return shape.on_device && shape.element_bytes == kDoubleBytes;
+}
+int64_t copied_map_bytes(const MicroBatchShape& shape, int64_t channels,
+                         int64_t stride, int64_t more_rows = 0) {
+  if (channels == 1 || shape.cells(stride) <= shape.samples) return 0;
+  return shape.map_bytes(channels, stride) +
+         shape.rows_bytes(more_rows, channels, stride);
+}
+int64_t copied_output_bytes(const ConvolutionShape& convolution,
+                            const MicroBatchShape& shape) {
+  if (!is_copied(shape)) return 0;
+  return copied_map_bytes(shape, convolution.out_channels,
+                          convolution.out_stride);
+}
+int64_t copied_input_bytes(const ConvolutionShape& convolution,
+                           const MicroBatchShape& shape) {
+  if (!is_copied(shape)) return 0;
+  const int64_t halo =
+      shape.is_split()
+          ? std::max<int64_t>(convolution.kernel - convolution.stride, 0)
+          : 0;
+  const int64_t weight =
+      convolution.kernel == 1 || convolution.in_channels == convolution.groups
+          ? 0
+          : convolution.weight_bytes(shape);
+  return weight + copied_map_bytes(shape, convolution.in_channels,
+                                   convolution.out_stride / convolution.stride,
+                                   halo);
+}
+
+// What a device's library takes for the output, or for either gradient. The
+// output is copied back once the copies of what was read are gone; so are
+// gradients, which are no larger than those.
+int64_t device_forward_scratch(const ConvolutionShape& convolution,
+                               const MicroBatchShape& shape) {
+  return std::max(
+      copied_input_bytes(convolution, shape) +
+          observed_workspace(convolution, shape, /*is_backward=*/false),
+      copied_output_bytes(convolution, shape));
+}
+int64_t device_gradient_scratch(const ConvolutionShape& convolution,
+                                const MicroBatchShape& shape) {
+  return copied_input_bytes(convolution, shape) +
+         copied_output_bytes(convolution, shape) +
+         observed_workspace(convolution, shape, /*is_backward=*/true);
+}
+
 // Input, weight and output as float32, beside an output of 16 bits that is not
 // there yet.
 int64_t widened_bytes(const ConvolutionShape& convolution,
@@ -189,7 +239,7 @@ int64_t widened_bytes(const ConvolutionShape& convolution,
 int64_t forward_scratch(const ConvolutionShape& convolution,
                         const MicroBatchShape& shape) {
   if (shape.on_device) {
-    return observed_workspace(convolution, shape, /*is_backward=*/false);
+    return device_forward_scratch(convolution, shape);
   }
   if (shape.convolves_in_float) {
     const MicroBatchShape wide = shape.widened();
@@ -213,7 +263,7 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
 int64_t input_gradient_scratch(const ConvolutionShape& convolution,
                                const MicroBatchShape& shape) {
   if (shape.on_device) {
-    return observed_workspace(convolution, shape, /*is_backward=*/true);
+    return device_gradient_scratch(convolution, shape);
   }
   if (shape.convolves_in_float) {
     const MicroBatchShape wide = shape.widened();
@@ -245,7 +295,7 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
                               const MicroBatchShape& shape) {
   if (shape.on_device) {
     return convolution.weight_bytes(shape) +
-           observed_workspace(convolution, shape, /*is_backward=*/true);
+           device_gradient_scratch(convolution, shape);
   }
   if (shape.convolves_in_float) {
     const MicroBatchShape wide = shape.widened();

@@ -7,7 +7,8 @@
 // the input and of the gradient round. In float64 LibTorch unfolds the input's
 // windows into columns instead. Where channels form groups, each group's fill
 // blocks of their own. A card's library takes what it was observed to take for
-// that shape, its workspace; nothing is known of it before.
+// that shape, its workspace; nothing is known of it before. For float64 all
+// that it reads and makes is copied (worker/kernels/cpu/convolution.h).
 //
 // Weights of convolutions of 16 bits are copies of float32 ones, and their
 // gradients become float32 at once.

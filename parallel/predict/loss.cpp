@@ -61,7 +61,8 @@ void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
   const auto num_levels = static_cast<int64_t>(heads.size());
   const int64_t item_bytes = num_levels * kLossItems * kDoubleBytes;
   std::vector<Memory> kept = {
-      timeline.allocate(packed_target_bytes(shape, element)),
+      timeline.allocate(
+          shape.has_targets ? 0 : packed_target_bytes(shape, element)),
       timeline.allocate(item_bytes + kNumbersOfAll * kDoubleBytes)};
   for (size_t level = 0; level < heads.size(); ++level) {
     const Map& head = heads[level];

@@ -129,13 +129,19 @@ std::vector<Map> MicroBatch::ask_teacher(const Map& images) {
 }
 
 std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
+  if (has_graph_inputs) {
+    graph_inputs_.push_back(timeline_.allocate(
+        packed_target_bytes(loss_, shape_.parameter_bytes())));
+  }
   Map images;
   const std::vector<Map> outputs = run(std::move(received), images);
+  if (has_graph_inputs) graph_inputs_.push_back(images.memory);
   std::vector<Memory> sent;
   if (stage_.has_head()) {
     OpContext context = {shape_, timeline_, graph_, stage_.end - 1};
     LossShape loss = loss_;
     loss.has_teacher = !teacher_heads_.empty();
+    loss.has_targets = has_graph_inputs;
     if (before_loss) before_loss();
     run_loss(context, outputs, loss);
     teacher_heads_.clear();

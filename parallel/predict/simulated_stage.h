@@ -77,6 +77,10 @@ class MicroBatch {
   }
   int64_t map_bytes(int layer) const;
 
+  // Whether its images and targets lie in buffers of a graph: from before the
+  // forward on, for as long as this object lives.
+  bool has_graph_inputs = false;
+
   // Called before a layer's forward and before its backward, unless null.
   std::function<void(int64_t layer)> before_layer;
   // Called between the forward and the loss, unless null.
@@ -112,6 +116,7 @@ class MicroBatch {
   OffloadPolicy offload_;
   bool derives_ = false;  // any layer makes maps again
   std::vector<Memory> sent_gradients_, received_gradients_;
+  std::vector<Memory> graph_inputs_;
   std::vector<Map> teacher_heads_;  // held until the loss is there
   // Gathered values and gradients by layer, under ZeRO.
   std::map<int64_t, Memory> values_, gradients_;

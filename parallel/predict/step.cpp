@@ -235,11 +235,10 @@ int64_t captured_step_bytes(const SimulatedStage& stage,
                             const LossShape& loss) {
   MemoryTimeline timeline;
   MicroBatch micro_batch(timeline, stage, shape, loss);
+  micro_batch.has_graph_inputs = true;
   micro_batch.forward({});
   micro_batch.backward({});
-  return timeline.peak_bytes() +
-         std::max(shape.map_bytes(stage.image_channels, 1),
-                  packed_target_bytes(loss, shape.parameter_bytes()));
+  return timeline.peak_bytes();
 }
 
 }  // namespace headroom::predict

@@ -62,9 +62,9 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 
 // Bytes of a micro-batch that was captured as a graph of the device
 // (worker/step/cuda_graph_runner.h). The graph keeps what forward, loss and
-// backward take at their fullest. Beside it comes the memory in which images
-// become the network's input, or the targets on their way. `loss`: with as many
-// matches as there is room for. REQUIRES: the whole model.
+// backward take at their fullest, and all the time its buffers for the
+// network's input and the targets, which are filled in place. `loss`: with as
+// many matches as there is room for. REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& shape,
                             const LossShape& loss);

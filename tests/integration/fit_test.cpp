@@ -200,12 +200,13 @@ TEST(Fit, OnADevice) {
     table.add(cell, measure(cell, 2));
 }
 
-// Graphs keep what layers take at their fullest, and the loss comes beside
-// that. They are captured in the third step.
+// Graphs keep what layers take at their fullest, with buffers for the images
+// and for as many matches as there may be. They are captured in the third step.
 TEST(Fit, CapturedLayers) {
   Table table;
   for (FitCell cell :
        std::vector<FitCell>{{"yolov5n", 320, 2, "keep", "one", 0},
+                            {"yolov5n", 320, 4, "keep", "one", 24},
                             {"yolov5n", 320, 2, "lean", "one", 300},
                             {"yolov5n", 320, 2, "recompute", "one", 0},
                             {"yolov5n", 320, 1, "lean", "data", 300}}) {

@@ -134,8 +134,8 @@ bool CudaGraphRunner::is_prepared(const Inputs& inputs) const {
 
 void CudaGraphRunner::fill(const Inputs& inputs) {
   inputs.map(graph_->inputs.images);
-  graph_->inputs.targets.bytes.copy_(device_.upload(inputs.targets.bytes));
-  graph_->inputs.scales.copy_(device_.upload(inputs.scales));
+  device_.upload_into(inputs.targets.bytes, graph_->inputs.targets.bytes);
+  device_.upload_into(inputs.scales, graph_->inputs.scales);
 }
 
 void CudaGraphRunner::prepare(const Inputs& inputs,
@@ -168,7 +168,7 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
   if (!is_prepared(inputs)) fill(inputs);
   prepared_.reset();
   if (inputs.end.defined()) {
-    graph_->inputs.end.copy_(device_.upload(inputs.end));
+    device_.upload_into(inputs.end, graph_->inputs.end);
   }
   graph_->inputs.ends_step = inputs.ends_step;
   return Replay::apply(anchor_, graph_.get());

@@ -55,6 +55,30 @@ TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
 }
 
+// Input, weight and the output's gradient; in forward the output again is more
+// than the input and the weight, where its map is the larger one.
+TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
+  shape_.on_device = true;
+  shape_.element_bytes = 8;
+  constexpr int64_t kInput = 2 * 32 * 32 * 16 * 8, kOutput = 2 * kInput;
+  constexpr int64_t kWide = 2 * kWeight;
+  EXPECT_EQ(forward_scratch(kThree, shape_), kOutput);
+  EXPECT_EQ(input_gradient_scratch(kThree, shape_), kInput + kWide + kOutput);
+  EXPECT_EQ(weight_gradient_bytes(kThree, shape_),
+            kWide + kInput + kWide + kOutput);
+  ConvolutionWorkspaces workspaces;
+  shape_.workspaces = &workspaces;
+  workspaces.note({false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 8}, kOutput);
+  EXPECT_EQ(forward_scratch(kThree, shape_), kInput + kWide + kOutput);
+  // A 1x1 weight is the same either way.
+  const ConvolutionShape one = {32, 16, 1, 1, 1, true};
+  EXPECT_EQ(forward_scratch(one, shape_), kOutput);
+  // Rows of other ranks are copied too.
+  shape_.neighbours = 1;
+  EXPECT_EQ(input_gradient_scratch(kThree, shape_),
+            kInput + 2 * 2 * 32 * 16 * 8 + kWide + kOutput);
+}
+
 // The output has 16 x 16 cells, padded to 18 x 18, of one sample.
 TEST_F(Convolutions, AStridedOneGathersAPaddedSample) {
   const ConvolutionShape strided = {16, 32, 3, 2, 2, true};

@@ -276,17 +276,22 @@ void EmulatedKernels::scale_images(const at::Tensor& images,
 
 at::Tensor EmulatedKernels::upload(const at::Tensor& host,
                                    const c10::Device& device) {
+  at::Tensor there = at::empty_strided(host.sizes(), host.strides(),
+                                       host.options().device(device));
+  upload_into(host, there);
+  return there;
+}
+
+void EmulatedKernels::upload_into(const at::Tensor& host,
+                                  const at::Tensor& target) {
   // As the plugin's: the copy's source is locked, and lives until it is read.
   const std::shared_ptr<void> pages =
       lock_test_pages(static_cast<int64_t>(host.nbytes()) + 1);
   const at::Tensor copy =
       at::from_blob(pages.get(), host.sizes(), host.strides(), host.options());
   copy.copy_(host);
-  const at::Tensor placed = at::empty_strided(host.sizes(), host.strides(),
-                                              host.options().device(device));
-  do_or_remember(device,
-                 [pages, copy, to = kernel_view(placed)] { to.copy_(copy); });
-  return placed;
+  do_or_remember(target.device(),
+                 [pages, copy, to = kernel_view(target)] { to.copy_(copy); });
 }
 
 void EmulatedKernels::loss(const kernels::LossCall& call) {

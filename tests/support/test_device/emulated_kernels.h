@@ -48,6 +48,7 @@ class EmulatedKernels final : public devices::DeviceKernels {
   void scale_images(const at::Tensor& images, const at::Tensor& input) override;
 
   at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
+  void upload_into(const at::Tensor& host, const at::Tensor& target) override;
   void loss(const kernels::LossCall& call) override;
   void loss_gradient(const kernels::LossCall& call) override;
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/set_native.h>
@@ -374,6 +375,16 @@ void take_workspace(int64_t bytes, c10::Device device) {
   empty({bytes}, at::kByte, {}, device, {}, {});
 }
 
+// cuDNN convolves no float64 whose channels lie last: what is given to it is
+// copied, and its results are plain.
+constexpr int64_t kMapAxes = 4;
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.scalar_type() == at::kDouble;
+}
+at::Tensor as_convolved(const at::Tensor& tensor) {
+  return is_plain(tensor) ? tensor.contiguous() : tensor;
+}
+
 // The signature of what a convolution is asked for.
 template <typename... Values>
 std::string signature_of(const Values&... values) {
@@ -390,19 +401,30 @@ std::string signature_of(const Values&... values) {
 }
 
 OperatorShapes new_results(const std::vector<at::Tensor>& tensors) {
+  const activations::CountingAllocator::HostMemory not_counted;
   OperatorShapes shapes;
   for (const at::Tensor& tensor : tensors) {
-    shapes.results.emplace_back().shape = shape_of(tensor);
+    shapes.results.emplace_back().shape =
+        shape_of(is_plain(tensor) ? tensor.contiguous() : tensor);
   }
   return shapes;
 }
 
-at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
+// What the CPU convolves: its sums are then those of a CPU's own run.
+at::Tensor channels_last(const at::Tensor& tensor) {
+  if (!is_plain(tensor) || tensor.dim() != kMapAxes) return tensor;
+  const auto options =
+      tensor.options().memory_format(at::MemoryFormat::ChannelsLast);
+  return at::empty(tensor.sizes(), options).copy_(tensor);
+}
+
+at::Tensor convolve(const at::Tensor& given, const at::Tensor& given_weight,
                     const std::optional<at::Tensor>& bias,
                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                     c10::SymIntArrayRef dilation, bool transposed,
                     c10::SymIntArrayRef output_padding, c10::SymInt groups) {
   count_launch("convolution");
+  const at::Tensor x = as_convolved(given);
   const at::Tensor of_bias = bias ? *bias : at::Tensor();
   const auto call = [stride = stride.vec(), padding = padding.vec(),
                      dilation = dilation.vec(), transposed,
@@ -412,18 +434,21 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
     const at::AutoDispatchBelowADInplaceOrView below;
     const activations::CountingAllocator::HostMemory not_counted;
     return at::convolution_symint(
-        of, with, plus.defined() ? std::optional(plus) : std::nullopt, stride,
-        padding, dilation, transposed, output_padding, groups);
+        channels_last(of), channels_last(with),
+        plus.defined() ? std::optional(plus) : std::nullopt, stride, padding,
+        dilation, transposed, output_padding, groups);
   };
   const auto shapes = known_shapes(
-      "convolution|" + signature_of(x, weight, of_bias, stride, padding,
+      "convolution|" + signature_of(x, given_weight, of_bias, stride, padding,
                                     dilation, transposed, output_padding,
                                     groups),
       [&] {
-        return new_results({call(zeros_of_shape(x), zeros_of_shape(weight),
-                                 zeros_of_shape(of_bias))});
+        return new_results(
+            {call(zeros_of_shape(x), zeros_of_shape(given_weight),
+                  zeros_of_shape(of_bias))});
       });
   at::Tensor y = make(shapes->results.front().shape, x.device());
+  const at::Tensor weight = as_convolved(given_weight);
   do_or_remember(x.device(),
                  [call, x = in_kernel(x), weight = in_kernel(weight),
                   of_bias = in_kernel(of_bias), to = kernel_view(y)] {
@@ -435,11 +460,13 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
-    const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-    c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-    c10::SymIntArrayRef dilation, bool transposed,
+    const at::Tensor& given_dy, const at::Tensor& given,
+    const at::Tensor& given_weight, c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed,
     c10::SymIntArrayRef output_padding, c10::SymInt groups,
     std::array<bool, 3> wanted) {
+  const at::Tensor x = as_convolved(given);
+  const at::Tensor dy = as_convolved(given_dy);
   const auto call = [stride = stride.vec(), padding = padding.vec(),
                      dilation = dilation.vec(), transposed,
                      output_padding = output_padding.vec(), groups,
@@ -449,18 +476,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
     const activations::CountingAllocator::HostMemory not_counted;
     const std::vector<c10::SymInt> bias = {with.sym_size(0)};
     auto [dx, dweight, dbias] = at::convolution_backward_symint(
-        by, of, with, c10::SymIntArrayRef(bias), stride, padding, dilation,
-        transposed, output_padding, groups, wanted);
+        channels_last(by), channels_last(of), channels_last(with),
+        c10::SymIntArrayRef(bias), stride, padding, dilation, transposed,
+        output_padding, groups, wanted);
     return std::vector<at::Tensor>{dx, dweight, dbias};
   };
   count_launch("convolution_backward", wanted[0] + wanted[1] + wanted[2]);
   const auto shapes = known_shapes(
-      "convolution_backward|" +
-          signature_of(dy, x, weight, stride, padding, dilation, transposed,
-                       output_padding, groups, wanted[0], wanted[1], wanted[2]),
+      "convolution_backward|" + signature_of(dy, x, given_weight, stride,
+                                             padding, dilation, transposed,
+                                             output_padding, groups, wanted[0],
+                                             wanted[1], wanted[2]),
       [&] {
         return new_results(call(zeros_of_shape(dy), zeros_of_shape(x),
-                                zeros_of_shape(weight)));
+                                zeros_of_shape(given_weight)));
       });
   const auto place = [&](size_t result, int64_t workspace) {
     const TensorShape& shape = shapes->results[result].shape;
@@ -471,6 +500,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_gradients(
     return tensor;
   };
   at::Tensor dx = place(0, static_cast<int64_t>(dy.nbytes()) / 2);
+  const at::Tensor weight = as_convolved(given_weight);
   at::Tensor dweight = place(1, static_cast<int64_t>(x.nbytes()) / 4);
   at::Tensor dbias = make(shapes->results[2].shape, x.device());
   do_or_remember(

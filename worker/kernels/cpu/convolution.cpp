@@ -118,6 +118,21 @@ struct Folded {
   ConvolutionShape shape;
 };
 
+// A card's library has no float64 with channels last: it makes plain copies of
+// all that it is given, and plain results. Made here, they are known: the
+// memory model counts them.
+bool is_convolved_plain(const at::Tensor& x) {
+  return !x.is_cpu() && x.scalar_type() == at::kDouble;
+}
+
+// What the library is given.
+at::Tensor as_convolved(const at::Tensor& tensor) {
+  if (!is_convolved_plain(tensor)) return tensor;
+  const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
+  return tensor.contiguous();
+}
+
+// The result may be plain.
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape) {
   const int64_t cells = x.size(0) *
@@ -127,10 +142,28 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                              static_cast<int64_t>(x.element_size()));
   at::Tensor y = at::convolution(x, weight, {}, {shape.stride, shape.stride},
                                  {shape.padding_height, shape.padding_width},
-                                 {1, 1}, false, {0, 0}, shape.groups)
-                     .contiguous(at::MemoryFormat::ChannelsLast);
+                                 {1, 1}, false, {0, 0}, shape.groups);
   note_workspace(scope, x, weight, shape, /*is_backward=*/false, cells);
   return y;
+}
+
+// The same of the gradients.
+ConvolutionGradients differentiate(const at::Tensor& dy, const at::Tensor& x,
+                                   const at::Tensor& weight,
+                                   const ConvolutionShape& shape, bool wants_dx,
+                                   bool wants_dweight) {
+  ConvolutionGradients gradients;
+  const WorkspaceScope scope(static_cast<int64_t>(x.nbytes()),
+                             static_cast<int64_t>(weight.nbytes()));
+  std::tie(gradients.dx, gradients.dweight, std::ignore) =
+      at::convolution_backward(dy, x, weight, at::OptionalIntArrayRef(),
+                               {shape.stride, shape.stride},
+                               {shape.padding_height, shape.padding_width},
+                               {1, 1}, false, {0, 0}, shape.groups,
+                               {wants_dx, wants_dweight, false});
+  note_workspace(scope, x, weight, shape, /*is_backward=*/true,
+                 dy.size(0) * dy.size(2) * dy.size(3));
+  return gradients;
 }
 
 }  // namespace
@@ -149,17 +182,21 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
     return y.to(x.scalar_type());
   }
   if (wants_flat_samples(x, weight, shape)) {
-    return with_shape_of(convolve(flat_samples(x), weight, shape), x.size(0),
-                         x.size(2), x.size(3));
+    return with_shape_of(convolve(flat_samples(x), weight, shape)
+                             .contiguous(at::MemoryFormat::ChannelsLast),
+                         x.size(0), x.size(2), x.size(3));
   }
   if (can_be_folded(x, weight, shape)) {
     const Folded part(x, weight, shape);
-    at::Tensor y = convolve(part.x, part.weight, part.shape);
+    at::Tensor y = convolve(part.x, part.weight, part.shape)
+                       .contiguous(at::MemoryFormat::ChannelsLast);
     part.note_workspace(x, weight, shape, /*is_backward=*/false,
                         y.size(0) * y.size(2) * y.size(3));
     return y;
   }
-  return convolve(x, weight, shape);
+  // The copies are gone before the result is one.
+  const at::Tensor y = convolve(as_convolved(x), as_convolved(weight), shape);
+  return y.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 ConvolutionGradients convolution_gradients(const at::Tensor& dy,
@@ -194,20 +231,19 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
     return gradients;
   }
   const bool flat = wants_flat_samples(x, weight, shape);
-  const WorkspaceScope scope(static_cast<int64_t>(x.nbytes()),
-                             static_cast<int64_t>(weight.nbytes()));
-  std::tie(gradients.dx, gradients.dweight, std::ignore) =
-      at::convolution_backward(
-          flat ? flat_samples(dy) : dy, flat ? flat_samples(x) : x, weight,
-          at::OptionalIntArrayRef(), {shape.stride, shape.stride},
-          {shape.padding_height, shape.padding_width}, {1, 1}, false, {0, 0},
-          shape.groups, {wants_dx, wants_dweight, false});
-  note_workspace(scope, x, weight, shape, /*is_backward=*/true,
-                 dy.size(0) * dy.size(2) * dy.size(3));
-  if (flat && wants_dx) {
-    gradients.dx =
-        with_shape_of(gradients.dx.contiguous(at::MemoryFormat::ChannelsLast),
-                      x.size(0), x.size(2), x.size(3));
+  gradients =
+      differentiate(flat ? flat_samples(dy) : as_convolved(dy),
+                    flat ? flat_samples(x) : as_convolved(x),
+                    as_convolved(weight), shape, wants_dx, wants_dweight);
+  if (wants_dx && (flat || is_convolved_plain(x))) {
+    gradients.dx = gradients.dx.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  if (wants_dweight && is_convolved_plain(x)) {
+    gradients.dweight =
+        gradients.dweight.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  if (wants_dx && flat) {
+    gradients.dx = with_shape_of(gradients.dx, x.size(0), x.size(2), x.size(3));
   }
   return gradients;
 }

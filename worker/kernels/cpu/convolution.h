@@ -8,6 +8,10 @@
 // On a CPU whose oneDNN has no convolution of bfloat16 or float16, these are
 // computed in float32 and rounded once.
 //
+// A card's library convolves float64 only where a channel's pixels lie
+// together: there, what it reads is copied so, and what it makes is copied
+// back.
+//
 // Shapes: x [N, C_in, H, W] and results channels-last; N may be 0. weight
 // [C_out, C_in / groups, k, k]. All are of one type.
 // Functions are reentrant and use ATen's thread pool.
