@@ -28,7 +28,6 @@ constexpr int kBlocks = 4;        // a multiprocessor runs at least so many
 constexpr int kMostColumns = 32;  // threads over the channels of a cell
 // Loads of a row that are in flight together: all of the commonest window.
 constexpr int kAtOnce = 5;
-constexpr int kNoCell = 255;  // the widest window has fewer
 
 __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a > b ? a : b; }
@@ -186,27 +185,26 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       HEADROOM_UNROLL
       for (int k = 0; k < kAtOnce; ++k) {
         gradients[k] = {};
-        HEADROOM_UNROLL
-        for (int v = 0; v < V; ++v) choices[k].at[v] = kNoCell;
+        choices[k] = {};
         if (column + k >= at.end_column) continue;
         gradients[k] = load_pack<V>(from + k * a.from_stride);
         choices[k] = load_pack<V>(chosen + k * a.channels);
       }
       from += kAtOnce * a.from_stride;
       chosen += kAtOnce * a.channels;
+      // The number of the thread's first cell in the first of these windows. A
+      // cell above or below a window has a number that no choice has.
+      const int cell =
+          (at.top + a.window - row) * a.window - 1 - (column - at.left);
       HEADROOM_UNROLL
-      for (int i = 0; i < kPoolRows; ++i) {
-        const int down = a.window - 1 - (row - at.top - i);
-        if (down < 0 || down >= a.window) continue;
-        // Windows to the left have a cell on their right.
-        const int cell = (down + 1) * a.window - 1 - (column - at.left);
+      for (int k = 0; k < kAtOnce; ++k) {
         HEADROOM_UNROLL
-        for (int k = 0; k < kAtOnce; ++k) {
+        for (int v = 0; v < V; ++v) {
+          const int chosen_cell = choices[k].at[v];
+          const A gradient = static_cast<A>(gradients[k].at[v]);
           HEADROOM_UNROLL
-          for (int v = 0; v < V; ++v) {
-            if (choices[k].at[v] == cell - k) {
-              sums[i][v] += static_cast<A>(gradients[k].at[v]);
-            }
+          for (int i = 0; i < kPoolRows; ++i) {
+            if (chosen_cell == cell + i * a.window - k) sums[i][v] += gradient;
           }
         }
       }
