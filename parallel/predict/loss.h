@@ -19,7 +19,7 @@ struct LossShape {
   bool focal = false;
   bool smooths_labels = false;
   bool has_teacher = false;
-  bool has_targets = false;  // on a device: they are there before the loss
+  bool has_targets = false;  // their copy is on the device before the loss
 };
 
 // Bytes of a micro-batch's targets as a device takes them.

@@ -198,6 +198,15 @@ TEST(Fit, OnADevice) {
   for (FitCell& cell : cells) cell.on_device = true;
   for (const FitCell& cell : in_precisions(cells, {"fp32", "fp64", "bf16"}))
     table.add(cell, measure(cell, 2));
+  // A channel by itself, groups of them, and transposed convolutions.
+  const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
+  for (const std::string& model :
+       {std::string("yolov5s-mobilenetv3"), folder + "many_modules.yaml"}) {
+    FitCell cell = {model, 320, 1, "keep", "one", 0};
+    cell.on_device = true;
+    cell.precision = "fp64";
+    table.add(cell, measure(cell, 2));
+  }
 }
 
 // Graphs keep what layers take at their fullest, with buffers for the images
