@@ -76,7 +76,7 @@ ImageArguments image_arguments(const at::Tensor& images,
 
 namespace {
 
-std::string rows_text(const at::Tensor& map) {
+std::string map_text(const at::Tensor& map) {
   return std::to_string(map.size(0)) + " x " + std::to_string(map.size(2)) +
          " x " + std::to_string(map.size(3)) + " cells of " +
          std::to_string(map.size(1)) + " channels";
@@ -95,8 +95,8 @@ PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
           pooled.size(1) == map.size(1) && pooled.size(3) == map.size(3) &&
           pooled.device() == map.device() &&
           pooled.scalar_type() == map.scalar_type(),
-      "windows of " + std::to_string(window) + " from " + rows_text(map) +
-          " to " + rows_text(pooled));
+      "windows of " + std::to_string(window) + " from " + map_text(map) +
+          " to " + map_text(pooled));
   PoolArguments arguments;
   arguments.type = element_type(map);
   if (choices.defined()) {
@@ -104,7 +104,7 @@ PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
         choices.scalar_type() == at::kByte && is_channels_last(choices) &&
             choices.sizes() == pooled.sizes() &&
             choices.device() == map.device(),
-        "choices for " + rows_text(choices) + " beside " + rows_text(pooled));
+        "choices for " + map_text(choices) + " beside " + map_text(pooled));
     arguments.choices = choices.mutable_data_ptr<uint8_t>();
   }
   arguments.samples = map.size(0);
@@ -138,7 +138,7 @@ void set_direction(const at::Tensor& from, const at::Tensor& to,
       lies_at(arguments.from, 16) && lies_at(arguments.to, 16) &&
       lies_at(arguments.choices, wide);
   HEADROOM_CHECK(arguments.strips() <= INT32_MAX,
-                 "pooling of " + rows_text(to) + ", more than a kernel counts");
+                 "pooling of " + map_text(to) + ", more than a kernel counts");
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ struct PoolPlace {
   int count;        // how many cells
   // Rows and columns of what it reads. The first may be cut off by the edge:
   // where they would begin are `top` and `left`.
-  int top, first_row, end_row;
-  int left, first_column, end_column;
+  int top, row_begin, row_end;
+  int left, column_begin, column_end;
 };
 
 template <int V>
@@ -60,18 +60,18 @@ __device__ PoolPlace pool_place(const PoolArguments& a) {
   at.is_inside = at.channel < a.channels && at.sample < a.samples;
   at.count = smaller(kPoolRows, a.to_rows - at.row);
   at.top = at.row - a.rows_before;
-  at.first_row = larger(0, at.top);
-  at.end_row = smaller(a.from_rows, at.top + at.count - 1 + a.window);
+  at.row_begin = larger(0, at.top);
+  at.row_end = smaller(a.from_rows, at.top + at.count - 1 + a.window);
   at.left = at.column - a.window / 2;
-  at.first_column = larger(0, at.left);
-  at.end_column = smaller(a.width, at.left + a.window);
+  at.column_begin = larger(0, at.left);
+  at.column_end = smaller(a.width, at.left + a.window);
   return at;
 }
 
 // The first cell that a thread reads of a row, counted in pixels.
 __device__ inline int64_t first_pixel(const PoolArguments& a,
                                       const PoolPlace& at, int row) {
-  return (at.sample * a.from_rows + row) * a.width + at.first_column;
+  return (at.sample * a.from_rows + row) * a.width + at.column_begin;
 }
 
 // Bytes of neighbouring channels in one store.
@@ -116,23 +116,23 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const PoolPlace at = pool_place<V>(a);
   if (!at.is_inside) return;
   Largest<A, V> of_window[kPoolRows];
-  const int first = at.first_column - at.left;
+  const int first = at.column_begin - at.left;
   HEADROOM_UNROLL
   for (int i = 0; i < kPoolRows; ++i) {
     of_window[i].start(larger(0, -at.top - i) * a.window + first);
   }
-  for (int row = at.first_row; row < at.end_row; ++row) {
+  for (int row = at.row_begin; row < at.row_end; ++row) {
     const T* from = static_cast<const T*>(a.from) +
                     first_pixel(a, at, row) * a.from_stride + at.channel;
-    Largest<A, V> of_row;
-    of_row.start(first);
+    Largest<A, V> in_row;
+    in_row.start(first);
     HEADROOM_UNROLL_5
-    for (int column = at.first_column; column < at.end_column; ++column) {
+    for (int column = at.column_begin; column < at.column_end; ++column) {
       const Pack<T, V> cells = load_pack<V>(from);
       from += a.from_stride;
       HEADROOM_UNROLL
       for (int v = 0; v < V; ++v) {
-        of_row.take(v, static_cast<A>(cells.at[v]), column - at.left);
+        in_row.take(v, static_cast<A>(cells.at[v]), column - at.left);
       }
     }
     HEADROOM_UNROLL
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       if (down < 0 || down >= a.window) continue;
       HEADROOM_UNROLL
       for (int v = 0; v < V; ++v) {
-        of_window[i].take(v, of_row.value[v], down * a.window + of_row.cell[v]);
+        of_window[i].take(v, in_row.value[v], down * a.window + in_row.cell[v]);
       }
     }
   }
@@ -173,12 +173,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const PoolPlace at = pool_place<V>(a);
   if (!at.is_inside) return;
   A sums[kPoolRows][V] = {};
-  for (int row = at.first_row; row < at.end_row; ++row) {
+  for (int row = at.row_begin; row < at.row_end; ++row) {
     const int64_t pixel = first_pixel(a, at, row);
     const T* from =
         static_cast<const T*>(a.from) + pixel * a.from_stride + at.channel;
     const uint8_t* chosen = a.choices + pixel * a.channels + at.channel;
-    for (int column = at.first_column; column < at.end_column;
+    for (int column = at.column_begin; column < at.column_end;
          column += kAtOnce) {
       Pack<T, V> gradients[kAtOnce];
       Pack<uint8_t, V> choices[kAtOnce];
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       for (int k = 0; k < kAtOnce; ++k) {
         gradients[k] = {};
         choices[k] = {};
-        if (column + k >= at.end_column) continue;
+        if (column + k >= at.column_end) continue;
         gradients[k] = load_pack<V>(from + k * a.from_stride);
         choices[k] = load_pack<V>(chosen + k * a.channels);
       }
