@@ -257,6 +257,7 @@ class Benchmark {
     predict::MemoryRequest request =
         predict::memory_request(request_.config, plan_, layers_);
     request.step = training_.shape();
+    request.labels = training_.labels();
     request.workspaces = &convolution_workspaces();
     const int64_t bytes = predict::estimate_rank_memory(
                               request, plan::coordinates_of(plan_.layout, 0))

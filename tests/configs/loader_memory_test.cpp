@@ -69,12 +69,14 @@ TEST(LoaderMemory, PackedSamplesTakeTheirRoom) {
   EXPECT_LT(bytes, 4 * (2 * kPicture + 1100));
 }
 
-TEST(AugmentPlace, IsTheCpuUnlessAskedFor) {
+TEST(AugmentPlace, IsTheCardUnlessAskedForOrNothingIsRenderedThere) {
   RunConfig config;
-  config.device = "0";
   EXPECT_FALSE(augment_place(config).on_device);
-  EXPECT_EQ(augment_place(config).reason,
-            "which is faster has not been measured on a card yet");
+  config.device = "0";
+  EXPECT_TRUE(augment_place(config).on_device);
+  config.synthetic_input = true;
+  EXPECT_FALSE(augment_place(config).on_device);
+  config.synthetic_input = false;
   config.augment_on = "cpu";
   EXPECT_FALSE(augment_place(config).on_device);
   config.augment_on = "device";

@@ -75,6 +75,13 @@ RankTraining::RankTraining(const configs::RunConfig& config,
       input_options(config, plan, mesh_, state_->model());
   input.allocate_images = step::page_locked_images(device);
   assign_ = input.assign;
+  labels_.assumed_boxes_per_image =
+      loader::kSyntheticBoxesPerImage + more_boxes_per_image;
+  if (!device.is_cpu() && mesh_.is_last_stage() && mesh_.spatial->size() == 1) {
+    pack_ = input.pack = step::target_packing(
+        state_->model(),
+        config.cuda_graphs ? std::optional(labels_) : std::nullopt);
+  }
   source_ = std::make_unique<loader::SyntheticInput>(input);
 
   step::Trainer::Options training;
@@ -89,8 +96,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.gains = gains_;
   training.plan = plan;
   training.teacher = teacher_.get();
-  training.labels.assumed_boxes_per_image =
-      loader::kSyntheticBoxesPerImage + more_boxes_per_image;
+  training.labels = labels_;
   training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
   training.following = [this]() -> const loader::Batch* {
     if (keeps_batch_ && batch_) {
@@ -137,7 +143,8 @@ void RankTraining::add_boxes(loader::Batch& batch, int64_t more) const {
   }
   batch.labels = std::move(labels);
   batch.targets.clear();
-  loader::assign_micro_batches(batch, assign_);
+  batch.packed_targets.clear();
+  loader::assign_micro_batches(batch, assign_, pack_);
 }
 
 const loader::Batch& RankTraining::next_batch() {

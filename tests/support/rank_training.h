@@ -13,6 +13,7 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/plan/plan.h"
+#include "parallel/predict/label_bound.h"
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/step_prediction.h"
@@ -54,8 +55,9 @@ class RankTraining {
                                 const std::filesystem::path& checkpoints);
 
   step::TrainingState& state() { return *state_; }
-  // What the newest step was predicted for.
+  // What the newest step was predicted for, and what is known of all steps.
   const predict::StepShape& shape() const { return shape_; }
+  const predict::LabelBound& labels() const { return labels_; }
 
  private:
   // To each image.
@@ -74,6 +76,8 @@ class RankTraining {
   loss::LossGains gains_;
   step::CollectiveSchedule collective_schedule_;
   loader::AssignTargets assign_;
+  loader::PackTargets pack_;  // null: the loss is the host's
+  predict::LabelBound labels_;
   predict::StepShape shape_;
   bool keeps_batch_ = false;
   bool keeps_batch_on_device_ = false;

@@ -206,17 +206,17 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
   return options;
 }
 
-loader::PackTargets target_packing(const configs::RunConfig& config,
-                                   const model::LayerGraph& model) {
+loader::PackTargets target_packing(
+    const model::LayerGraph& model,
+    const std::optional<predict::LabelBound>& bound) {
   std::vector<loss::HeadGrid> grids;
   for (const model::LayerGraph::Level& level : model.levels()) {
     grids.push_back({level.stride, static_cast<int64_t>(level.anchors.size())});
   }
-  std::shared_ptr<const predict::LabelBound> bound;
-  if (config.cuda_graphs) {
-    bound = std::make_shared<predict::LabelBound>(predict::label_bound(config));
-  }
-  return [grids, bound, classes = model.num_classes()](
+  return [grids,
+          bound = bound ? std::make_shared<const predict::LabelBound>(*bound)
+                        : nullptr,
+          classes = model.num_classes()](
              const std::vector<loss::LevelTargets>& targets, int64_t images,
              int64_t height, int64_t width) {
     const int64_t capacity =

@@ -15,6 +15,7 @@
 
 #include "configs/layers/model_table.h"
 #include "configs/run_config.h"
+#include "parallel/predict/label_bound.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/model/layer_graph.h"
@@ -65,9 +66,11 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
                                      const model::LayerGraph& model);
 
 // Packs targets on loader threads for a device that computes the loss. Room for
-// as many matches as there are, or with graphs for the most of a micro-batch.
-loader::PackTargets target_packing(const configs::RunConfig& config,
-                                   const model::LayerGraph& model);
+// as many matches as there are, or, where a bound is given, as it is for
+// graphs, for the most of a micro-batch.
+loader::PackTargets target_packing(
+    const model::LayerGraph& model,
+    const std::optional<predict::LabelBound>& bound);
 
 // What a weights file says about itself: its model, the classes and the input
 // that it was trained with.

@@ -34,7 +34,9 @@ loader::LoaderOptions training_options(const configs::RunConfig& config,
   options.own_rows = step::own_rows(mesh, options.stride);
   if (!parse_device_list(config.device).empty() && mesh.is_last_stage() &&
       mesh.spatial->size() == 1) {
-    options.pack = step::target_packing(config, model);
+    options.pack = step::target_packing(
+        model, config.cuda_graphs ? std::optional(predict::label_bound(config))
+                                  : std::nullopt);
   }
   if (inputs.training) options.dataset = &*inputs.training;
   if (config.image_weights) {

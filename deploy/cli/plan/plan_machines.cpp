@@ -232,9 +232,7 @@ std::string machines_text(const PlanMachines& machines) {
           std::to_string(predict::kGpuSlackPercent) +
           " % for the caching allocator and " +
           format_bytes(predict::kGpuReserveBytes) +
-          " for context, workspaces and communication\n"
-          "             the bytes of tensors are checked on a device without "
-          "hardware; on a GPU they are not verified yet\n";
+          " for context, workspaces and communication\n";
   if (machines.instance &&
       !predict::wheel_has_code_for(machines.instance->compute_capability)) {
     text +=

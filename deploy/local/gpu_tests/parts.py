@@ -190,7 +190,7 @@ def two_processes(kit):
            'nccl']
     two += ['--set', 'share_devices=true'] if kit.has_card else []
     reference = training.run_folder('one process')
-    steps, more_steps = 6, 60 if kit.has_card else 20
+    steps, more_steps = 6, 24 if kit.has_card else 20
     tests = Step('check, die, hang', [kit.program('test_cuda'), '--gtest_filter=Nccl*'], judge.gtest(),
                  why_not='' if kit.has_card else NEEDS_A_CARD)
     result = [tests, training.draw(), training.step('one process', steps, [*exact, '--device', '0'])]
