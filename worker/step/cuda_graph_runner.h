@@ -61,7 +61,7 @@ class CudaGraphRunner {
     std::vector<int64_t> image_sizes;  // [n, H, W, C]
     // Fills a map [n, C, H, W] on the device with them, or makes one.
     std::function<at::Tensor(const std::optional<at::Tensor>& into)> map;
-    at::Tensor images;  // that map
+    at::Tensor images;  // the map that is made or filled
     loss::PackedTargets targets;
     at::Tensor scales;
     at::Tensor end;          // DeviceState::packed; undefined without an end

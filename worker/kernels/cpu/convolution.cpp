@@ -100,7 +100,7 @@ struct Folded {
     weight = fold_taps(unfolded_weight);
   }
 
-  // After the library's call on the folded tensors.
+  // This follows the library's call on the folded tensors.
   void note_workspace(const at::Tensor& unfolded_x,
                       const at::Tensor& unfolded_weight,
                       const ConvolutionShape& unfolded, bool is_backward,
