@@ -15,8 +15,11 @@ namespace headroom::configs {
 AugmentPlace augment_place(const RunConfig& config) {
   if (config.augment_on == "device") return {true, "as asked for"};
   if (config.augment_on == "cpu") return {false, "as asked for"};
-  if (config.synthetic_input || parse_device_list(config.device).empty()) {
-    return {false, "there is none to render on a card"};
+  if (parse_device_list(config.device).empty()) {
+    return {false, "the run is on the CPU"};
+  }
+  if (config.synthetic_input) {
+    return {false, "synthetic input is not rendered"};
   }
   return {true, "a card renders faster than the loader's threads"};
 }

@@ -34,6 +34,14 @@ constexpr int64_t filled_channels(int64_t channels) {
   return round_up(channels, kChannelsTogether);
 }
 
+// A convolution of stride 2 over at most so many channels is folded on a device
+// (worker/kernels/cpu/folded_convolution.h): pixels of 2 x 2 become channels.
+inline constexpr int64_t kMostFoldedChannels = 4;
+inline constexpr int64_t kFoldedSide = 2;
+constexpr int64_t folded_channels(int64_t channels) {
+  return filled_channels(kFoldedSide * kFoldedSide * channels);
+}
+
 // The flat buffer is cut into pieces of at most so many elements; a commit's
 // kernels read a description of kPieceBytes for each, and add up its squares in
 // a double (parallel/cuda/kernels/flat_buffer_body.h).

@@ -1,7 +1,9 @@
 #include "parallel/predict/convolution.h"
-#include "parallel/base/units.h"
 
 #include <algorithm>
+
+#include "parallel/base/device_scratch.h"
+#include "parallel/base/units.h"
 
 namespace headroom::predict {
 namespace {
@@ -209,19 +211,41 @@ int64_t copied_input_bytes(const ConvolutionShape& convolution,
                                    halo);
 }
 
+// What a convolution that a device folds takes: the map, the weight and its
+// gradient once more.
+int64_t folded_bytes(const ConvolutionShape& convolution,
+                     const MicroBatchShape& shape) {
+  if (!shape.on_device || !shape.is_mixed() || convolution.groups > 1 ||
+      convolution.stride != kFoldedSide ||
+      convolution.in_channels > kMostFoldedChannels ||
+      convolution.kernel % kFoldedSide != 0) {
+    return 0;
+  }
+  const int64_t channels = folded_channels(convolution.in_channels);
+  const int64_t halo =
+      shape.is_split() ? convolution.kernel - convolution.stride : 0;
+  const int64_t taps =
+      convolution.kernel * convolution.kernel / (kFoldedSide * kFoldedSide);
+  return shape.map_bytes(channels, convolution.out_stride) +
+         shape.rows_bytes(halo, channels, convolution.out_stride) +
+         2 * taps * channels * convolution.out_channels * shape.element_bytes;
+}
+
 // What a device's library takes for the output, or for either gradient. The
 // output is copied back once the copies of what was read are gone; so are
 // gradients, which are no larger than those.
 int64_t device_forward_scratch(const ConvolutionShape& convolution,
                                const MicroBatchShape& shape) {
   return std::max(
-      copied_input_bytes(convolution, shape) +
+      folded_bytes(convolution, shape) +
+          copied_input_bytes(convolution, shape) +
           observed_workspace(convolution, shape, /*is_backward=*/false),
       copied_output_bytes(convolution, shape));
 }
 int64_t device_gradient_scratch(const ConvolutionShape& convolution,
                                 const MicroBatchShape& shape) {
-  return copied_input_bytes(convolution, shape) +
+  return folded_bytes(convolution, shape) +
+         copied_input_bytes(convolution, shape) +
          copied_output_bytes(convolution, shape) +
          observed_workspace(convolution, shape, /*is_backward=*/true);
 }

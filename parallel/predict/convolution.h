@@ -8,7 +8,8 @@
 // windows into columns instead. Where channels form groups, each group's fill
 // blocks of their own. A card's library takes what it was observed to take for
 // that shape, its workspace; nothing is known of it before. For float64 all
-// that it reads and makes is copied (worker/kernels/cpu/convolution.h).
+// that it reads and makes is copied, and of 16 bits a map of few channels is
+// folded (worker/kernels/cpu/convolution.h).
 //
 // Weights of convolutions of 16 bits are copies of float32 ones, and their
 // gradients become float32 at once.

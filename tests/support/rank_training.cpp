@@ -100,7 +100,6 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
   training.following = [this]() -> const loader::Batch* {
     if (keeps_batch_ && batch_) {
-      if (!following_) following_ = batch_;
       following_->step = batch_->step + 1;
       return &*following_;
     }
@@ -147,19 +146,32 @@ void RankTraining::add_boxes(loader::Batch& batch, int64_t more) const {
   loader::assign_micro_batches(batch, assign_, pack_);
 }
 
+at::Tensor RankTraining::in_other_memory(const at::Tensor& images) const {
+  at::Tensor copy = loader::make_image_tensor(
+      images.size(0), images.size(1), images.size(2), images.size(3),
+      step::page_locked_images(state_->device()));
+  copy.copy_(images);
+  return copy;
+}
+
 const loader::Batch& RankTraining::next_batch() {
   loader::Batch next = source_->next();
   if (!batch_) {
     batch_ = std::move(next);
     const int64_t more = more_boxes_at(batch_->step);
     if (more > 0) add_boxes(*batch_, more);
+    if (keeps_batch_) {
+      following_ = batch_;
+      following_->images = in_other_memory(batch_->images);
+    }
   } else {
+    std::swap(batch_, following_);
     batch_->step = next.step;
     batch_->epoch = next.epoch;
   }
   if (keeps_batch_on_device_) {
     batch_->images = state_->device().upload(batch_->images);
-    if (following_) following_->images = batch_->images;
+    following_->images = batch_->images;
   }
   return *batch_;
 }

@@ -67,6 +67,8 @@ class RankTraining {
            (step == crowded_.first ? crowded_.second : 0);
   }
   const loader::Batch& next_batch();
+  // The same images, page-locked as loaders' are.
+  at::Tensor in_other_memory(const at::Tensor& images) const;
 
   const configs::RunConfig config_;
   const int64_t more_boxes_per_image_;
@@ -82,7 +84,8 @@ class RankTraining {
   bool keeps_batch_ = false;
   bool keeps_batch_on_device_ = false;
   std::optional<loader::Batch> batch_;
-  std::optional<loader::Batch> following_;  // the same as the next step's
+  // The next step's, where a batch is kept: the same in memory of its own.
+  std::optional<loader::Batch> following_;
   std::unique_ptr<step::Teacher> teacher_;  // of fresh weights
   std::unique_ptr<step::TrainingState> state_;
   std::unique_ptr<loader::SyntheticInput> source_;

@@ -165,7 +165,11 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
     return forward(on_device(inputs));
   }
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
-  if (!is_prepared(inputs)) fill(inputs);
+  if (is_prepared(inputs)) {
+    inputs.send_following();  // The copy need not wait for the graph.
+  } else {
+    fill(inputs);
+  }
   prepared_.reset();
   if (inputs.end.defined()) {
     device_.upload_into(inputs.end, graph_->inputs.end);

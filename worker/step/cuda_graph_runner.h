@@ -61,6 +61,8 @@ class CudaGraphRunner {
     std::vector<int64_t> image_sizes;  // [n, H, W, C]
     // Fills a map [n, C, H, W] on the device with them, or makes one.
     std::function<at::Tensor(const std::optional<at::Tensor>& into)> map;
+    // Sends the images that are loaded next, while the device computes.
+    std::function<void()> send_following;
     at::Tensor images;  // the map that is made or filled
     loss::PackedTargets targets;
     at::Tensor scales;

@@ -84,13 +84,20 @@ at::Tensor DevicePrefetcher::input(const loader::Batch& batch,
     return network_input(own.images, options, into);
   }
   const at::Tensor result = network_input(bytes_on_device(own), options, into);
+  send_following(batch, parts, part);
+  return result;
+}
+
+void DevicePrefetcher::send_following(
+    const loader::Batch& batch, const std::vector<plan::SampleRange>& parts,
+    size_t part) {
+  if (!copies_) return;
   if (part + 1 < parts.size()) {
     send_ahead(part_of(batch, parts[part + 1]));
   } else if (const loader::Batch* next = following_ ? following_() : nullptr;
              next != nullptr && !next->micro_batches.empty()) {
     send_ahead(part_of(*next, next->micro_batches.front()));
   }
-  return result;
 }
 
 DevicePrefetcher::Part DevicePrefetcher::part_of(
@@ -110,6 +117,7 @@ DevicePrefetcher::Part DevicePrefetcher::part_of(
 // A larger buffer is made when it is needed, so that memory runs out in the
 // step that needs it.
 void DevicePrefetcher::send_ahead(const Part& part) {
+  if (part.bytes.device() == device_.device()) return;
   if (has_room(part) && !holds(part)) send(part);
 }
 

@@ -65,6 +65,9 @@ class DevicePrefetcher {
                    const std::vector<plan::SampleRange>& parts, size_t part,
                    const at::TensorOptions& options,
                    const std::optional<at::Tensor>& into = {});
+  // The second half of that alone, for who has the input already.
+  void send_following(const loader::Batch& batch,
+                      const std::vector<plan::SampleRange>& parts, size_t part);
 
  private:
   // Some of a batch's images, and the bytes that are sent for them.

@@ -43,6 +43,10 @@ CudaGraphRunner::Inputs StageStep::inputs_of(int64_t micro_batch) const {
                                static_cast<size_t>(micro_batch),
                                parts_.state.map_options(), into);
   };
+  inputs.send_following = [this, micro_batch] {
+    parts_.images.send_following(parts_.batch, parts_.micro_batches,
+                                 static_cast<size_t>(micro_batch));
+  };
   inputs.targets = packed_targets_of(micro_batch, sizes);
   inputs.scales = scales_of(sizes);
   return inputs;

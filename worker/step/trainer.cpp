@@ -352,13 +352,24 @@ void Trainer::prepare_following(const loader::Batch& batch,
   const loader::Batch* const next =
       options_.following ? options_.following() : nullptr;
   if (next == nullptr || next->step != batch.step + 1 ||
-      next->micro_batches.empty() || ladder_.num_cuts > 0) {
+      next->global_size != batch.global_size ||
+      next->image_height != batch.image_height ||
+      next->image_width != batch.image_width ||
+      next->micro_batches != batch.micro_batches || ladder_.num_cuts > 0) {
     return;
   }
   const loss::GlobalCounts counts{next->global_size, own_matches(*next)};
-  StageStep(
-      step_parts(*next, next->micro_batches, counts, result, captured_.get()))
-      .prepare();
+  // Where memory is refused here, the step itself asks for it again and knows
+  // what to do then.
+  try {
+    StageStep(
+        step_parts(*next, next->micro_batches, counts, result, captured_.get()))
+        .prepare();
+  } catch (const c10::OutOfMemoryError&) {
+    return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 at::Tensor Trainer::end_numbers(const loader::Batch& batch,

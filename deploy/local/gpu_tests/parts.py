@@ -103,7 +103,7 @@ def graphs(kit):
 def passes(kit):
     words = [kit.program('benchmark_device_passes'), '--precision', 'bf16']
     words += ['--batch', '16,64'] if kit.has_card else ['--batch', '2,4', '--scale', '16', '--repeats', '2']
-    return [Step('passes, optimizer, rendering, input', words, judge.figures(4 * 2 * 12 + 4))]
+    return [Step('passes, pooling, optimizer, rendering, input', words, judge.figures(4 * 2 * 12 + 2 * 2 + 4))]
 
 
 STEP_KEYS = ('batch', 'precision', 'tf32', 'cuda_graphs', 'resident', 'cudnn_benchmark', 'images_per_second', 'step_ms',

@@ -108,12 +108,15 @@ std::vector<at::Tensor> copies_of(TrainingState& state) {
   return copies;
 }
 
-Curve train(const Setting& setting, bool on_device, int steps = 3) {
+// A step has fewer boxes than the others, whose number it is, or none.
+Curve train(const Setting& setting, bool on_device, int steps = 3,
+            int64_t sparse_step = -1) {
   const configs::RunConfig config = config_of(setting);
   const plan::Plan plan = plan_of_synthetic_run(config);
   Curve curve;
   run_ranks(setting.ranks, [&](int rank, collectives::Communicator& world) {
     Rank mine(config, plan, world, on_device);
+    if (sparse_step >= 0) mine.training.add_boxes_at(sparse_step, -4);
     for (int step = 0; step < steps; ++step) {
       const StepResult result = mine.training.step();
       if (rank != 0) continue;
@@ -259,10 +262,13 @@ class CapturedTraining : public DeviceTraining {};
 
 TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
   Setting setting = GetParam();
-  const Curve plain = train(setting, true, 6);
+  // Its labels are not those that a graph was given before.
+  constexpr int64_t kSparseStep = 4;
+  const Curve plain = train(setting, true, 6, kSparseStep);
+  EXPECT_NE(plain.loss, train(setting, true, 6).loss);
   setting.cuda_graphs = true;
   const int64_t replays = TestGraph::replays();
-  const Curve captured = train(setting, true, 6);
+  const Curve captured = train(setting, true, 6, kSparseStep);
   if (!is_test_device()) {
     const bool is_exact = setting.precision == configs::Precision::kFp64;
     const Bound bound = bound_of(setting.precision);

@@ -90,7 +90,7 @@ void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
 }
 
 // What the library is given in place of a convolution that can be folded, for
-// as long as it computes: scratch of that convolution.
+// as long as it computes. The memory model knows what it takes.
 struct Folded {
   Folded(const at::Tensor& unfolded_x, const at::Tensor& unfolded_weight,
          const ConvolutionShape& unfolded)
@@ -108,10 +108,9 @@ struct Folded {
     ConvolutionWorkspaces& known = convolution_workspaces();
     const int64_t of_library =
         known.bytes_of(key_of(x, weight, shape, is_backward, out_cells));
-    const auto own = static_cast<int64_t>(x.nbytes() + 2 * weight.nbytes());
     known.note(
         key_of(unfolded_x, unfolded_weight, unfolded, is_backward, out_cells),
-        of_library + own);
+        of_library);
   }
 
   at::Tensor x, weight;

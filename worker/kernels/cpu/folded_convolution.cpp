@@ -8,10 +8,8 @@
 namespace headroom::kernels {
 namespace {
 
-constexpr int64_t kSide = 2;  // rows and columns of what becomes a pixel
+constexpr int64_t kSide = kFoldedSide;
 constexpr int64_t kPixels = kSide * kSide;
-// More channels than these are near enough to eights as they are.
-constexpr int64_t kMostChannels = 4;
 
 bool is_even(int64_t number) { return number % kSide == 0; }
 
@@ -33,14 +31,10 @@ at::Tensor parted_channels(const at::Tensor& folded, int64_t channels) {
 bool can_be_folded(const at::Tensor& x, const at::Tensor& weight,
                    const ConvolutionShape& shape) {
   return !x.is_cpu() && x.element_size() == 2 && shape.groups == 1 &&
-         shape.stride == kSide && x.size(1) <= kMostChannels &&
+         shape.stride == kSide && x.size(1) <= kMostFoldedChannels &&
          is_even(x.size(2)) && is_even(x.size(3)) && is_even(weight.size(2)) &&
          is_even(weight.size(3)) && is_even(shape.padding_height) &&
          is_even(shape.padding_width);
-}
-
-int64_t folded_channels(int64_t channels) {
-  return filled_channels(kPixels * channels);
 }
 
 at::Tensor fold_pixels(const at::Tensor& x) {

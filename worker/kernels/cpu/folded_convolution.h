@@ -10,7 +10,8 @@
 // first layers are given to matrix units elsewhere, too.)
 //
 // Shapes: x [N, C, H, W] channels-last -> [N, P, H / 2, W / 2] channels-last;
-// weight [O, C, k, k] -> [O, P, k / 2, k / 2], with P = folded_channels(C).
+// weight [O, C, k, k] -> [O, P, k / 2, k / 2], with P = folded_channels(C)
+// (parallel/base/device_scratch.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +25,6 @@ namespace headroom::kernels {
 // Whether it is of that kind, and its maps are of 16 bits and on a device.
 bool can_be_folded(const at::Tensor& x, const at::Tensor& weight,
                    const ConvolutionShape& shape);
-
-int64_t folded_channels(int64_t channels);
 
 at::Tensor fold_pixels(const at::Tensor& x);
 at::Tensor fold_taps(const at::Tensor& weight);

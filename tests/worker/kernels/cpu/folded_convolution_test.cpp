@@ -79,10 +79,5 @@ TEST(FoldedConvolution, LeavesWeightsAsTheyWere) {
   EXPECT_TRUE(at::equal(unfold_taps(fold_taps(weight), weight), weight));
 }
 
-TEST(FoldedConvolution, IsForMapsOf16BitsOnADevice) {
-  EXPECT_FALSE(can_be_folded(whole_numbers({2, 3, 12, 16}),
-                             whole_numbers({5, 3, 6, 6}), {2, 2, 2, 1}));
-}
-
 }  // namespace
 }  // namespace headroom::kernels
