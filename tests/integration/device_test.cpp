@@ -125,8 +125,9 @@ void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
   const PluginOf device(kPlugin);
   layout.insert(layout.end(), {"--backend", "gloo", "--noval", "--set",
                                "hyp.mixup=0.3", "--set", "hyp.gray=0.2"});
+  layout.insert(layout.end(), {"--augment-on", "cpu"});
   const std::vector<Json> cpu = train("cpu", layout);
-  layout.insert(layout.end(), {"--augment-on", "device"});
+  layout.back() = "device";
   const std::vector<Json> run = train("device", layout);
   ASSERT_EQ(run.size(), kSteps);
   size_t predicted = 0;
