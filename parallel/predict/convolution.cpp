@@ -195,20 +195,23 @@ int64_t copied_output_bytes(const ConvolutionShape& convolution,
   return copied_map_bytes(shape, convolution.out_channels,
                           convolution.out_stride);
 }
+// The rows that come from other ranks.
+int64_t halo_rows(const ConvolutionShape& convolution,
+                  const MicroBatchShape& shape) {
+  return shape.is_split()
+             ? std::max<int64_t>(convolution.kernel - convolution.stride, 0)
+             : 0;
+}
 int64_t copied_input_bytes(const ConvolutionShape& convolution,
                            const MicroBatchShape& shape) {
   if (!is_copied(shape)) return 0;
-  const int64_t halo =
-      shape.is_split()
-          ? std::max<int64_t>(convolution.kernel - convolution.stride, 0)
-          : 0;
   const int64_t weight =
       convolution.kernel == 1 || convolution.in_channels == convolution.groups
           ? 0
           : convolution.weight_bytes(shape);
   return weight + copied_map_bytes(shape, convolution.in_channels,
                                    convolution.out_stride / convolution.stride,
-                                   halo);
+                                   halo_rows(convolution, shape));
 }
 
 // What a convolution that a device folds takes: the map, the weight and its
@@ -222,12 +225,11 @@ int64_t folded_bytes(const ConvolutionShape& convolution,
     return 0;
   }
   const int64_t channels = folded_channels(convolution.in_channels);
-  const int64_t halo =
-      shape.is_split() ? convolution.kernel - convolution.stride : 0;
   const int64_t taps =
       convolution.kernel * convolution.kernel / (kFoldedSide * kFoldedSide);
   return shape.map_bytes(channels, convolution.out_stride) +
-         shape.rows_bytes(halo, channels, convolution.out_stride) +
+         shape.rows_bytes(halo_rows(convolution, shape), channels,
+                          convolution.out_stride) +
          2 * taps * channels * convolution.out_channels * shape.element_bytes;
 }
 

@@ -109,7 +109,7 @@ CudaGraphRunner::CudaGraphRunner(const devices::ComputeDevice& device)
 CudaGraphRunner::~CudaGraphRunner() = default;
 
 void CudaGraphRunner::release() {
-  prepared_.reset();
+  prepared_ = {};
   graph_.reset();
   shape_.clear();
   runs_ = 0;
@@ -126,10 +126,10 @@ CudaGraphRunner::Inputs CudaGraphRunner::on_device(const Inputs& inputs) const {
 
 // Loaded images are the same where their memory is, which prepared_ holds.
 bool CudaGraphRunner::is_prepared(const Inputs& inputs) const {
-  return prepared_ &&
-         prepared_->loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&
-         at::equal(prepared_->targets.bytes, inputs.targets.bytes) &&
-         at::equal(prepared_->scales, inputs.scales);
+  return prepared_.loaded.defined() &&
+         prepared_.loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&
+         at::equal(prepared_.targets, inputs.targets.bytes) &&
+         at::equal(prepared_.scales, inputs.scales);
 }
 
 void CudaGraphRunner::fill(const Inputs& inputs) {
@@ -144,9 +144,9 @@ void CudaGraphRunner::prepare(const Inputs& inputs,
       !inputs.targets.is_like(graph_->inputs.targets)) {
     return;
   }
-  prepared_.reset();
+  prepared_ = {};
   fill(inputs);
-  prepared_ = inputs;
+  prepared_ = {inputs.loaded, inputs.targets.bytes, inputs.scales};
 }
 
 at::Tensor CudaGraphRunner::run(Inputs inputs,
@@ -170,7 +170,7 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
   } else {
     fill(inputs);
   }
-  prepared_.reset();
+  prepared_ = {};
   if (inputs.end.defined()) {
     device_.upload_into(inputs.end, graph_->inputs.end);
   }

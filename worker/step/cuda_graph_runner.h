@@ -122,7 +122,11 @@ class CudaGraphRunner {
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graph> graph_;
-  std::optional<Inputs> prepared_;  // what lies in its buffers for the next run
+  // What its buffers hold for the next run, on the host; undefined: nothing.
+  struct Prepared {
+    at::Tensor loaded, targets, scales;
+  };
+  Prepared prepared_;
   bool has_ended_step_ = false;
   std::optional<std::string> failure_;
   int64_t num_captures_ = 0;

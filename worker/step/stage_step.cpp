@@ -28,6 +28,13 @@ model::StepContext StageStep::context_of(int64_t micro_batch) const {
   return context;
 }
 
+at::Tensor StageStep::images_of(int64_t micro_batch,
+                                const std::optional<at::Tensor>& into) const {
+  return parts_.images.input(parts_.batch, parts_.micro_batches,
+                             static_cast<size_t>(micro_batch),
+                             parts_.state.map_options(), into);
+}
+
 CudaGraphRunner::Inputs StageStep::inputs_of(int64_t micro_batch) const {
   const loader::Batch& batch = parts_.batch;
   const plan::SampleRange& part = samples_of(micro_batch);
@@ -39,9 +46,7 @@ CudaGraphRunner::Inputs StageStep::inputs_of(int64_t micro_batch) const {
   inputs.loaded = own(batch.packed.defined() ? batch.packed : batch.images);
   inputs.image_sizes = own(batch.images).sizes().vec();
   inputs.map = [this, micro_batch](const std::optional<at::Tensor>& into) {
-    return parts_.images.input(parts_.batch, parts_.micro_batches,
-                               static_cast<size_t>(micro_batch),
-                               parts_.state.map_options(), into);
+    return images_of(micro_batch, into);
   };
   inputs.send_following = [this, micro_batch] {
     parts_.images.send_following(parts_.batch, parts_.micro_batches,
@@ -86,11 +91,7 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
         end)};
   }
   at::Tensor images;
-  if (parts_.routes.reads_images) {
-    images = parts_.images.input(parts_.batch, parts_.micro_batches,
-                                 static_cast<size_t>(micro_batch),
-                                 parts_.state.map_options());
-  }
+  if (parts_.routes.reads_images) images = images_of(micro_batch);
   // It runs before the student, so that its maps are freed before the student's
   // are allocated.
   std::vector<at::Tensor> teacher;

@@ -79,6 +79,9 @@ class StageStep final : public pipeline::StageWork {
     return micro_batch + 1 == static_cast<int64_t>(parts_.micro_batches.size());
   }
   model::StepContext context_of(int64_t micro_batch) const;
+  // The network's input, in `into` where that is given.
+  at::Tensor images_of(int64_t micro_batch,
+                       const std::optional<at::Tensor>& into = {}) const;
   CudaGraphRunner::Inputs inputs_of(int64_t micro_batch) const;
   std::vector<loss::LevelTargets> targets_of(int64_t micro_batch) const;
   // The same for a device, and the numbers of the step, on the host.

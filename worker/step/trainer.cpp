@@ -156,9 +156,7 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
   begin_step_phase(StepPhase::kVote);
   reports_.set_ballot({outcome, asked.stop, mesh_.world.rank(), asked.leave,
                        asked.save, asked.checkpoint});
-  const loader::Batch* const next =
-      options_.following ? options_.following() : nullptr;
-  if (next != nullptr && next->step == batch.step + 1) {
+  if (const loader::Batch* const next = following(batch)) {
     reports_.set_following_matches(own_matches(*next));
   }
   reports_.all_reduce(mesh_.world);
@@ -345,14 +343,18 @@ StageStep::Parts Trainer::step_parts(
           .match_capacity = captured == nullptr ? 0 : match_capacity_};
 }
 
+const loader::Batch* Trainer::following(const loader::Batch& batch) const {
+  const loader::Batch* const next =
+      options_.following ? options_.following() : nullptr;
+  return next != nullptr && next->step == batch.step + 1 ? next : nullptr;
+}
+
 // The graph that reads it is the one that has just ended a step: the same
 // micro-batches follow, whose matches no other rank has.
 void Trainer::prepare_following(const loader::Batch& batch,
                                 const StepResult& result) {
-  const loader::Batch* const next =
-      options_.following ? options_.following() : nullptr;
-  if (next == nullptr || next->step != batch.step + 1 ||
-      next->global_size != batch.global_size ||
+  const loader::Batch* const next = following(batch);
+  if (next == nullptr || next->global_size != batch.global_size ||
       next->image_height != batch.image_height ||
       next->image_width != batch.image_width ||
       next->micro_batches != batch.micro_batches || ladder_.num_cuts > 0) {

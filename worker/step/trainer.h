@@ -131,6 +131,8 @@ class Trainer {
                               const loss::GlobalCounts& counts,
                               const StepResult& result,
                               CudaGraphRunner* captured);
+  // The batch after that one; null where it is not there yet.
+  const loader::Batch* following(const loader::Batch& batch) const;
   // Gives the device what the next step begins with, where this one has been
   // given to it to its end.
   void prepare_following(const loader::Batch& batch, const StepResult& result);

@@ -14,9 +14,11 @@
 #ifdef __CUDACC__
 #define HEADROOM_UNROLL _Pragma("unroll")
 #define HEADROOM_UNROLL_4 _Pragma("unroll 4")
+#define HEADROOM_UNROLL_5 _Pragma("unroll 5")
 #else
 #define HEADROOM_UNROLL
 #define HEADROOM_UNROLL_4
+#define HEADROOM_UNROLL_5
 #endif
 
 namespace headroom::cuda {

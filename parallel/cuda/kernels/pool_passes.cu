@@ -14,12 +14,6 @@
 #include "parallel/cuda/kernels/launch_kernel.h"
 #include "parallel/cuda/kernels/pixel_loop.h"
 
-#ifdef __CUDACC__
-#define HEADROOM_UNROLL_5 _Pragma("unroll 5")
-#else
-#define HEADROOM_UNROLL_5
-#endif
-
 namespace headroom::cuda {
 namespace {
 
@@ -72,6 +66,14 @@ __device__ PoolPlace pool_place(const PoolArguments& a) {
 __device__ inline int64_t first_pixel(const PoolArguments& a,
                                       const PoolPlace& at, int row) {
   return (at.sample * a.from_rows + row) * a.width + at.column_begin;
+}
+
+// The place of its first channel in its cell `i`, among the cells it writes.
+__device__ inline int64_t written_element(const PoolArguments& a,
+                                          const PoolPlace& at, int i) {
+  const int64_t pixel =
+      (at.sample * a.to_rows + at.row + i) * a.width + at.column;
+  return pixel * a.channels + at.channel;
 }
 
 // Bytes of neighbouring channels in one store.
@@ -148,10 +150,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   HEADROOM_UNROLL
   for (int i = 0; i < kPoolRows; ++i) {
     if (i >= at.count) break;
-    const int64_t element =
-        ((at.sample * a.to_rows + at.row + i) * a.width + at.column) *
-            a.channels +
-        at.channel;
+    const int64_t element = written_element(a, at, i);
     Pack<T, V> values;
     Pack<uint8_t, V> choices;
     HEADROOM_UNROLL
@@ -213,13 +212,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   HEADROOM_UNROLL
   for (int i = 0; i < kPoolRows; ++i) {
     if (i >= at.count) break;
-    const int64_t pixel =
-        (at.sample * a.to_rows + at.row + i) * a.width + at.column;
     Pack<T, V> values;
     HEADROOM_UNROLL
     for (int v = 0; v < V; ++v) values.at[v] = static_cast<T>(sums[i][v]);
-    store_pack<V>(values,
-                  static_cast<T*>(a.to) + pixel * a.channels + at.channel);
+    store_pack<V>(values, static_cast<T*>(a.to) + written_element(a, at, i));
   }
 }
 

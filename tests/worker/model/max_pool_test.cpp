@@ -86,7 +86,7 @@ TEST(DeviceMaxPool, KeepsAByteForEachElement) {
     EXPECT_EQ(kept.scalar_type(), at::kByte);
     EXPECT_EQ(kept.sizes(), own.dx.sizes());
   }
-  // Of a window that a byte cannot number LibTorch keeps the input, too.
+  // LibTorch keeps the input, too, where a byte cannot number the cells.
   EXPECT_EQ(result_of({17}, at::kFloat, true).kept.size(), 2U);
 }
 

@@ -65,6 +65,7 @@ bool computes_in_float(const at::Tensor& x) {
          (x.scalar_type() == at::kBFloat16 && !convolves_bfloat16());
 }
 
+// What the memory model asks for, whatever the library is given in its place.
 ConvolutionKey key_of(const at::Tensor& x, const at::Tensor& weight,
                       const ConvolutionShape& shape, bool is_backward,
                       int64_t out_cells) {
@@ -79,14 +80,18 @@ ConvolutionKey key_of(const at::Tensor& x, const at::Tensor& weight,
           .element_bytes = static_cast<int64_t>(x.element_size())};
 }
 
+ConvolutionKey forward_key(const at::Tensor& x, const at::Tensor& weight,
+                           const ConvolutionShape& shape) {
+  return key_of(x, weight, shape, /*is_backward=*/false,
+                x.size(0) * extent(x, weight, shape.padding_height, 2, shape) *
+                    extent(x, weight, shape.padding_width, 3, shape));
+}
+
 // What a device's library took in the scope; the CPU's is known beforehand.
 void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
-                    const at::Tensor& weight, const ConvolutionShape& shape,
-                    bool is_backward, int64_t out_cells) {
+                    const ConvolutionKey& key) {
   if (x.is_cpu()) return;
-  convolution_workspaces().note(
-      key_of(x, weight, shape, is_backward, out_cells),
-      scope.workspace_bytes());
+  convolution_workspaces().note(key, scope.workspace_bytes());
 }
 
 // What the library is given in place of a convolution that can be folded, for
@@ -98,19 +103,6 @@ struct Folded {
     const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
     x = fold_pixels(unfolded_x);
     weight = fold_taps(unfolded_weight);
-  }
-
-  // This follows the library's call on the folded tensors.
-  void note_workspace(const at::Tensor& unfolded_x,
-                      const at::Tensor& unfolded_weight,
-                      const ConvolutionShape& unfolded, bool is_backward,
-                      int64_t out_cells) const {
-    ConvolutionWorkspaces& known = convolution_workspaces();
-    const int64_t of_library =
-        known.bytes_of(key_of(x, weight, shape, is_backward, out_cells));
-    known.note(
-        key_of(unfolded_x, unfolded_weight, unfolded, is_backward, out_cells),
-        of_library);
   }
 
   at::Tensor x, weight;
@@ -133,16 +125,13 @@ at::Tensor as_convolved(const at::Tensor& tensor) {
 
 // The result may be plain.
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
-                    const ConvolutionShape& shape) {
-  const int64_t cells = x.size(0) *
-                        extent(x, weight, shape.padding_height, 2, shape) *
-                        extent(x, weight, shape.padding_width, 3, shape);
-  const WorkspaceScope scope(cells * weight.size(0) *
-                             static_cast<int64_t>(x.element_size()));
+                    const ConvolutionShape& shape, const ConvolutionKey& key) {
+  const WorkspaceScope scope(key.out_cells * key.out_channels *
+                             key.element_bytes);
   at::Tensor y = at::convolution(x, weight, {}, {shape.stride, shape.stride},
                                  {shape.padding_height, shape.padding_width},
                                  {1, 1}, false, {0, 0}, shape.groups);
-  note_workspace(scope, x, weight, shape, /*is_backward=*/false, cells);
+  note_workspace(scope, x, key);
   return y;
 }
 
@@ -150,7 +139,8 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
 ConvolutionGradients differentiate(const at::Tensor& dy, const at::Tensor& x,
                                    const at::Tensor& weight,
                                    const ConvolutionShape& shape, bool wants_dx,
-                                   bool wants_dweight) {
+                                   bool wants_dweight,
+                                   const ConvolutionKey& key) {
   ConvolutionGradients gradients;
   const WorkspaceScope scope(static_cast<int64_t>(x.nbytes()),
                              static_cast<int64_t>(weight.nbytes()));
@@ -160,9 +150,12 @@ ConvolutionGradients differentiate(const at::Tensor& dy, const at::Tensor& x,
                                {shape.padding_height, shape.padding_width},
                                {1, 1}, false, {0, 0}, shape.groups,
                                {wants_dx, wants_dweight, false});
-  note_workspace(scope, x, weight, shape, /*is_backward=*/true,
-                 dy.size(0) * dy.size(2) * dy.size(3));
+  note_workspace(scope, x, key);
   return gradients;
+}
+
+at::Tensor channels_last(const at::Tensor& map) {
+  return map.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 }  // namespace
@@ -180,22 +173,20 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
         convolution(x.to(at::kFloat), weight.to(at::kFloat), shape);
     return y.to(x.scalar_type());
   }
+  const ConvolutionKey key = forward_key(x, weight, shape);
   if (wants_flat_samples(x, weight, shape)) {
-    return with_shape_of(convolve(flat_samples(x), weight, shape)
-                             .contiguous(at::MemoryFormat::ChannelsLast),
-                         x.size(0), x.size(2), x.size(3));
+    return with_shape_of(
+        channels_last(convolve(flat_samples(x), weight, shape, key)), x.size(0),
+        x.size(2), x.size(3));
   }
   if (can_be_folded(x, weight, shape)) {
     const Folded part(x, weight, shape);
-    at::Tensor y = convolve(part.x, part.weight, part.shape)
-                       .contiguous(at::MemoryFormat::ChannelsLast);
-    part.note_workspace(x, weight, shape, /*is_backward=*/false,
-                        y.size(0) * y.size(2) * y.size(3));
-    return y;
+    return channels_last(convolve(part.x, part.weight, part.shape, key));
   }
   // The copies are gone before the result is one.
-  const at::Tensor y = convolve(as_convolved(x), as_convolved(weight), shape);
-  return y.contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor y =
+      convolve(as_convolved(x), as_convolved(weight), shape, key);
+  return channels_last(y);
 }
 
 ConvolutionGradients convolution_gradients(const at::Tensor& dy,
@@ -220,12 +211,12 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
     }
     return gradients;
   }
+  const ConvolutionKey key = key_of(x, weight, shape, /*is_backward=*/true,
+                                    dy.size(0) * dy.size(2) * dy.size(3));
   if (!wants_dx && can_be_folded(x, weight, shape)) {
     const Folded part(x, weight, shape);
-    gradients = convolution_gradients(dy, part.x, part.weight, part.shape,
-                                      /*wants_dx=*/false, wants_dweight);
-    part.note_workspace(x, weight, shape, /*is_backward=*/true,
-                        dy.size(0) * dy.size(2) * dy.size(3));
+    gradients = differentiate(dy, part.x, part.weight, part.shape,
+                              /*wants_dx=*/false, wants_dweight, key);
     gradients.dweight = unfold_taps(gradients.dweight, weight);
     return gradients;
   }
@@ -233,13 +224,12 @@ ConvolutionGradients convolution_gradients(const at::Tensor& dy,
   gradients =
       differentiate(flat ? flat_samples(dy) : as_convolved(dy),
                     flat ? flat_samples(x) : as_convolved(x),
-                    as_convolved(weight), shape, wants_dx, wants_dweight);
+                    as_convolved(weight), shape, wants_dx, wants_dweight, key);
   if (wants_dx && (flat || is_convolved_plain(x))) {
-    gradients.dx = gradients.dx.contiguous(at::MemoryFormat::ChannelsLast);
+    gradients.dx = channels_last(gradients.dx);
   }
   if (wants_dweight && is_convolved_plain(x)) {
-    gradients.dweight =
-        gradients.dweight.contiguous(at::MemoryFormat::ChannelsLast);
+    gradients.dweight = channels_last(gradients.dweight);
   }
   if (wants_dx && flat) {
     gradients.dx = with_shape_of(gradients.dx, x.size(0), x.size(2), x.size(3));
