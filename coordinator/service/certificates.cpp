@@ -36,6 +36,7 @@ using Buffer = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Freed<X509_EXTENSION_free>>;
 
 constexpr long kDay = 24 * 60 * 60;
+constexpr long kDaysBefore = 7;
 constexpr long kCaDays = 3650;
 constexpr long kLeafDays = 730;
 constexpr mode_t kSecret = 0600;
@@ -86,8 +87,8 @@ Certificate make_certificate(const Subject& subject, EVP_PKEY* key,
   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(x509));
   BN_free(number);
   X509_set_version(x509, X509_VERSION_3);
-  // Clocks of nodes differ.
-  X509_gmtime_adj(X509_getm_notBefore(x509), -kDay);
+  // A node whose clock is days behind accepts it, too.
+  X509_gmtime_adj(X509_getm_notBefore(x509), -kDaysBefore * kDay);
   X509_gmtime_adj(X509_getm_notAfter(x509),
                   (subject.is_ca ? kCaDays : kLeafDays) * kDay);
   X509_set_pubkey(x509, key);

@@ -83,9 +83,12 @@ else
   if [[ $variant == cuda ]]; then
     [[ -f $libtorch/torch/lib/libtorch_cuda.so ]] ||
       die "$libtorch has no CUDA half: name one that has, by HEADROOM_LIBTORCH"
-    cp -P "$libtorch"/torch/lib/*.so* "$torch/lib/"
-    # Libraries alone: no headers, no archives.
-    (cd "$libtorch" && find nvidia -path '*/lib/*.so*' -print0 2>/dev/null |
+    # Libraries alone, without Python's half and what profilers and other
+    # programs use.
+    (cd "$libtorch" && find torch/lib nvidia -path '*/lib/*.so*' \
+      ! -name 'libtorch_python*' ! -name 'libshm*' \
+      ! -name 'libcusolverMg*' ! -name '*.alt.so*' ! -name 'libnvperf*' ! -name 'libpcsampling*' \
+      ! -name 'libnvblas*' ! -name 'libcufftw*' -print0 |
       tar --null -T - -cf -) | tar -C "$staging/torch/opt/libtorch" -xf -
   else
     cp "$libtorch"/torch/lib/{libtorch_cpu.so,libc10.so,libgomp.so.1} "$torch/lib/"
