@@ -434,6 +434,11 @@ std::vector<CommandFlag> flags_of_tools() {
            "Boxes are written to predictions.csv, in pixels."),
       flag({"--save-json"}, {"detect"},
            "Boxes are written to predictions.json, a COCO result file."),
+      flag({"--save-geojson"}, {"detect"},
+           "Boxes in GeoTIFFs are written to predictions.geojson, in WGS 84."),
+      flag({"--save-gpkg"}, {"detect"},
+           "Boxes in GeoTIFFs are written to predictions.gpkg, a GeoPackage in "
+           "the first image's reference system."),
       flag({"--save-crop"}, {"detect"},
            "Every box is cut out and written to crops/CLASS/NAME_N.jpg."),
       flag({"--nosave"}, {"detect"},

@@ -8,7 +8,7 @@
 of_the_machine='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|stdc\+\+|gcc_s))[.]so'
 of_libtorch='^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)'
 # What a plugin finds on the machine, or is not loaded.
-of_a_plugin='^lib(mpi|avformat|avcodec|avutil|swscale)[.]so'
+of_a_plugin='^lib(mpi|gdal|avformat|avcodec|avutil|swscale)[.]so'
 # Display servers and Fortran: a trainer that needs them was linked wrongly.
 never='^lib(X|xcb|GL|EGL|lapack|blas|gfortran|quadmath|mpi|open-)'
 
@@ -92,7 +92,7 @@ write_version() {
     "$build/bin/headroom" --version
     echo "LibTorch $libtorch_version"
     python3 -B "$repository/deploy/bundle/symbol_versions.py" highest "$folder"
-    for plugin in cuda mpi video; do
+    for plugin in cuda mpi video maps; do
       has=no
       [[ ! -f $folder/libexec/libheadroom_$plugin.so ]] || has=yes
       echo "plugin $plugin: $has"

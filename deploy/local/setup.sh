@@ -176,10 +176,10 @@ part="${1:-all}"
   die "unknown argument $part: packages, libtorch, or none for both"
 if [[ $part != libtorch ]]; then
   install_packages packages.txt
-  # All is built without them but headroom detect's videos. They have a process
+  # All is built without them but headroom detect's videos and maps. They have a process
   # of their own: where it cannot be done, this goes on.
   (install_packages optional_packages.txt) ||
-    say "optional packages are missing: headroom detect will read no videos"
+    say "optional packages are missing: headroom detect will read no videos and know no maps"
 fi
 if [[ $part != packages ]]; then
   provide_libtorch

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -28,7 +29,9 @@
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
+#include "worker/detect/map_layers.h"
 #include "worker/detect/video_detection.h"
+#include "worker/maps/map_plugin.h"
 #include "worker/run/run_device.h"
 #include "worker/tools/tool_command.h"
 #include "worker/tools/tool_progress.h"
@@ -51,6 +54,7 @@ struct DetectRequest {
   int64_t video_stride = 0;
   metrics::NmsOptions nms{.multi_label = false, .classes = {}};
   detect::FolderOptions folder;
+  detect::MapLayers::Formats layers;
 };
 
 std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
@@ -162,12 +166,14 @@ class DetectRun {
     refuse_own_sources(sources_, request);
     limits_.bands = layers::picture_channels(weights_.model->input_channels());
     if (!sources_.videos.empty()) provide_videos(request);
+    if (request.layers.any()) provide_layers(request.layers);
   }
 
   int run(const DetectRequest& request);
 
  private:
   void provide_videos(const DetectRequest& request);
+  void provide_layers(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
   void look_at_video(size_t index, int64_t stride);
   // "image 1/3 FILE", "video 1/2 (12/300) FILE".
@@ -179,6 +185,7 @@ class DetectRun {
   detect::Detector detector_;
   detect::ImageSources sources_;
   detect::DetectionFolder folder_;
+  std::unique_ptr<detect::MapLayers> layers_;  // null: none are wanted
   codecs::ImageLimits limits_;
   video::VideoApi* videos_ = nullptr;  // set if there are videos to look at
   int64_t pictures_ = 0, boxes_ = 0;
@@ -210,6 +217,17 @@ void DetectRun::provide_videos(const DetectRequest& request) {
   sources_.videos.clear();
 }
 
+void DetectRun::provide_layers(const detect::MapLayers::Formats& formats) {
+  const maps::MapPlugin plugin = maps::load_map_plugin();
+  if (plugin.api == nullptr) {
+    throw Error("detect",
+                "boxes cannot be written with coordinates: " + plugin.reason,
+                "or leave out --save-geojson and --save-gpkg");
+  }
+  layers_ = std::make_unique<detect::MapLayers>(*plugin.api, folder_, formats,
+                                                weights_.class_names);
+}
+
 void DetectRun::say(const std::string& which,
                     const detect::ImageDetections& found, double seconds) {
   progress_.above([&] {
@@ -239,6 +257,15 @@ void DetectRun::look_at_image(size_t index) {
   say("image " + std::to_string(index + 1) + "/" +
           std::to_string(sources_.images.size()) + " " + file.string(),
       found, std::chrono::duration<double>(Clock::now() - start).count());
+  if (layers_) {
+    if (const std::string why = layers_->add(found); !why.empty()) {
+      progress_.above([&] {
+        std::fprintf(stderr, "%s has no coordinates: %s\n",
+                     short_line(file.string(), kLongestName).c_str(),
+                     why.c_str());
+      });
+    }
+  }
   image.pixels = codecs::shown_colours(image.pixels);
   folder_.add(std::move(found), image.pixels);
 }
@@ -294,6 +321,7 @@ int DetectRun::run(const DetectRequest& request) {
                 "see the lines above", ExitCode::kData);
   }
   folder_.finish();
+  if (layers_) layers_->finish();
   std::printf(
       "%s%s in %s, %.0f ms per image%s%s\n",
       is_interrupted ? "interrupted: " : "", counted(boxes_, "box").c_str(),
@@ -326,6 +354,8 @@ int detect_command(int argc, char** argv) {
                    {"--save-conf", &request.folder.confidences_in_text},
                    {"--save-csv", &request.folder.csv},
                    {"--save-json", &request.folder.json},
+                   {"--save-geojson", &request.layers.geojson},
+                   {"--save-gpkg", &request.layers.geopackage},
                    {"--save-crop", &request.folder.crops},
                    {"--nosave", &no_pictures},
                    {"--hide-labels", &no_labels},

@@ -181,6 +181,29 @@ TEST_F(DetectCommand, VideosHaveColours) {
                         "ch is 5"));
 }
 
+TEST_F(DetectCommand, CoordinatesNeedThePlugin) {
+  setenv("HEADROOM_MAP_PLUGIN", "/none", 1);
+  const Said said =
+      run((folder_.path() / "in/a.bmp").string(), {"--save-geojson"});
+  unsetenv("HEADROOM_MAP_PLUGIN");
+  EXPECT_EQ(said.code, static_cast<int>(ExitCode::kRequest));
+  EXPECT_THAT(said.err, HasSubstr("libgdal-dev"));
+  EXPECT_FALSE(has("predictions.geojson"));
+}
+
+TEST_F(DetectCommand, AnImageThatIsNoMapIsLeftOutOfTheLayers) {
+  const std::string plugin = HEADROOM_BUILD_DIR "/bin/libheadroom_maps.so";
+  if (!fs::exists(plugin)) GTEST_SKIP() << "this build knows no maps";
+  setenv("HEADROOM_MAP_PLUGIN", plugin.c_str(), 1);
+  const Said said =
+      run((folder_.path() / "in/a.bmp").string(), {"--save-geojson"});
+  unsetenv("HEADROOM_MAP_PLUGIN");
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("a.bmp has no coordinates: it is no "
+                                  "GeoTIFF"));
+  EXPECT_TRUE(has("predictions.geojson"));
+}
+
 TEST_F(DetectCommand, AStrideIsANumber) {
   EXPECT_EQ(run(clip_.string(), {"--vid-stride=0"}).code,
             static_cast<int>(ExitCode::kRequest));

@@ -1,0 +1,242 @@
+// Boxes of GeoTIFFs as GeoJSON and GeoPackage: coordinates against PROJ's own,
+// attributes, and what is refused. GDAL makes the maps.
+#include "worker/detect/map_layers.h"
+
+#include <gdal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <ogr_api.h>
+#include <ogr_srs_api.h>
+#include <proj.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/maps/map_plugin.h"
+
+namespace headroom::detect {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Transform = std::array<double, 6>;
+
+constexpr int kSide = 2000;
+const std::vector<std::string> kNames = {"car", "bus \"N\""};
+
+maps::MapApi& built_plugin() {
+  setenv("HEADROOM_MAP_PLUGIN", HEADROOM_BUILD_DIR "/bin/libheadroom_maps.so",
+         1);
+  const maps::MapPlugin plugin = maps::load_map_plugin();
+  HEADROOM_CHECK(plugin.api != nullptr, plugin.reason);
+  return *plugin.api;
+}
+
+// Sparse: its pixels, which nobody reads, take no room. `system` "": none.
+void make_map(const fs::path& file, const std::string& system,
+              const Transform& transform, int side = kSide) {
+  GDALAllRegister();
+  const char* const options[] = {"SPARSE_OK=TRUE", nullptr};
+  const GDALDatasetH map =
+      GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), side, side, 1,
+                 GDT_Byte, const_cast<char**>(options));
+  Transform copy = transform;
+  ASSERT_EQ(GDALSetGeoTransform(map, copy.data()), CE_None);
+  if (!system.empty()) {
+    const OGRSpatialReferenceH reference = OSRNewSpatialReference(nullptr);
+    ASSERT_EQ(OSRSetFromUserInput(reference, system.c_str()), OGRERR_NONE);
+    ASSERT_EQ(GDALSetSpatialRef(map, reference), CE_None);
+    OSRDestroySpatialReference(reference);
+  }
+  GDALClose(map);
+}
+
+class MapLayersTest : public testing::Test {
+ protected:
+  // Writes what was found in the maps; returns why one has no coordinates.
+  std::string write(const std::vector<ImageDetections>& all) {
+    FolderOptions options;
+    options.may_exist = true;
+    DetectionFolder out(folder_.path() / "out", kNames, options);
+    MapLayers layers(built_plugin(), out, {true, true}, kNames);
+    std::string why;
+    for (const ImageDetections& found : all) why += layers.add(found);
+    layers.finish();
+    return why;
+  }
+  nlohmann::json geojson() const {
+    std::ifstream file(folder_.path() / "out/predictions.geojson");
+    return nlohmann::json::parse(file);
+  }
+  fs::path map(const std::string& name) const { return folder_.path() / name; }
+
+  TemporaryFolder folder_;
+};
+
+// Boxes of all sizes over the whole picture.
+std::vector<metrics::Detection> grid_of_boxes() {
+  std::vector<metrics::Detection> boxes;
+  for (int row = 0; row < 10; ++row) {
+    for (int column = 0; column < 10; ++column) {
+      metrics::Detection one;
+      const auto x = static_cast<float>(column) * 199.25F;
+      const auto y = static_cast<float>(row) * 198.5F;
+      one.box = {x, y, x + 1 + static_cast<float>(row),
+                 y + 2.5F * static_cast<float>(1 + column)};
+      one.class_index = (row + column) % 2;
+      one.confidence = 0.5F;
+      boxes.push_back(one);
+    }
+  }
+  return boxes;
+}
+
+// The pixel of a longitude and latitude, by PROJ and the inverse transform.
+std::array<double, 2> pixel_of(PJ* to_system, const Transform& t,
+                               double longitude, double latitude) {
+  const PJ_COORD at =
+      proj_trans(to_system, PJ_FWD, proj_coord(longitude, latitude, 0, 0));
+  const double x = at.xy.x - t[0], y = at.xy.y - t[3];
+  const double determinant = t[1] * t[5] - t[2] * t[4];
+  return {(x * t[5] - y * t[2]) / determinant,
+          (y * t[1] - x * t[4]) / determinant};
+}
+
+struct System {
+  const char* name;
+  Transform transform;
+};
+
+class MapLayersOfSystem : public MapLayersTest,
+                          public testing::WithParamInterface<System> {};
+
+TEST_P(MapLayersOfSystem, CornersAreWherePROJHasThem) {
+  const System& system = GetParam();
+  make_map(map("map.tif"), system.name, system.transform);
+  const std::vector<metrics::Detection> boxes = grid_of_boxes();
+  ASSERT_EQ(write({{map("map.tif"), kSide, kSide, boxes}}), "");
+  PJ_CONTEXT* const context = proj_context_create();
+  PJ* const given =
+      proj_create_crs_to_crs(context, "OGC:CRS84", system.name, nullptr);
+  PJ* const to_system = proj_normalize_for_visualization(context, given);
+  const nlohmann::json features = geojson()["features"];
+  ASSERT_EQ(features.size(), boxes.size());
+  double worst = 0;
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const nlohmann::json& ring = features[i]["geometry"]["coordinates"][0];
+    ASSERT_EQ(ring.size(), 5);
+    const metrics::Corners& box = boxes[i].box;
+    const std::array<std::array<double, 2>, 4> corners = {{{box.x1, box.y1},
+                                                           {box.x2, box.y1},
+                                                           {box.x2, box.y2},
+                                                           {box.x1, box.y2}}};
+    // The ring may begin at any corner and go either way round.
+    for (const auto& corner : corners) {
+      double nearest = 1e9;
+      for (const nlohmann::json& point : ring) {
+        const auto pixel =
+            pixel_of(to_system, system.transform, point[0], point[1]);
+        nearest = std::min(
+            nearest, std::hypot(pixel[0] - corner[0], pixel[1] - corner[1]));
+      }
+      worst = std::max(worst, nearest);
+    }
+  }
+  std::printf("%s: at most %.5f px from PROJ's\n", system.name, worst);
+  EXPECT_LE(worst, 0.01);
+  proj_destroy(to_system);
+  proj_destroy(given);
+  proj_context_destroy(context);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Systems, MapLayersOfSystem,
+    testing::Values(System{"EPSG:32633", {500000, 0.1, 0, 5400000, 0, -0.1}},
+                    System{"EPSG:3857",
+                           {1.3e6, 0.25, 0.05, 6.1e6, 0.05, -0.25}},
+                    System{"EPSG:4326", {13.25, 1e-6, 0, 52.5, 0, -1e-6}},
+                    System{"EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}}));
+
+TEST_F(MapLayersTest, AGeoPackageHasTheFirstMapsSystemAndAllAttributes) {
+  const Transform first = {500000, 0.5, 0, 5400000, 0, -0.5};
+  make_map(map("a.tif"), "EPSG:32633", first);
+  make_map(map("b.tif"), "EPSG:3857", {1.67e6, 1, 0, 6.2e6, 0, -1});
+  metrics::Detection one;
+  one.box = {10, 20, 30, 60};
+  one.class_index = 1;
+  one.confidence = 0.25F;
+  ASSERT_EQ(write({{map("a.tif"), kSide, kSide, {one}},
+                   {map("b.tif"), kSide, kSide, {one}}}),
+            "");
+  const fs::path file = folder_.path() / "out/predictions.gpkg";
+  const GDALDatasetH layers =
+      GDALOpenEx(file.c_str(), GDAL_OF_VECTOR, nullptr, nullptr, nullptr);
+  ASSERT_NE(layers, nullptr);
+  const OGRLayerH layer = GDALDatasetGetLayer(layers, 0);
+  EXPECT_STREQ(OSRGetAuthorityCode(OGR_L_GetSpatialRef(layer), nullptr),
+               "32633");
+  ASSERT_EQ(OGR_L_GetFeatureCount(layer, 1), 2);
+  const OGRFeatureH feature = OGR_L_GetNextFeature(layer);
+  OGREnvelope box;
+  OGR_G_GetEnvelope(OGR_F_GetGeometryRef(feature), &box);
+  EXPECT_NEAR(box.MinX, 500005, 1e-6);
+  EXPECT_NEAR(box.MaxX, 500015, 1e-6);
+  EXPECT_NEAR(box.MinY, 5400000 - 30, 1e-6);
+  EXPECT_NEAR(box.MaxY, 5400000 - 10, 1e-6);
+  const auto text = [&](const char* name) {
+    return std::string(
+        OGR_F_GetFieldAsString(feature, OGR_F_GetFieldIndex(feature, name)));
+  };
+  EXPECT_EQ(text("class"), "1");
+  EXPECT_EQ(text("name"), kNames[1]);
+  EXPECT_EQ(text("confidence"), "0.25");
+  EXPECT_EQ(text("image"), "a.tif");
+  EXPECT_EQ(text("x1") + " " + text("y2"), "10 60");
+  OGR_F_Destroy(feature);
+  GDALClose(layers);
+  EXPECT_EQ(geojson()["features"][1]["properties"]["image"], "b.tif");
+}
+
+TEST_F(MapLayersTest, NothingFoundIsAnEmptyLayer) {
+  make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  ASSERT_EQ(write({{map("a.tif"), kSide, kSide, {}}}), "");
+  EXPECT_TRUE(geojson()["features"].empty());
+  EXPECT_TRUE(fs::exists(folder_.path() / "out/predictions.gpkg"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "out/predictions.gpkg.partial"));
+}
+
+TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
+  folder_.write("picture.bmp", encode_bmp(test_picture(64, 64, 1)));
+  EXPECT_EQ(write({{map("picture.bmp"), 64, 64, {}}}), "it is no GeoTIFF");
+  make_map(map("a.tif"), "", {500000, 0.5, 0, 5400000, 0, -0.5});
+  EXPECT_THAT(write({{map("a.tif"), kSide, kSide, {}}}),
+              HasSubstr("no coordinate reference system"));
+  make_map(map("b.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  EXPECT_THAT(write({{map("b.tif"), kSide, kSide / 2, {}}}),
+              HasSubstr("turned or mirrored"));
+}
+
+TEST_F(MapLayersTest, AFileThatCannotBeWrittenIsNamed) {
+  make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  // A folder lies where the file is to be made.
+  fs::create_directories(folder_.path() /
+                         "out/predictions.geojson.partial/folder");
+  try {
+    write({{map("a.tif"), kSide, kSide, {}}});
+    FAIL() << "it was written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kResource);
+    EXPECT_THAT(error.what(), HasSubstr("predictions.geojson"));
+  }
+}
+
+}  // namespace
+}  // namespace headroom::detect

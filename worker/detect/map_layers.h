@@ -1,0 +1,49 @@
+// MapLayers: boxes in GeoTIFFs as the files that geographic programs read,
+// predictions.geojson and predictions.gpkg (worker/maps/map_api.h), each
+// written whole or not at all.
+//
+// Errors: Error (exit 5) where a file cannot be written.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/detect/detection_folder.h"
+#include "worker/maps/map_api.h"
+
+namespace headroom::detect {
+
+class MapLayers {
+ public:
+  struct Formats {
+    bool geojson = false;
+    bool geopackage = false;
+    bool any() const { return geojson || geopackage; }
+  };
+  // Borrows all three.
+  MapLayers(maps::MapApi& api, DetectionFolder& folder, const Formats& formats,
+            const std::vector<std::string>& class_names);
+  ~MapLayers();
+
+  // Returns why the image's boxes have no coordinates; "": they are written.
+  std::string add(const ImageDetections& found);
+  void finish();
+
+ private:
+  struct Layer {
+    maps::MapLayerFormat format;
+    const char* name;
+    std::filesystem::path partial;  // "" before the first box
+    std::unique_ptr<maps::MapLayerWriter> writer;
+  };
+  maps::MapLayerWriter& writer_of(Layer& layer);
+
+  maps::MapApi& api_;
+  DetectionFolder& folder_;
+  const std::vector<std::string>& class_names_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace headroom::detect

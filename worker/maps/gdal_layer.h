@@ -1,0 +1,55 @@
+// GDAL's objects as values of C++, its messages as text, and the writer of a
+// layer of boxes. Only this plugin includes GDAL's headers.
+#pragma once
+
+#include <cpl_error.h>
+#include <gdal.h>
+#include <ogr_srs_api.h>
+
+#include <memory>
+#include <string>
+
+#include "worker/maps/map_api.h"
+
+namespace headroom::maps {
+
+// Keeps the first failure that GDAL reports on this thread, which would else
+// print it.
+class GdalMessages {
+ public:
+  GdalMessages();
+  ~GdalMessages();
+  GdalMessages(const GdalMessages&) = delete;
+  GdalMessages& operator=(const GdalMessages&) = delete;
+
+  const std::string& first() const { return first_; }
+  // `otherwise` where GDAL gave no reason.
+  std::string reason(const std::string& otherwise) const {
+    return first_.empty() ? otherwise : first_;
+  }
+
+ private:
+  static void keep(CPLErr severity, CPLErrorNum number, const char* text);
+
+  std::string first_;
+};
+
+struct CloseDataset {
+  void operator()(void* dataset) const { GDALClose(dataset); }
+};
+using Dataset = std::unique_ptr<void, CloseDataset>;
+
+struct DestroyReferenceSystem {
+  void operator()(void* system) const { OSRDestroySpatialReference(system); }
+};
+using ReferenceSystem = std::unique_ptr<void, DestroyReferenceSystem>;
+
+// East or longitude first, whatever the system's authority says. Null: GDAL
+// does not understand it.
+ReferenceSystem reference_system(const std::string& wkt_or_name);
+
+std::unique_ptr<MapLayerWriter> create_layer(const std::string& file,
+                                             MapLayerFormat format,
+                                             std::string& reason);
+
+}  // namespace headroom::maps

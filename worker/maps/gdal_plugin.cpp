@@ -1,0 +1,63 @@
+// libheadroom_maps.so: the one exported function, and the MapApi behind it.
+#include <cpl_conv.h>
+#include <gdal_frmts.h>
+#include <ogr_api.h>
+#include <ogrsf_frmts.h>
+
+#include "worker/maps/gdal_layer.h"
+
+namespace headroom::maps {
+namespace {
+
+class Gdal final : public MapApi {
+ public:
+  std::optional<MapPlace> place_of(const std::string& file,
+                                   std::string& reason) override {
+    const GdalMessages messages;
+    // Other drivers may follow what a file says to other files and addresses.
+    const char* const drivers[] = {"GTiff", nullptr};
+    const Dataset dataset(GDALOpenEx(file.c_str(),
+                                     GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,
+                                     nullptr, nullptr));
+    if (dataset == nullptr) {
+      reason = "it is no GeoTIFF";
+      return std::nullopt;
+    }
+    MapPlace place;
+    place.height = GDALGetRasterYSize(dataset.get());
+    place.width = GDALGetRasterXSize(dataset.get());
+    if (GDALGetGeoTransform(dataset.get(), place.transform.data()) != CE_None) {
+      reason = "its tags give its pixels no coordinates";
+      return std::nullopt;
+    }
+    const OGRSpatialReferenceH system = GDALGetSpatialRef(dataset.get());
+    char* wkt = nullptr;
+    if (system != nullptr && OSRExportToWkt(system, &wkt) == OGRERR_NONE) {
+      place.reference_system = wkt;
+    }
+    CPLFree(wkt);
+    if (place.reference_system.empty()) {
+      reason = "its tags name no coordinate reference system";
+      return std::nullopt;
+    }
+    return place;
+  }
+
+  std::unique_ptr<MapLayerWriter> create(const std::string& file,
+                                         MapLayerFormat format,
+                                         std::string& reason) override {
+    return create_layer(file, format, reason);
+  }
+};
+
+}  // namespace
+}  // namespace headroom::maps
+
+extern "C" headroom::maps::MapApi* headroom_map_api(int version) {
+  static headroom::maps::Gdal api;
+  if (version != headroom::maps::kMapApiVersion) return nullptr;
+  GDALRegister_GTiff();
+  RegisterOGRGeoJSON();
+  RegisterOGRGeoPackage();
+  return &api;
+}
