@@ -177,7 +177,7 @@ class LayerWriter final : public MapLayerWriter {
   OGRLayerH layer_ = nullptr;      // the data set's; null before the first box
   ReferenceSystem system_;         // the layer's
   std::string from_;               // the newest picture's system
-  Transformation transformation_;  // from it to the layer's
+  Transformation transformation_;  // leads to the layer's system
 };
 
 }  // namespace
