@@ -357,7 +357,7 @@ void DetectionFolder::write_crops(const ImageDetections& found,
 void DetectionFolder::add_found(const ImageDetections& found,
                                 const cv::Mat& pixels,
                                 const std::string& name) {
-  if (options_.crops) write_crops(found, pixels, name);
+  if (options_.crops && !pixels.empty()) write_crops(found, pixels, name);
   if (options_.text) {
     const fs::path place = fs::path("labels") / (name + ".txt");
     if (!found.detections.empty()) {
@@ -383,7 +383,7 @@ void DetectionFolder::add_found(const ImageDetections& found,
 void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
   const std::string name = name_of(found.image);
   add_found(found, pixels, name);
-  if (!options_.pictures) return;
+  if (!options_.pictures || pixels.empty()) return;
   annotate(pixels, found.detections, class_names_, options_.annotate);
   write_picture(name, pixels);
 }

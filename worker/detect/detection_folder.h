@@ -101,7 +101,7 @@ class DetectionFolder {
   DetectionFolder(std::filesystem::path folder,
                   std::vector<std::string> class_names, FolderOptions options);
 
-  // `pixels` may be drawn into.
+  // `pixels` may be drawn into; empty ones are neither drawn nor cropped.
   void add(ImageDetections found, cv::Mat& pixels);
 
   // A name for a video, after all images. Then, for each of its pictures, what
@@ -113,6 +113,7 @@ class DetectionFolder {
   // The place of a file in the folder, which is made if it is not there.
   std::filesystem::path place_of(const std::filesystem::path& file);
   bool has_pictures() const { return options_.pictures; }
+  bool uses_pixels() const { return options_.pictures || options_.crops; }
 
   void finish();
   // "": nothing has been written.

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <opencv2/imgproc.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "worker/data/augment/letterbox.h"
+#include "worker/data/tiles/tile_cutter.h"
 #include "worker/model/step_context.h"
 
 namespace headroom::detect {
@@ -29,21 +32,57 @@ float covered(const metrics::Corners& box, const metrics::Corners& other) {
   return w > 0 && h > 0 && whole > 0 ? w * h / whole : 0;
 }
 
-bool is_repeated(const TileDetection& one,
-                 const std::vector<metrics::Detection>& kept,
-                 const MergeOptions& options) {
-  const auto threshold = static_cast<float>(options.iou_threshold);
-  return std::any_of(
-      kept.begin(), kept.end(), [&](const metrics::Detection& other) {
-        if (!options.agnostic &&
-            other.class_index != one.detection.class_index) {
-          return false;
-        }
-        const metrics::Corners& box = one.detection.box;
-        return metrics::corner_iou(box, other.box, 0) > threshold ||
-               (one.is_cut && covered(box, other.box) > kCovered);
-      });
+bool is_repeated_by(const TileDetection& one, const metrics::Detection& other,
+                    const MergeOptions& options) {
+  if (!options.agnostic && other.class_index != one.detection.class_index) {
+    return false;
+  }
+  const metrics::Corners& box = one.detection.box;
+  return metrics::corner_iou(box, other.box, 0) >
+             static_cast<float>(options.iou_threshold) ||
+         (one.is_cut && covered(box, other.box) > kCovered);
 }
+
+// Detections by the cells of the picture that their boxes touch: boxes that
+// overlap share one, and maps have a hundred thousand boxes.
+class KeptDetections {
+ public:
+  bool repeat(const TileDetection& one, const MergeOptions& options) const {
+    bool found = false;
+    over_cells(one.detection.box, [&](uint64_t cell) {
+      const auto here = cells_.find(cell);
+      found = found || (here != cells_.end() &&
+                        std::ranges::any_of(here->second, [&](size_t index) {
+                          return is_repeated_by(one, all_[index], options);
+                        }));
+    });
+    return found;
+  }
+  void add(const metrics::Detection& detection) {
+    over_cells(detection.box,
+               [&](uint64_t cell) { cells_[cell].push_back(all_.size()); });
+    all_.push_back(detection);
+  }
+  std::vector<metrics::Detection> take() { return std::move(all_); }
+
+ private:
+  static constexpr float kCell = 128;  // pixels
+
+  template <typename Use>
+  static void over_cells(const metrics::Corners& box, const Use& use) {
+    const auto cell = [](float place) {
+      return static_cast<uint32_t>(std::max(0.0F, place) / kCell);
+    };
+    for (uint32_t y = cell(box.y1); y <= cell(box.y2); ++y) {
+      for (uint32_t x = cell(box.x1); x <= cell(box.x2); ++x) {
+        use(uint64_t{y} << 32 | x);
+      }
+    }
+  }
+
+  std::vector<metrics::Detection> all_;
+  std::unordered_map<uint64_t, std::vector<size_t>> cells_;
+};
 
 // [1, C, H, W] float32 in 0..1, channels last.
 at::Tensor network_input_of(const cv::Mat& pixels) {
@@ -53,6 +92,22 @@ at::Tensor network_input_of(const cv::Mat& pixels) {
       .permute({0, 3, 1, 2})
       .to(at::kFloat)
       .div_(255);
+}
+
+// A tile as decode_image would have it in the whole picture.
+cv::Mat in_network_samples(const cv::Mat& pixels,
+                           const codecs::ImageLimits& limits) {
+  if (pixels.depth() != CV_8U) {
+    throw codecs::ImageRefusal(
+        "it has more than 8 bits a sample and is too large to be held: cut it "
+        "with headroom tile");
+  }
+  if (pixels.channels() != 1 || limits.bands != codecs::kColours) {
+    return pixels.clone();
+  }
+  cv::Mat colours;
+  cv::cvtColor(pixels, colours, cv::COLOR_GRAY2RGB);
+  return colours;
 }
 
 }  // namespace
@@ -76,10 +131,11 @@ std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
                      if (a.is_cut != b.is_cut) return b.is_cut;
                      return a.detection.confidence > b.detection.confidence;
                    });
-  std::vector<metrics::Detection> kept;
+  KeptDetections found;
   for (const TileDetection& one : all) {
-    if (!is_repeated(one, kept, options)) kept.push_back(one.detection);
+    if (!found.repeat(one, options)) found.add(one.detection);
   }
+  std::vector<metrics::Detection> kept = found.take();
   std::stable_sort(
       kept.begin(), kept.end(),
       [](const metrics::Detection& a, const metrics::Detection& b) {
@@ -131,29 +187,75 @@ std::vector<metrics::Detection> Detector::look_at(const cv::Mat& pixels) {
   return detections;
 }
 
-std::vector<metrics::Detection> Detector::detect(const cv::Mat& pixels) {
-  if (!options_.tiles) return look_at(pixels);
-  std::vector<TileDetection> all;
-  for (const tiles::TileRect& tile :
-       tiles::tile_grid(pixels.rows, pixels.cols, options_.tiles->height,
-                        options_.tiles->width, options_.tiles->overlap)) {
-    const cv::Rect place(static_cast<int>(tile.x), static_cast<int>(tile.y),
-                         static_cast<int>(tile.width),
-                         static_cast<int>(tile.height));
-    for (metrics::Detection& detection : look_at(pixels(place).clone())) {
-      metrics::Corners& box = detection.box;
-      box = {box.x1 + static_cast<float>(tile.x),
-             box.y1 + static_cast<float>(tile.y),
-             box.x2 + static_cast<float>(tile.x),
-             box.y2 + static_cast<float>(tile.y)};
-      all.push_back({detection, is_cut(box, tile, pixels.rows, pixels.cols)});
-    }
+std::vector<tiles::TileRect> Detector::grid(codecs::ImageSize size) const {
+  return tiles::tile_grid(size.height, size.width, options_.tiles->height,
+                          options_.tiles->width, options_.tiles->overlap);
+}
+
+void Detector::look_at_tile(const tiles::TileRect& tile, const cv::Mat& pixels,
+                            codecs::ImageSize size,
+                            std::vector<TileDetection>& all) {
+  for (metrics::Detection& detection : look_at(pixels)) {
+    metrics::Corners& box = detection.box;
+    box = {box.x1 + static_cast<float>(tile.x),
+           box.y1 + static_cast<float>(tile.y),
+           box.x2 + static_cast<float>(tile.x),
+           box.y2 + static_cast<float>(tile.y)};
+    all.push_back({detection, is_cut(box, tile, size.height, size.width)});
   }
+}
+
+std::vector<metrics::Detection> Detector::merged(
+    std::vector<TileDetection> all) const {
   MergeOptions merge;
   merge.iou_threshold = options_.nms.iou_threshold;
   merge.agnostic = options_.nms.agnostic;
   merge.max_detections = options_.nms.max_detections;
   return merge_tiles(std::move(all), merge);
+}
+
+std::vector<metrics::Detection> Detector::detect(const cv::Mat& pixels) {
+  if (!options_.tiles) return look_at(pixels);
+  const codecs::ImageSize size{pixels.rows, pixels.cols};
+  std::vector<TileDetection> all;
+  for (const tiles::TileRect& tile : grid(size)) {
+    const cv::Rect place(static_cast<int>(tile.x), static_cast<int>(tile.y),
+                         static_cast<int>(tile.width),
+                         static_cast<int>(tile.height));
+    look_at_tile(tile, pixels(place).clone(), size, all);
+  }
+  return merged(std::move(all));
+}
+
+Detector::FileDetections Detector::detect_in_file(
+    const std::filesystem::path& file, codecs::ImageSize size,
+    const codecs::ImageLimits& limits,
+    const std::function<bool(int64_t done, int64_t of)>& on_tile) {
+  struct Ended {};
+  const std::vector<tiles::TileRect> places = grid(size);
+  // A file may have its rows from below; boxes of equal confidence keep the
+  // order of the grid.
+  std::vector<std::vector<TileDetection>> of_tiles(places.size());
+  int64_t done = 0;
+  FileDetections found;
+  try {
+    found.reason = tiles::cut_tiles(
+        file, places, limits, [&](size_t index, const cv::Mat& pixels) {
+          look_at_tile(places[index], in_network_samples(pixels, limits), size,
+                       of_tiles[index]);
+          if (!on_tile(++done, static_cast<int64_t>(places.size()))) {
+            throw Ended();
+          }
+        });
+    found.is_whole = found.reason.empty();
+  } catch (const Ended&) {
+  }
+  std::vector<TileDetection> all;
+  for (const std::vector<TileDetection>& one : of_tiles) {
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  found.detections = merged(std::move(all));
+  return found;
 }
 
 }  // namespace headroom::detect

@@ -10,10 +10,14 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <opencv2/core/mat.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "worker/data/codecs/image.h"
 #include "worker/data/tiles/tile_plan.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
@@ -97,7 +101,25 @@ class Detector {
   // (codecs/image_bands.h). Boxes are in its pixels, in descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
+  // The same of a file whose picture is never held: its rows go by in a band as
+  // high as a tile (tiles/tile_cutter.h). `on_tile` is told how many of how
+  // many are done, and ends it by false. REQUIRES: tiles; `size`, the upright
+  // picture's. Throws nothing for a bad file: `reason` says why.
+  struct FileDetections {
+    std::vector<metrics::Detection> detections;
+    std::string reason;
+    bool is_whole = false;  // neither ended nor refused
+  };
+  FileDetections detect_in_file(
+      const std::filesystem::path& file, codecs::ImageSize size,
+      const codecs::ImageLimits& limits,
+      const std::function<bool(int64_t done, int64_t of)>& on_tile);
+
  private:
+  std::vector<tiles::TileRect> grid(codecs::ImageSize size) const;
+  void look_at_tile(const tiles::TileRect& tile, const cv::Mat& pixels,
+                    codecs::ImageSize size, std::vector<TileDetection>& all);
+  std::vector<metrics::Detection> merged(std::vector<TileDetection> all) const;
   std::vector<metrics::Detection> look_at(const cv::Mat& pixels);
 
   model::LayerGraph& model_;

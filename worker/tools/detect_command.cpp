@@ -26,6 +26,7 @@
 #include "worker/control/stop_signals.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/scanline_reader.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
@@ -157,7 +158,8 @@ ToolProgress::Output beside_lines() {
 class DetectRun {
  public:
   explicit DetectRun(const DetectRequest& request)
-      : device_(device_of(request.device)),
+      : tiled_(!request.tile_size.empty()),
+        device_(device_of(request.device)),
         weights_(open_on(device_, request)),
         detector_(*weights_.model, detector_options(request, *weights_.model),
                   device_.device()),
@@ -175,11 +177,16 @@ class DetectRun {
   void provide_videos(const DetectRequest& request);
   void provide_layers(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
+  // A picture that is too large to be held; false: this file is none.
+  bool look_at_large_image(size_t index);
+  void add(detect::ImageDetections found, cv::Mat& pixels);
   void look_at_video(size_t index, int64_t stride);
+  std::string place_among_images(size_t index) const;
   // "image 1/3 FILE", "video 1/2 (12/300) FILE".
   void say(const std::string& which, const detect::ImageDetections& found,
            double seconds);
 
+  const bool tiled_;
   const devices::ComputeDevice device_;
   const weights::OpenedWeights weights_;
   detect::Detector detector_;
@@ -244,7 +251,14 @@ void DetectRun::say(const std::string& which,
   seconds_ += seconds;
 }
 
+std::string DetectRun::place_among_images(size_t index) const {
+  return "image " + std::to_string(index + 1) + "/" +
+         std::to_string(sources_.images.size()) + " " +
+         sources_.images[index].string();
+}
+
 void DetectRun::look_at_image(size_t index) {
+  if (look_at_large_image(index)) return;
   const auto& file = sources_.images[index];
   codecs::ImageResult image = codecs::decode_image(file, limits_);
   if (!image.ok()) {
@@ -254,20 +268,55 @@ void DetectRun::look_at_image(size_t index) {
   const auto start = Clock::now();
   detect::ImageDetections found{file, image.pixels.rows, image.pixels.cols,
                                 detector_.detect(image.pixels)};
-  say("image " + std::to_string(index + 1) + "/" +
-          std::to_string(sources_.images.size()) + " " + file.string(),
-      found, std::chrono::duration<double>(Clock::now() - start).count());
+  say(place_among_images(index), found,
+      std::chrono::duration<double>(Clock::now() - start).count());
+  image.pixels = codecs::shown_colours(image.pixels);
+  add(std::move(found), image.pixels);
+}
+
+void DetectRun::add(detect::ImageDetections found, cv::Mat& pixels) {
   if (layers_) {
     if (const std::string why = layers_->add(found); !why.empty()) {
       progress_.above([&] {
         std::fprintf(stderr, "%s has no coordinates: %s\n",
-                     short_line(file.string(), kLongestName).c_str(),
+                     short_line(found.image.string(), kLongestName).c_str(),
                      why.c_str());
       });
     }
   }
-  image.pixels = codecs::shown_colours(image.pixels);
-  folder_.add(std::move(found), image.pixels);
+  folder_.add(std::move(found), pixels);
+}
+
+bool DetectRun::look_at_large_image(size_t index) {
+  const auto& file = sources_.images[index];
+  const codecs::StreamedImage image = codecs::inspect_streamed(file, limits_);
+  const codecs::ImageSize size = image.size;
+  const int64_t pixels = int64_t{size.height} * size.width;
+  if (!tiled_ || !image.ok() || pixels <= limits_.max_pixels) return false;
+  const auto start = Clock::now();
+  detect::Detector::FileDetections found = detector_.detect_in_file(
+      file, size, limits_, [this](int64_t done, int64_t of) {
+        progress_.reach("tiles", done, of);
+        return !stop_signals::requested();
+      });
+  progress_.clear();
+  if (!found.reason.empty()) leave_out(file.string() + ": " + found.reason);
+  if (!found.is_whole) return true;
+  detect::ImageDetections boxes{file, size.height, size.width,
+                                std::move(found.detections)};
+  say(place_among_images(index), boxes,
+      std::chrono::duration<double>(Clock::now() - start).count());
+  if (folder_.uses_pixels()) {
+    std::fprintf(
+        stderr,
+        "%s is neither drawn nor cropped: %lld pixels are more than %lld\n",
+        short_line(file.string(), kLongestName).c_str(),
+        static_cast<long long>(pixels),
+        static_cast<long long>(limits_.max_pixels));
+  }
+  cv::Mat none;
+  add(std::move(boxes), none);
+  return true;
 }
 
 void DetectRun::look_at_video(size_t index, int64_t stride) {

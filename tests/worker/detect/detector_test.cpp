@@ -8,12 +8,16 @@
 #include <opencv2/imgproc.hpp>
 
 #include "tests/support/parity.h"
+#include "tests/worker/data/data_files.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::detect {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kSide = 320;
 
@@ -29,15 +33,20 @@ class DetectorTest : public ::testing::Test {
     picture_ = augment::resize_loaded(image.pixels, {kSide, kSide}, false);
   }
 
-  std::vector<metrics::Detection> detect(const cv::Mat& pixels,
-                                         std::optional<DetectionTiles> tiles) {
+  Detector detector(std::optional<DetectionTiles> tiles,
+                    double confidence = 0.25) {
     DetectorOptions options;
     options.height = options.width = kSide;
-    options.nms.confidence_threshold = 0.25;
+    options.nms.confidence_threshold = confidence;
     options.nms.iou_threshold = 0.45;
     options.nms.multi_label = false;
     options.tiles = tiles;
-    return Detector(*weights_.model, options).detect(pixels);
+    return Detector(*weights_.model, options);
+  }
+
+  std::vector<metrics::Detection> detect(const cv::Mat& pixels,
+                                         std::optional<DetectionTiles> tiles) {
+    return detector(tiles).detect(pixels);
   }
 
   weights::OpenedWeights weights_;
@@ -128,6 +137,74 @@ TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
     }
   }
   EXPECT_GE(found, 20);
+}
+
+// Its limit forbids to hold the picture. A BMP has its rows from below.
+TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
+  const TemporaryFolder folder;
+  const codecs::ImageSize size{kSide, kSide};
+  codecs::ImageLimits limits;
+  limits.max_pixels = kSide * kSide - 1;
+  const DetectionTiles tiles{128, 128, 0.25};
+  constexpr double kLow = 0.001;  // gray shows it little
+  cv::Mat gray;
+  cv::cvtColor(picture_, gray, cv::COLOR_RGB2GRAY);
+  cv::Mat gray_as_colours;
+  cv::cvtColor(gray, gray_as_colours, cv::COLOR_GRAY2RGB);
+  const std::vector<std::pair<fs::path, cv::Mat>> files = {
+      {folder.write("a.bmp", encode_bmp(picture_)), picture_},
+      {folder.write("b.png", codecs::encode_png_bytes(picture_)), picture_},
+      {folder.write("c.png", codecs::encode_png_bytes(gray)), gray_as_colours}};
+  for (const auto& [file, pixels] : files) {
+    SCOPED_TRACE(file.string());
+    EXPECT_FALSE(codecs::decode_image(file, limits).ok());
+    int64_t last = 0, all = 0;
+    const auto found =
+        detector(tiles, kLow)
+            .detect_in_file(file, size, limits, [&](int64_t done, int64_t of) {
+              last = done;
+              all = of;
+              return true;
+            });
+    EXPECT_EQ(found.reason, "");
+    EXPECT_TRUE(found.is_whole);
+    EXPECT_EQ(last, all);
+    const auto held = detector(tiles, kLow).detect(pixels);
+    EXPECT_FALSE(held.empty());
+    ASSERT_EQ(found.detections.size(), held.size());
+    for (size_t i = 0; i < held.size(); ++i) {
+      EXPECT_EQ(found.detections[i].box.x1, held[i].box.x1);
+      EXPECT_EQ(found.detections[i].box.y2, held[i].box.y2);
+      EXPECT_EQ(found.detections[i].confidence, held[i].confidence);
+    }
+  }
+}
+
+TEST_F(DetectorTest, AFileMayBeDamagedAndALookMayBeEnded) {
+  const TemporaryFolder folder;
+  const codecs::ImageSize size{kSide, kSide};
+  const std::string bytes = codecs::encode_png_bytes(picture_);
+  const fs::path cut = folder.write("cut.png", bytes.substr(0, 9000));
+  const DetectionTiles tiles{128, 128, 0};
+  const auto goes_on = [](int64_t, int64_t) { return true; };
+  const auto damaged = detector(tiles).detect_in_file(cut, size, {}, goes_on);
+  EXPECT_FALSE(damaged.is_whole);
+  EXPECT_NE(damaged.reason, "");
+  cv::Mat deep;
+  picture_.convertTo(deep, CV_16U, 257);
+  EXPECT_NE(detector(tiles)
+                .detect_in_file(
+                    folder.write("16.png", codecs::encode_png_bytes(deep)),
+                    size, {}, goes_on)
+                .reason.find("more than 8 bits"),
+            std::string::npos);
+  int looked = 0;
+  const auto ended = detector(tiles).detect_in_file(
+      folder.write("whole.png", bytes), size, {},
+      [&](int64_t, int64_t) { return ++looked < 2; });
+  EXPECT_EQ(looked, 2);
+  EXPECT_FALSE(ended.is_whole);
+  EXPECT_EQ(ended.reason, "");
 }
 
 TEST_F(DetectorTest, NothingIsLeftOfALineAndThatIsNoError) {
