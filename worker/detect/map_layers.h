@@ -5,6 +5,7 @@
 // Errors: Error (exit 5) where a file cannot be written.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -27,18 +28,21 @@ class MapLayers {
             const std::vector<std::string>& class_names);
   ~MapLayers();
 
-  // Returns why the image's boxes have no coordinates; "": they are written.
+  // Returns what of the image's boxes has no coordinates, and why; "": all of
+  // them are written.
   std::string add(const ImageDetections& found);
   void finish();
 
  private:
   struct Layer {
-    maps::MapLayerFormat format;
     const char* name;
-    std::filesystem::path partial;  // "" before the first box
+    bool is_geojson = false;
+    std::filesystem::path partial;  // "": it has no file yet
     std::unique_ptr<maps::MapLayerWriter> writer;
   };
   maps::MapLayerWriter& writer_of(Layer& layer);
+  // Returns how many boxes have no place in it.
+  int64_t write(Layer& layer, const ImageDetections& found);
 
   maps::MapApi& api_;
   DetectionFolder& folder_;

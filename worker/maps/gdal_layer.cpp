@@ -5,7 +5,12 @@
 #include <cpl_vsi.h>
 #include <ogr_api.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -36,7 +41,6 @@ ReferenceSystem reference_system(const std::string& wkt_or_name) {
 namespace {
 
 constexpr const char* kLayer = "detections";
-constexpr const char* kWgs84 = "OGC:CRS84";
 
 struct Field {
   const char* name;
@@ -68,31 +72,77 @@ struct FreeOptions {
 };
 using Options = std::unique_ptr<char*, FreeOptions>;
 
+using Corners = std::array<double, 4>;
+
+// Longitudes of one box: its centre within the world, and none beside its edge
+// by rounding alone. Returns false where latitudes lie beyond the poles.
+bool put_on_earth(Corners& longitudes, const Corners& latitudes) {
+  constexpr double kEdge = 180, kPole = 90, kRounding = 1e-9;
+  const double centre =
+      std::accumulate(longitudes.begin(), longitudes.end(), 0.0) /
+      static_cast<double>(longitudes.size());
+  const double turn = std::round(centre / (2 * kEdge)) * 2 * kEdge;
+  for (double& longitude : longitudes) {
+    longitude -= turn;
+    if (std::abs(std::abs(longitude) - kEdge) < kRounding) {
+      longitude = std::copysign(kEdge, longitude);
+    }
+  }
+  return std::ranges::all_of(
+      latitudes, [](double latitude) { return std::abs(latitude) <= kPole; });
+}
+
 class LayerWriter final : public MapLayerWriter {
  public:
-  LayerWriter(Dataset dataset, MapLayerFormat format)
-      : dataset_(std::move(dataset)), format_(format) {}
+  LayerWriter(Dataset dataset, bool is_geojson, std::string memory_file)
+      : dataset_(std::move(dataset)),
+        is_geojson_(is_geojson),
+        memory_file_(std::move(memory_file)) {}
+  ~LayerWriter() override {
+    const GdalMessages unheard;
+    dataset_.reset();
+    if (!memory_file_.empty()) VSIUnlink(memory_file_.c_str());
+  }
 
-  std::string write(const MapPlace& place, const MapBox& box) override {
+  std::string begin(const MapPlace& place) override {
+    const GdalMessages unheard;
+    if (transformation_ != nullptr && from_ == place.reference_system) {
+      pixels_ = place.transform;
+      return "";
+    }
+    const ReferenceSystem from = reference_system(place.reference_system);
+    if (from == nullptr) {
+      return "its coordinate reference system is not understood";
+    }
+    if (layer_ == nullptr &&
+        !make_layer(is_geojson_ ? "OGC:CRS84" : place.reference_system)) {
+      return "no layer can be made in its coordinate reference system";
+    }
+    transformation_.reset(
+        OCTNewCoordinateTransformation(from.get(), system_.get()));
+    from_ = place.reference_system;
+    pixels_ = place.transform;
+    return transformation_ != nullptr
+               ? ""
+               : "its coordinate reference system has no way to " +
+                     std::string(is_geojson_ ? "longitude and latitude"
+                                             : "that of the first image");
+  }
+
+  Written write(const MapBox& box) override {
     const GdalMessages messages;
-    if (layer_ == nullptr && !begin(place)) {
-      return messages.reason("the layer cannot be made");
-    }
-    if (transformation_ == nullptr || place.reference_system != from_) {
-      if (!turn_to(place)) {
-        return messages.reason("its reference system is not understood");
-      }
-    }
-    std::array<double, 4> x = {box.x1, box.x2, box.x2, box.x1};
-    std::array<double, 4> y = {box.y1, box.y1, box.y2, box.y2};
+    Corners x = {box.x1, box.x2, box.x2, box.x1};
+    Corners y = {box.y1, box.y1, box.y2, box.y2};
     for (size_t corner = 0; corner < x.size(); ++corner) {
-      const auto& t = place.transform;
+      const auto& t = pixels_;
       const double column = x[corner], row = y[corner];
       x[corner] = t[0] + column * t[1] + row * t[2];
       y[corner] = t[3] + column * t[4] + row * t[5];
     }
-    if (!OCTTransform(transformation_.get(), 4, x.data(), y.data(), nullptr)) {
-      return messages.reason("a corner has no place in the layer's system");
+    if (!OCTTransform(transformation_.get(), static_cast<int>(x.size()),
+                      x.data(), y.data(), nullptr) ||
+        (is_geojson_ && !put_on_earth(x, y))) {
+      return {.has_place = false, .fault = ""};
     }
     const std::unique_ptr<void, DestroyFeature> feature(
         OGR_F_Create(OGR_L_GetLayerDefn(layer_)));
@@ -112,14 +162,15 @@ class LayerWriter final : public MapLayerWriter {
     OGR_G_AddGeometryDirectly(polygon, ring);
     OGR_F_SetGeometryDirectly(feature.get(), polygon);
     if (OGR_L_CreateFeature(layer_, feature.get()) != OGRERR_NONE) {
-      return messages.reason("a box cannot be written");
+      return {.fault = messages.reason("a box cannot be written")};
     }
-    return "";
+    return {};
   }
 
-  std::string finish() override {
+  std::string finish(std::string& bytes) override {
     const GdalMessages messages;
-    if (layer_ == nullptr && !make_layer(reference_system(kWgs84))) {
+    if (layer_ == nullptr &&
+        !make_layer(is_geojson_ ? "OGC:CRS84" : "EPSG:4326")) {
       return messages.reason("the layer cannot be made");
     }
     if (has_transaction_ &&
@@ -127,68 +178,59 @@ class LayerWriter final : public MapLayerWriter {
       return messages.reason("the file cannot be written");
     }
     dataset_.reset();
+    if (!memory_file_.empty()) {
+      vsi_l_offset size = 0;
+      const GByte* const content =
+          VSIGetMemFileBuffer(memory_file_.c_str(), &size, 0);
+      if (content == nullptr) return "the layer was lost";
+      bytes.assign(reinterpret_cast<const char*>(content), size);
+    }
     return messages.first();
   }
 
  private:
-  // GeoPackages keep the coordinates of the first picture.
-  bool begin(const MapPlace& place) {
-    return make_layer(reference_system(
-        format_ == MapLayerFormat::kGeoJson ? kWgs84 : place.reference_system));
-  }
-
-  bool make_layer(ReferenceSystem system) {
-    if (system == nullptr) return false;
+  bool make_layer(const std::string& system) {
+    system_ = reference_system(system);
+    if (system_ == nullptr) return false;
     char** list = nullptr;
-    if (format_ == MapLayerFormat::kGeoJson) {
+    if (is_geojson_) {
       list = CSLSetNameValue(list, "RFC7946", "YES");
       list = CSLSetNameValue(list, "COORDINATE_PRECISION", "9");
     }
     const Options options(list);
     // SQLite writes to disk once for all boxes.
-    has_transaction_ =
-        format_ == MapLayerFormat::kGeoPackage &&
-        GDALDatasetStartTransaction(dataset_.get(), 0) == OGRERR_NONE;
-    layer_ = GDALDatasetCreateLayer(dataset_.get(), kLayer, system.get(),
-                                    wkbPolygon, options.get());
-    if (layer_ == nullptr) return false;
+    has_transaction_ = !is_geojson_ && GDALDatasetStartTransaction(
+                                           dataset_.get(), 0) == OGRERR_NONE;
+    const OGRLayerH layer = GDALDatasetCreateLayer(
+        dataset_.get(), kLayer, system_.get(), wkbPolygon, options.get());
+    if (layer == nullptr) return false;
     for (const Field& field : kFields) {
       const OGRFieldDefnH definition = OGR_Fld_Create(field.name, field.type);
-      const OGRErr made = OGR_L_CreateField(layer_, definition, 1);
+      const OGRErr made = OGR_L_CreateField(layer, definition, 1);
       OGR_Fld_Destroy(definition);
       if (made != OGRERR_NONE) return false;
     }
-    system_ = std::move(system);
+    layer_ = layer;
     return true;
   }
 
-  bool turn_to(const MapPlace& place) {
-    const ReferenceSystem from = reference_system(place.reference_system);
-    if (from == nullptr) return false;
-    transformation_.reset(
-        OCTNewCoordinateTransformation(from.get(), system_.get()));
-    from_ = place.reference_system;
-    return transformation_ != nullptr;
-  }
-
   Dataset dataset_;
-  const MapLayerFormat format_;
+  const bool is_geojson_;
+  const std::string memory_file_;  // "": the data set has one on disk
   bool has_transaction_ = false;
-  OGRLayerH layer_ = nullptr;      // the data set's; null before the first box
-  ReferenceSystem system_;         // the layer's
-  std::string from_;               // the newest picture's system
-  Transformation transformation_;  // leads to the layer's system
+  OGRLayerH layer_ = nullptr;  // the data set's; null before the first picture
+  ReferenceSystem system_;     // the layer's
+  std::array<double, 6> pixels_{};  // the newest picture's transform
+  std::string from_;                // its system
+  Transformation transformation_;   // leads to the layer's system
 };
 
-}  // namespace
-
-std::unique_ptr<MapLayerWriter> create_layer(const std::string& file,
-                                             MapLayerFormat format,
-                                             std::string& reason) {
+std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,
+                                           const std::string& file,
+                                           bool is_geojson,
+                                           std::string& reason) {
   const GdalMessages messages;
-  const GDALDriverH driver = GDALGetDriverByName(
-      format == MapLayerFormat::kGeoJson ? "GeoJSON" : "GPKG");
-  VSIUnlink(file.c_str());
+  const GDALDriverH driver = GDALGetDriverByName(driver_name);
   Dataset dataset(driver == nullptr ? nullptr
                                     : GDALCreate(driver, file.c_str(), 0, 0, 0,
                                                  GDT_Unknown, nullptr));
@@ -196,7 +238,24 @@ std::unique_ptr<MapLayerWriter> create_layer(const std::string& file,
     reason = messages.reason("this GDAL writes no such files");
     return nullptr;
   }
-  return std::make_unique<LayerWriter>(std::move(dataset), format);
+  return std::make_unique<LayerWriter>(std::move(dataset), is_geojson,
+                                       is_geojson ? file : "");
+}
+
+}  // namespace
+
+// GDAL's writer of GeoJSON does not look whether the disk took what it wrote.
+std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason) {
+  static std::atomic<int64_t> number = 0;
+  return make_layer("GeoJSON",
+                    "/vsimem/headroom-" + std::to_string(++number) + ".geojson",
+                    /*is_geojson=*/true, reason);
+}
+
+std::unique_ptr<MapLayerWriter> make_geopackage_layer(const std::string& file,
+                                                      std::string& reason) {
+  VSIUnlink(file.c_str());
+  return make_layer("GPKG", file, /*is_geojson=*/false, reason);
 }
 
 }  // namespace headroom::maps

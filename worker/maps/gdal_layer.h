@@ -48,8 +48,8 @@ using ReferenceSystem = std::unique_ptr<void, DestroyReferenceSystem>;
 // does not understand it.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
 
-std::unique_ptr<MapLayerWriter> create_layer(const std::string& file,
-                                             MapLayerFormat format,
-                                             std::string& reason);
+std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason);
+std::unique_ptr<MapLayerWriter> make_geopackage_layer(const std::string& file,
+                                                      std::string& reason);
 
 }  // namespace headroom::maps

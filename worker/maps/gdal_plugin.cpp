@@ -32,21 +32,26 @@ class Gdal final : public MapApi {
     }
     const OGRSpatialReferenceH system = GDALGetSpatialRef(dataset.get());
     char* wkt = nullptr;
-    if (system != nullptr && OSRExportToWkt(system, &wkt) == OGRERR_NONE) {
-      place.reference_system = wkt;
-    }
-    CPLFree(wkt);
-    if (place.reference_system.empty()) {
+    if (system == nullptr) {
       reason = "its tags name no coordinate reference system";
       return std::nullopt;
     }
-    return place;
+    const char* const newest[] = {"FORMAT=WKT2_2019", nullptr};
+    if (OSRExportToWktEx(system, &wkt, newest) == OGRERR_NONE) {
+      place.reference_system = wkt;
+    }
+    CPLFree(wkt);
+    if (!place.reference_system.empty()) return place;
+    reason = "its coordinate reference system is not understood";
+    return std::nullopt;
   }
 
-  std::unique_ptr<MapLayerWriter> create(const std::string& file,
-                                         MapLayerFormat format,
-                                         std::string& reason) override {
-    return create_layer(file, format, reason);
+  std::unique_ptr<MapLayerWriter> make_geojson(std::string& reason) override {
+    return make_geojson_layer(reason);
+  }
+  std::unique_ptr<MapLayerWriter> make_geopackage(
+      const std::string& file, std::string& reason) override {
+    return make_geopackage_layer(file, reason);
   }
 };
 

@@ -37,18 +37,23 @@ struct MapBox {
   std::string image;
 };
 
-// A GeoJSON file (RFC 7946) has longitude and latitude, in WGS 84, to 1e-9
-// degrees; a GeoPackage the coordinates of the first box's picture.
-enum class MapLayerFormat { kGeoJson, kGeoPackage };
-
-// Boxes as polygons of four corners, with the attributes class, name,
-// confidence, image, x1, y1, x2, y2.
+// Boxes as polygons with the attributes class, name, confidence, image, x1, y1,
+// x2, y2. A polygon that crosses the 180th meridian is two in GeoJSON.
 class MapLayerWriter {
  public:
   virtual ~MapLayerWriter() = default;
-  // Both return why it could not be done; "": it is.
-  virtual std::string write(const MapPlace& place, const MapBox& box) = 0;
-  virtual std::string finish() = 0;  // the file is whole only after it
+  // The boxes that follow are of a picture there. Returns why they have no
+  // coordinates in this layer; "": they have.
+  virtual std::string begin(const MapPlace& place) = 0;
+  // REQUIRES: begin() returned "".
+  struct Written {
+    bool has_place = true;  // false: the box lies beyond the system's bounds
+    std::string fault;      // why the layer cannot be written
+  };
+  virtual Written write(const MapBox& box) = 0;
+  // Afterwards the layer is whole: in its file, or, without one, in `bytes`.
+  // Returns why it could not be done.
+  virtual std::string finish(std::string& bytes) = 0;
 };
 
 class MapApi {
@@ -57,10 +62,13 @@ class MapApi {
   // Reads a GeoTIFF's header. None: see `reason`.
   virtual std::optional<MapPlace> place_of(const std::string& file,
                                            std::string& reason) = 0;
-  // A file that is there is replaced. Null: see `reason`.
-  virtual std::unique_ptr<MapLayerWriter> create(const std::string& file,
-                                                 MapLayerFormat format,
-                                                 std::string& reason) = 0;
+  // GeoJSON (RFC 7946): longitude and latitude in WGS 84, to 1e-9 degrees. It
+  // has no file. Null: see `reason`.
+  virtual std::unique_ptr<MapLayerWriter> make_geojson(std::string& reason) = 0;
+  // A GeoPackage in the first picture's reference system, in place of a file
+  // that is there. Null: see `reason`.
+  virtual std::unique_ptr<MapLayerWriter> make_geopackage(
+      const std::string& file, std::string& reason) = 0;
 };
 
 // The one function that the plugin exports; null where it is of another

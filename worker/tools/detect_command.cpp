@@ -231,6 +231,11 @@ void DetectRun::provide_layers(const detect::MapLayers::Formats& formats) {
                 "boxes cannot be written with coordinates: " + plugin.reason,
                 "or leave out --save-geojson and --save-gpkg");
   }
+  if (!sources_.videos.empty()) {
+    std::fprintf(stderr,
+                 "videos have no coordinates: no layer has their "
+                 "boxes\n");
+  }
   layers_ = std::make_unique<detect::MapLayers>(*plugin.api, folder_, formats,
                                                 weights_.class_names);
 }
@@ -278,7 +283,7 @@ void DetectRun::add(detect::ImageDetections found, cv::Mat& pixels) {
   if (layers_) {
     if (const std::string why = layers_->add(found); !why.empty()) {
       progress_.above([&] {
-        std::fprintf(stderr, "%s has no coordinates: %s\n",
+        std::fprintf(stderr, "%s: %s\n",
                      short_line(found.image.string(), kLongestName).c_str(),
                      why.c_str());
       });

@@ -76,6 +76,16 @@ class MapLayersTest : public testing::Test {
     std::ifstream file(folder_.path() / "out/predictions.geojson");
     return nlohmann::json::parse(file);
   }
+  std::string system_of_package() const {
+    const GDALDatasetH layers =
+        GDALOpenEx((folder_.path() / "out/predictions.gpkg").c_str(),
+                   GDAL_OF_VECTOR, nullptr, nullptr, nullptr);
+    HEADROOM_CHECK(layers != nullptr, "a package");
+    const std::string code = OSRGetAuthorityCode(
+        OGR_L_GetSpatialRef(GDALDatasetGetLayer(layers, 0)), nullptr);
+    GDALClose(layers);
+    return code;
+  }
   fs::path map(const std::string& name) const { return folder_.path() / name; }
 
   TemporaryFolder folder_;
@@ -198,24 +208,26 @@ TEST_F(MapLayersTest, AGeoPackageHasTheFirstMapsSystemAndAllAttributes) {
   EXPECT_EQ(text("class"), "1");
   EXPECT_EQ(text("name"), kNames[1]);
   EXPECT_EQ(text("confidence"), "0.25");
-  EXPECT_EQ(text("image"), "a.tif");
+  EXPECT_EQ(text("image"), map("a.tif").string());
   EXPECT_EQ(text("x1") + " " + text("y2"), "10 60");
   OGR_F_Destroy(feature);
   GDALClose(layers);
-  EXPECT_EQ(geojson()["features"][1]["properties"]["image"], "b.tif");
+  EXPECT_EQ(geojson()["features"][1]["properties"]["image"],
+            map("b.tif").string());
 }
 
 TEST_F(MapLayersTest, NothingFoundIsAnEmptyLayer) {
   make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
   ASSERT_EQ(write({{map("a.tif"), kSide, kSide, {}}}), "");
   EXPECT_TRUE(geojson()["features"].empty());
-  EXPECT_TRUE(fs::exists(folder_.path() / "out/predictions.gpkg"));
+  EXPECT_EQ(system_of_package(), "32633");
   EXPECT_FALSE(fs::exists(folder_.path() / "out/predictions.gpkg.partial"));
 }
 
 TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
   folder_.write("picture.bmp", encode_bmp(test_picture(64, 64, 1)));
-  EXPECT_EQ(write({{map("picture.bmp"), 64, 64, {}}}), "it is no GeoTIFF");
+  EXPECT_EQ(write({{map("picture.bmp"), 64, 64, {}}}),
+            "it has no coordinates: it is no GeoTIFF");
   make_map(map("a.tif"), "", {500000, 0.5, 0, 5400000, 0, -0.5});
   EXPECT_THAT(write({{map("a.tif"), kSide, kSide, {}}}),
               HasSubstr("no coordinate reference system"));
@@ -224,18 +236,78 @@ TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
               HasSubstr("turned or mirrored"));
 }
 
+metrics::Detection box_at(float x1, float y1, float x2, float y2) {
+  metrics::Detection one;
+  one.box = {x1, y1, x2, y2};
+  return one;
+}
+
+// The map begins at longitude 179.5 and has 0.01 degrees a pixel.
+TEST_F(MapLayersTest, ABoxOverThe180thMeridianIsTwoPolygons) {
+  make_map(map("a.tif"), "EPSG:4326", {179.5, 0.01, 0, 10, 0, -0.01}, 100);
+  ASSERT_EQ(write({{map("a.tif"),
+                    100,
+                    100,
+                    {box_at(40, 10, 60, 20), box_at(60, 10, 70, 20)}}}),
+            "");
+  const nlohmann::json features = geojson()["features"];
+  ASSERT_EQ(features.size(), 2);
+  EXPECT_EQ(features[0]["geometry"]["type"], "MultiPolygon");
+  EXPECT_EQ(features[0]["geometry"]["coordinates"].size(), 2);
+  // The second lies beyond it as a whole.
+  EXPECT_EQ(features[1]["geometry"]["type"], "Polygon");
+  for (const nlohmann::json& point :
+       features[1]["geometry"]["coordinates"][0]) {
+    EXPECT_LT(point[0].get<double>(), -179);
+  }
+}
+
+TEST_F(MapLayersTest, MapsOfTheWholeWorldEndAtTheirEdge) {
+  make_map(map("a.tif"), "EPSG:4326", {-180.0000000001, 3.6, 0, 90, 0, -1.8},
+           100);
+  ASSERT_EQ(write({{map("a.tif"), 100, 100, {box_at(0, 10, 5, 20)}}}), "");
+  EXPECT_EQ(geojson()["features"][0]["geometry"]["type"], "Polygon");
+}
+
+TEST_F(MapLayersTest, WhatHasNoPlaceOnEarthIsCounted) {
+  // Mars; and latitudes beyond the pole.
+  make_map(map("mars.tif"), "ESRI:104905", {10, 0.01, 0, 10, 0, -0.01}, 100);
+  EXPECT_THAT(write({{map("mars.tif"), 100, 100, {box_at(1, 1, 2, 2)}}}),
+              HasSubstr("predictions.geojson lacks its boxes: its coordinate "
+                        "reference system has no way to longitude"));
+  make_map(map("pole.tif"), "EPSG:4326", {10, 0.1, 0, 90.5, 0, -0.1}, 100);
+  EXPECT_THAT(write({{map("pole.tif"),
+                      100,
+                      100,
+                      {box_at(1, 1, 2, 2), box_at(1, 50, 2, 52)}}}),
+              HasSubstr("predictions.geojson lacks 1 box, beyond the bounds"));
+  EXPECT_EQ(geojson()["features"].size(), 1);
+}
+
 TEST_F(MapLayersTest, AFileThatCannotBeWrittenIsNamed) {
   make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
-  // A folder lies where the file is to be made.
-  fs::create_directories(folder_.path() /
-                         "out/predictions.geojson.partial/folder");
-  try {
-    write({{map("a.tif"), kSide, kSide, {}}});
-    FAIL() << "it was written";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kResource);
-    EXPECT_THAT(error.what(), HasSubstr("predictions.geojson"));
+  // Folders lie where the files are to be made.
+  for (const std::string name : {"predictions.geojson", "predictions.gpkg"}) {
+    SCOPED_TRACE(name);
+    fs::remove_all(folder_.path() / "out");
+    fs::create_directories(folder_.path() / "out" / (name + ".partial/folder"));
+    try {
+      write({{map("a.tif"), kSide, kSide, {}}});
+      FAIL() << "it was written";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kResource);
+      EXPECT_THAT(error.what(), HasSubstr(name));
+    }
   }
+}
+
+TEST_F(MapLayersTest, AnEarlierPackageThatIsOpenElsewhereStays) {
+  make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  folder_.write("out/predictions.gpkg", "old");
+  folder_.write("out/predictions.gpkg-wal", "pages");
+  EXPECT_THROW(write({{map("a.tif"), kSide, kSide, {}}}), Error);
+  EXPECT_EQ(fs::file_size(folder_.path() / "out/predictions.gpkg"), 3);
+  EXPECT_FALSE(fs::exists(folder_.path() / "out/predictions.gpkg.partial"));
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ TEST_F(DetectCommand, AnImageThatIsNoMapIsLeftOutOfTheLayers) {
       run((folder_.path() / "in/a.bmp").string(), {"--save-geojson"});
   unsetenv("HEADROOM_MAP_PLUGIN");
   EXPECT_EQ(said.code, 0) << said.err;
-  EXPECT_THAT(said.err, HasSubstr("a.bmp has no coordinates: it is no "
+  EXPECT_THAT(said.err, HasSubstr("a.bmp: it has no coordinates: it is no "
                                   "GeoTIFF"));
   EXPECT_TRUE(has("predictions.geojson"));
 }
