@@ -233,6 +233,7 @@ ServerUnaryReactor* CoordinatorService::Register(
                              why);
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
+        connections_.note_heartbeat(caller.peer, node.node_id);
         *response = wire::to_wire(
             wire::RegisteredRun{.run_digest = identity_.run_digest,
                                 .run_config_yaml = identity_.run_config_yaml,

@@ -4,7 +4,7 @@
 //   build/bin/benchmark_coordinator_load [--workers 64,512,4096] [--seconds 10]
 //
 // Starts `headroom coordinator` as a user would, on core 0; this process keeps
-// to core 1. Agents of 8 workers register and gather their heartbeats, workers
+// to core 1. Agents of 8 workers register and gather their heartbeats; workers
 // join, and each exchanges the
 // keys with which ranks introduce themselves (worker/run, tensor_port.h). What
 // Gloo then asks of each pair of ranks is not asked: NCCL does not.
