@@ -370,14 +370,9 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   constexpr int64_t kMaxWaitMs = 60000;
   const auto wait = std::chrono::milliseconds(
       std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
-  const std::string* value =
-      refusal ? nullptr : delivery_.keys().find(request->key());
-  if (!refusal && value == nullptr && wait.count() > 0) {
-    return delivery_.wait_for_key(request->key(), clock_.now() + wait,
-                                  response);
+  if (!refusal) {
+    return delivery_.look_up(*request, clock_.now() + wait, response, after);
   }
-  response->set_found(value != nullptr);
-  if (value != nullptr) response->set_value(*value);
   ServerUnaryReactor* reactor = context->DefaultReactor();
   after.add(
       [reactor, status = status_of(refusal)] { reactor->Finish(status); });

@@ -302,21 +302,22 @@ class LoadWorker final : public Caller {
 
   void learn_ports() {
     if (rank_ == 0) {
-      gather_ports(0);
+      gather_ports();
     } else {
       look_up("ranks/ports", [this] { ++load_.met; });
     }
   }
 
   // Rank 0 hands all of them on in one piece.
-  void gather_ports(int rank) {
-    if (rank < world_size_) {
-      look_up("ranks/port/" + std::to_string(rank),
-              [this, rank] { gather_ports(rank + 1); });
-      return;
-    }
-    publish("ranks/ports", std::string(static_cast<size_t>(rank) * 7, 'p'),
-            [this] { ++load_.met; });
+  void gather_ports() {
+    look_up(
+        "ranks/port/",
+        [this] {
+          publish("ranks/ports",
+                  std::string(static_cast<size_t>(world_size_) * 7, 'p'),
+                  [this] { ++load_.met; });
+        },
+        world_size_);
   }
 
   void publish(const std::string& key, const std::string& value,
@@ -332,17 +333,19 @@ class LoadWorker final : public Caller {
         });
   }
 
-  void look_up(const std::string& key, std::function<void()> then) {
+  void look_up(const std::string& key, std::function<void()> then,
+               int count = 0) {
     wire::LookupRequest request;
     *request.mutable_stamp() = stamp_;
     request.set_key(key);
     request.set_timeout_ms(10'000);
+    request.set_count(count);
     call<wire::LookupRequest, wire::LookupResponse>(
         &Stub::async::Lookup, request, milliseconds(15'000),
-        [this, key,
+        [this, key, count,
          then = std::move(then)](const wire::LookupResponse* answer) {
           if (answer == nullptr) return;
-          answer->found() ? then() : look_up(key, then);
+          answer->found() ? then() : look_up(key, then, count);
         });
   }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/key_value_store.h"
@@ -68,8 +69,13 @@ class RendezvousClient final : public KeyValueStore {
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key,
                   std::chrono::milliseconds timeout) override;
+  std::vector<std::string> get_all(const std::string& prefix, int count,
+                                   std::chrono::milliseconds timeout) override;
 
  private:
+  // `count` as the message has it.
+  wire::LookupResponse look_up(const std::string& key, int count,
+                               std::chrono::milliseconds timeout);
   [[noreturn]] void fail(const std::string& doing, const std::string& key,
                          const grpc::Status& status) const;
 
@@ -102,11 +108,25 @@ void RendezvousClient::set(const std::string& key, const std::string& value) {
 
 std::string RendezvousClient::get(const std::string& key,
                                   milliseconds timeout) {
+  return std::move(*look_up(key, 0, timeout).mutable_value());
+}
+
+std::vector<std::string> RendezvousClient::get_all(const std::string& prefix,
+                                                   int count,
+                                                   milliseconds timeout) {
+  const wire::LookupResponse found = look_up(prefix, count, timeout);
+  return {found.values().begin(), found.values().end()};
+}
+
+wire::LookupResponse RendezvousClient::look_up(const std::string& key,
+                                               int count,
+                                               milliseconds timeout) {
   constexpr milliseconds kSlice{10000};
   const auto deadline = SteadyClock::now() + timeout;
   wire::LookupRequest request;
   *request.mutable_stamp() = stamp_;
   request.set_key(valid_utf8(key));
+  request.set_count(count);
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(
         std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
@@ -118,11 +138,13 @@ std::string RendezvousClient::get(const std::string& key,
           return stub_.Lookup(&context, request, &response);
         });
     if (!status.ok()) fail("looking up", key, status);
-    if (response.found()) return response.value();
+    if (response.found()) return response;
     if (left <= slice) {
-      throw CommunicationError("nobody published rendezvous key '" + key +
-                               "' within " + std::to_string(timeout.count()) +
-                               " ms");
+      throw CommunicationError(
+          "nobody published rendezvous key '" + key +
+          (count == 0 ? "'"
+                      : "0' to '" + key + std::to_string(count - 1) + "'") +
+          " within " + std::to_string(timeout.count()) + " ms");
     }
   }
 }
