@@ -176,6 +176,7 @@ int with_output_written(int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  headroom::wire::keep_openssl_to_the_end();
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);

@@ -171,6 +171,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
 
   const Clock::time_point begin = Clock::now();
   const double processor_before = coordinator.processor_seconds();
+  const double own_at_first = CoordinatorProcess::processor_seconds(getpid());
   std::vector<std::unique_ptr<LoadAgent>> agents;
   for (int node = 0; node < workers / kWorkersOfNode; ++node) {
     agents.push_back(std::make_unique<LoadAgent>(
@@ -180,6 +181,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double forms = seconds_since(begin);
   const double forming_processor =
       coordinator.processor_seconds() - processor_before;
+  const double forming_own =
+      CoordinatorProcess::processor_seconds(getpid()) - own_at_first;
   say_refusals("forming");
   if (!has_formed) {
     std::fprintf(stderr, "%d of %d watch, %d have met\n", load.watching.load(),
@@ -238,10 +241,11 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   say_refusals("returning");
 
   std::printf(
-      "| %d | %.2f (%.2f) | %.0f | %.0f | %.0f %% | %.0f %% | %.0f | %.2f%s | "
+      "| %d | %.2f (%.2f, %.2f) | %.0f | %.0f | %.0f %% | %.0f %% | %.0f | "
+      "%.2f%s | "
       "%.2f%s |\n",
-      workers, forms, forming_processor, calls, beats, 100 * share, 100 * own,
-      memory, reforms, has_reformed ? "" : " (not all)", returns,
+      workers, forms, forming_processor, forming_own, calls, beats, 100 * share,
+      100 * own, memory, reforms, has_reformed ? "" : " (not all)", returns,
       has_returned ? "" : " (not all)");
   std::fflush(stdout);
   load.is_ending = true;
@@ -259,7 +263,8 @@ int run(const std::vector<int>& sizes, double seconds, int port) {
   setrlimit(RLIMIT_NOFILE, &limit);
   keep_to_core(kOwnCore);
   std::printf(
-      "| workers | forms, s (of them processor) | calls a second | beats a "
+      "| workers | forms, s (processor; this process's) | calls a second | "
+      "beats a "
       "second | "
       "coordinator's core | this process's core | MiB | re-forms, s | "
       "returns, s |\n|---|---|---|---|---|---|---|---|---|\n");

@@ -15,7 +15,8 @@ using std::chrono::seconds;
 constexpr milliseconds kSoon{1000};
 
 wire::Beat beat_at(int ms, int64_t step) {
-  wire::Beat beat{.sent = at(ms), .generation = 2, .has_progress = true};
+  wire::Beat beat{
+      .sent = at(ms), .generation = 2, .has_progress = true, .progress = {}};
   beat.progress.step = step;
   return beat;
 }

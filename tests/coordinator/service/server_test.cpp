@@ -429,8 +429,11 @@ TEST(Server, ManyKeysComeWithOneAnswer) {
     keys->set(std::string("ranks/") + rank, std::string("of ") + rank);
   }
   std::vector<std::string> found;
-  std::thread lookup(
-      [&] { found = w0->rendezvous(1)->get_all("ranks/", 4, seconds(20)); });
+  std::atomic<bool> has_found = false;
+  std::thread lookup([&] {
+    found = w0->rendezvous(1)->get_all("ranks/", 4, seconds(20));
+    has_found = true;
+  });
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_FALSE(has_found);
   keys->set("ranks/2", "of 2");
