@@ -84,7 +84,7 @@ class BeatChannel {
   void close();
 
   int fd_ = -1;
-  bool is_open_ = true;  // until the other end is found gone
+  bool is_open_ = true;  // false once the other end is found gone
 };
 
 }  // namespace headroom::wire

@@ -126,7 +126,7 @@ class Delivery {
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
   std::list<Follower> followers_;
-  // By the key that each waits for.
+  // Each stands under the key that it waits for.
   std::multimap<std::string, PendingLookup*> lookups_;
   std::vector<std::string> published_;  // keys since the last deliver()
   TimePoint looked_for_late_;
