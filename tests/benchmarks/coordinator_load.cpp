@@ -5,9 +5,9 @@
 //
 // Starts `headroom coordinator` as a user would, on core 0; this process keeps
 // to core 1. Agents of 8 workers register and gather their heartbeats; workers
-// join, and each exchanges the
-// keys with which ranks introduce themselves (worker/run, tensor_port.h). What
-// Gloo then asks of each pair of ranks is not asked: NCCL does not.
+// join, and each exchanges the keys with which ranks introduce themselves
+// (worker/run, tensor_port.h). What Gloo then asks of each pair of ranks is not
+// asked: NCCL does not.
 //
 //   forms     from the first registration until all have met in generation 1
 //   calls     answered per second while all say that they live and rank 0
