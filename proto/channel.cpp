@@ -1,7 +1,7 @@
 #include "proto/channel.h"
 
+#include <absl/synchronization/mutex.h>
 #include <grpc/support/log.h>
-
 #include <grpcpp/support/client_interceptor.h>
 
 #include <mutex>
@@ -78,11 +78,27 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(
 void quieten_grpc() {
   static std::once_flag once;
   std::call_once(once, [] {
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     gpr_set_log_function([](gpr_log_func_args* line) {
       note_grpc_line(line->message);
       log::debug(std::string("grpc: ") + line->message);
     });
   });
+}
+
+const std::vector<std::pair<const char*, int>>& connection_settings() {
+  static const std::vector<std::pair<const char*, int>> settings = {
+      {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMs},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+      // A ping for each message would find the window that is said here.
+      {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kMaxMessageBytes},
+      // Nobody asks gRPC what it remembers of thousands of connections.
+      {GRPC_ARG_ENABLE_CHANNELZ, 0},
+      {GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0}};
+  return settings;
 }
 
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
@@ -91,13 +107,14 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   quieten_grpc();
   constexpr int kMaxAnswerBytes = 64 << 20;  // a status with its events
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  for (const auto& [name, value] : connection_settings()) {
+    arguments.SetInt(name, value);
+  }
   // The default grows to two minutes, longer than a coordinator's restart.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  // An attempt lasts so long: where thousands come at once, who gave up earlier
+  // would come again, and nobody be let in. TCP repeats its own meanwhile.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // A connection of its own, so that its loss is this client's loss.

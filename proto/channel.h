@@ -13,6 +13,8 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "proto/channel_security.h"
 #include "proto/member_identity.h"
@@ -33,8 +35,13 @@ inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
 inline constexpr int kKeepAliveMs = 5000;
 inline constexpr int kKeepAliveTimeoutMs = 7000;
 
-// gRPC's own log lines become debug lines of ours, once per process.
+// gRPC's own log lines become debug lines of ours, and its locks are not
+// searched for deadlocks, which Debian's build does in an eighth of its time;
+// once per process.
 void quieten_grpc();
+
+// What both ends of a connection are told alike, by gRPC's name.
+const std::vector<std::pair<const char*, int>>& connection_settings();
 
 // The metadata keys of a call: the join token, and who its member is.
 inline constexpr const char* kTokenMetadata = "headroom-token";

@@ -1,6 +1,7 @@
 #include "proto/channel_security.h"
 
 #include <arpa/inet.h>
+#include <openssl/crypto.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -149,6 +150,10 @@ void require_protected(const std::string& address,
                   : "give --certs DIR (headroom coordinator --init-certs DIR "
                     "makes it), or allow plain text with --insecure-network on "
                     "a private network");
+}
+
+void keep_openssl_to_the_end() {
+  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 }
 
 bool equal_secrets(const std::string& given, const std::string& known) {

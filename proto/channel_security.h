@@ -51,6 +51,10 @@ void require_protected(const std::string& address,
 void set_channel_security(const ChannelSecurity& security);
 ChannelSecurity channel_security();
 
+// OpenSSL would free what it holds when the process exits, under the hands of
+// gRPC's threads, which nobody ends. REQUIRES: nothing has used OpenSSL yet.
+void keep_openssl_to_the_end();
+
 // Compares in a time that does not depend on where they differ.
 bool equal_secrets(const std::string& given, const std::string& known);
 

@@ -102,6 +102,8 @@ void allow_many_descriptors() {
 }
 
 int run(const headroom::configs::WorkerStart& start) {
+  headroom::wire::BeatChannel to_agent =
+      headroom::wire::BeatChannel::from_environment();
   allow_many_descriptors();
   // Launchers ask all processes of a job to end: the agent acts for its
   // workers, by a stop at a committed step.
@@ -123,7 +125,7 @@ int run(const headroom::configs::WorkerStart& start) {
       {.node_id = start.node_id,
        .worker_id = start.worker_id,
        .secret = secret_of_environment()},
-      start.advertise_host);
+      start.advertise_host, headroom::control::kPatience, std::move(to_agent));
   return headroom::run::run_generations(
       *client, {.advertise_host = start.advertise_host});
 }
@@ -174,6 +176,7 @@ int with_output_written(int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  headroom::wire::keep_openssl_to_the_end();
   c10::initLogging();  // else LibTorch's log level cannot be set from outside
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);

@@ -64,36 +64,36 @@ std::unique_ptr<RunLog> RunLog::open(const std::filesystem::path& file) {
   return log;
 }
 
-void RunLog::append(const wire::LogRecord& record) {
-  log_->append(serialised(record));
+void RunLog::append(const std::string& record) {
+  log_->append(record);
   unsynced_ = true;
 }
 
-void RunLog::save(const wire::LogSnapshot& snapshot) {
-  std::string bytes = serialised(snapshot);
-  if (bytes == newest_snapshot_) return;
+void RunLog::save(wire::LogSnapshot&& snapshot) {
   wire::LogRecord record;
-  *record.mutable_snapshot() = snapshot;
-  append(record);
+  *record.mutable_snapshot() = std::move(snapshot);
+  std::string bytes = serialised(record);
+  if (bytes == newest_snapshot_) return;
+  append(bytes);
   newest_snapshot_ = std::move(bytes);
 }
 
 void RunLog::add(const wire::Progress& progress) {
   wire::LogRecord record;
   *record.mutable_progress() = progress;
-  append(record);
+  append(serialised(record));
 }
 
 void RunLog::add(const wire::Event& event) {
   wire::LogRecord record;
   *record.mutable_event() = event;
-  append(record);
+  append(serialised(record));
 }
 
 void RunLog::add(const wire::LoggedKey& key) {
   wire::LogRecord record;
   *record.mutable_key() = key;
-  append(record);
+  append(serialised(record));
 }
 
 void RunLog::sync() {
@@ -125,7 +125,7 @@ void RunLog::compact(const LoggedRun& run) {
     records.push_back(serialised(record));
   }
   log_->replace(records);
-  newest_snapshot_ = serialised(run.snapshot);
+  newest_snapshot_ = records.front();
   unsynced_ = false;
   compacted_bytes_ = log_->bytes();
 }

@@ -52,7 +52,7 @@ class RunLog {
   const std::string& torn_end() const { return torn_end_; }
 
   // Appended if it differs from the one before; sync() makes it last.
-  void save(const wire::LogSnapshot& snapshot);
+  void save(wire::LogSnapshot&& snapshot);
   void add(const wire::Progress& progress);
   void add(const wire::Event& event);
   void add(const wire::LoggedKey& key);
@@ -67,12 +67,12 @@ class RunLog {
 
  private:
   RunLog() = default;
-  void append(const wire::LogRecord& record);
+  void append(const std::string& record);
 
   std::unique_ptr<WriteAheadLog> log_;
   std::optional<LoggedRun> found_;
   std::string torn_end_;
-  std::string newest_snapshot_;  // serialised
+  std::string newest_snapshot_;  // its record, serialised
   std::atomic<bool> unsynced_ = false;
   int64_t compacted_bytes_ = 0;
 };

@@ -72,7 +72,7 @@ std::optional<std::string> Membership::add_node(TimePoint now,
   }
   node_places_[node.node_id] = nodes_.size();
   nodes_.push_back(node);
-  nodes_.back().last_seen = now;
+  nodes_.back().last_seen = nodes_.back().last_report = now;
   nodes_.back().silent = false;
   nodes_.back().voice = {.last_heard = now, .all_heard_from = now};
   return std::nullopt;
@@ -206,18 +206,28 @@ std::optional<std::string> Membership::join(TimePoint now,
   return std::nullopt;
 }
 
-bool Membership::heartbeat_worker(TimePoint now, const std::string& worker_id) {
+bool Membership::heartbeat_worker(
+    TimePoint now, const std::string& worker_id,
+    std::optional<std::chrono::milliseconds> age) {
   Member* member = find_mutable(worker_id);
   if (member == nullptr || member->state != MemberState::kJoined) return false;
-  member->last_seen = now;
-  find_mutable_node(member->node_id)->voice.note(now);
+  if (!age) {
+    member->last_seen = now;
+    find_mutable_node(member->node_id)->voice.note(now);
+  } else if (member->is_reported) {
+    member->last_seen = now - *age;
+  } else {
+    // It may have spoken for itself while its agent stood still.
+    member->last_seen = std::max(member->last_seen, now - *age);
+  }
+  member->is_reported = age.has_value();
   return true;
 }
 
 bool Membership::heartbeat_node(TimePoint now, const std::string& node_id) {
   Node* node = find_mutable_node(node_id);
   if (node == nullptr) return false;
-  node->last_seen = now;
+  node->last_seen = node->last_report = now;
   node->silent = false;
   node->voice.has_hung_up = false;
   node->voice.note(now);
@@ -257,13 +267,26 @@ std::vector<std::string> Membership::leave_absent(const std::string& node_id) {
   return absent;
 }
 
+std::optional<std::string> Membership::silence_of(TimePoint now,
+                                                  const Member& member) const {
+  const Node& node = *find_node(member.node_id);
+  NodeVoice voice = node.voice;
+  voice.has_hung_up = false;  // it is the agent's
+  if (!member.is_reported) {
+    return silence_error(now, member.last_seen, voice, limits_);
+  }
+  // Nothing is known of it until the agent speaks again.
+  if (now - node.last_seen > limits_.node) {
+    return silence_error(now, node.last_seen, voice, limits_);
+  }
+  return silence_error(node.last_report, member.last_seen, voice, limits_);
+}
+
 Expired Membership::expire(TimePoint now) {
   Expired expired;
   for (Member& member : members_) {
     if (member.state != MemberState::kJoined) continue;
-    NodeVoice voice = find_node(member.node_id)->voice;
-    voice.has_hung_up = false;  // it is the agent's
-    const auto why = silence_error(now, member.last_seen, voice, limits_);
+    const auto why = silence_of(now, member);
     if (!why) continue;
     member.state = MemberState::kGone;
     expired.workers.push_back({member.worker_id, *why});

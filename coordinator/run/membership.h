@@ -37,7 +37,8 @@ struct Member {
   int launcher_rank = 0;
   int local_slot = 0;  // place in its agent's list
   MemberState state = MemberState::kExpected;
-  TimePoint last_seen;  // REQUIRES: not kExpected
+  TimePoint last_seen;       // REQUIRES: not kExpected
+  bool is_reported = false;  // its agent spoke for it, the last time
 };
 
 struct Node {
@@ -46,7 +47,8 @@ struct Node {
   int launcher_rank = 0;
   std::vector<std::string> worker_ids;
   TimePoint last_seen;
-  bool silent = false;  // the agent was silent for too long
+  TimePoint last_report = {};  // the agent's last heartbeat
+  bool silent = false;         // the agent was silent for too long
   NodeVoice voice = {};
 };
 
@@ -89,7 +91,10 @@ class Membership {
                                   const std::string& node_id);
 
   // False if nobody of that name takes part (any more).
-  bool heartbeat_worker(TimePoint now, const std::string& worker_id);
+  // `age`: time since its agent, which speaks for it, has heard it. REQUIRES
+  // heartbeat_node(now) before.
+  bool heartbeat_worker(TimePoint now, const std::string& worker_id,
+                        std::optional<std::chrono::milliseconds> age = {});
   bool heartbeat_node(TimePoint now, const std::string& node_id);
 
   // The worker or node of that name was heard at `at`, if not later too.
@@ -157,6 +162,8 @@ class Membership {
   Node* find_mutable_node(const std::string& node_id);
   void find_places();
   bool is_available(const Member& member) const;
+  std::optional<std::string> silence_of(TimePoint now,
+                                        const Member& member) const;
   std::optional<std::string> replace_gone(Node& known, const Node& node);
   std::optional<std::string> room_error(const Node& node) const;
   std::optional<std::string> add_node(TimePoint now, const Node& node);

@@ -61,8 +61,9 @@ std::optional<std::string> RunState::join(TimePoint now,
 
 bool RunState::worker_heartbeat(
     TimePoint now, const std::string& worker_id,
-    const std::optional<wire::RunProgress>& progress) {
-  if (!membership_.heartbeat_worker(now, worker_id)) return false;
+    const std::optional<wire::RunProgress>& progress,
+    std::optional<std::chrono::milliseconds> age) {
+  if (!membership_.heartbeat_worker(now, worker_id, age)) return false;
   if (progress) {
     measured_peak_bytes_[worker_id] = progress->measured_peak_bytes;
     // Heartbeats and commits overtake each other: never go back.

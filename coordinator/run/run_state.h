@@ -93,8 +93,10 @@ class RunState {
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
   // False: nobody of that name takes part (any more).
+  // `age`: time since its agent, which speaks for it, has heard it.
   bool worker_heartbeat(TimePoint now, const std::string& worker_id,
-                        const std::optional<wire::RunProgress>& progress);
+                        const std::optional<wire::RunProgress>& progress,
+                        std::optional<std::chrono::milliseconds> age = {});
   // Words of a worker or node came then, whatever they say.
   void note_sign_of_life(TimePoint at, const std::string& name) {
     membership_.note_sign_of_life(at, name);

@@ -68,10 +68,18 @@ Answer CallerRules::check_worker(const wire::Stamp& stamp, const Caller& caller,
 Answer CallerRules::check_heartbeat(
     const Caller& caller, const wire::HeartbeatRequest& request) const {
   if (Answer refusal = check_run(request.stamp(), true)) return refusal;
-  if (request.worker_id().empty()) {
-    return check_agent(caller, request.node_id());
+  if (!request.worker_id().empty() && request.beats().empty()) {
+    return check_name(caller, request.worker_id());
   }
-  return check_name(caller, request.worker_id());
+  if (Answer refusal = check_agent(caller, request.node_id())) return refusal;
+  for (const wire::WorkerBeat& beat : request.beats()) {
+    const Member* member = state_.membership().find(beat.worker_id());
+    if (member == nullptr || member->node_id == request.node_id()) continue;
+    return Refusal{RefusalKind::kForeignName,
+                   "only the agent of node " + member->node_id +
+                       " speaks for worker " + beat.worker_id()};
+  }
+  return std::nullopt;
 }
 
 Answer CallerRules::check_agent(const Caller& caller,

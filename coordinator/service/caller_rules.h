@@ -43,7 +43,7 @@ class CallerRules {
   // Whether the caller is this node's agent.
   Answer check_agent(const Caller& caller, const std::string& node_id) const;
   // A heartbeat says that its sender lives, also before it has heard of the
-  // generation it takes part in.
+  // generation it takes part in. An agent speaks for its own workers alone.
   Answer check_heartbeat(const Caller& caller,
                          const wire::HeartbeatRequest& request) const;
   // Whether it is the agent of the worker whose end it reports.

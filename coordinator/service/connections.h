@@ -60,7 +60,7 @@ class Connections {
   // A call of this peer has come and was let in.
   void note_call(TimePoint now, const std::string& peer, Standing standing);
 
-  // A heartbeat of this worker or node came from there.
+  // A heartbeat of this worker or node, or its registration, came from there.
   void note_heartbeat(const std::string& peer, const std::string& member);
 
   // Ends those that use up too much, forgets those that have ended. Returns why

@@ -4,7 +4,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
+#include "coordinator/service/beat_gatherer.h"
 #include "coordinator/service/status_messages.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -76,6 +78,11 @@ class GrpcControlClient final : public ControlClient {
     last_answer_ = std::chrono::steady_clock::now();
     heartbeats_ = std::thread([this] { send_heartbeats(); });
     return wire::from_wire(response);
+  }
+
+  void speak_for(const std::string& worker_id,
+                 wire::BeatChannel channel) override {
+    beats_.add(worker_id, std::move(channel));
   }
 
   NodeOrders node_orders() const override {
@@ -218,6 +225,7 @@ class GrpcControlClient final : public ControlClient {
     std::unique_lock lock(mutex_);
     while (!ending_) {
       lock.unlock();
+      beats_.gather(std::chrono::steady_clock::now(), request);
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
@@ -226,6 +234,7 @@ class GrpcControlClient final : public ControlClient {
       context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);
+      beats_.hand_back(status, response);
       lock.lock();
       if (status.ok()) {
         take_orders(response);
@@ -253,6 +262,7 @@ class GrpcControlClient final : public ControlClient {
   std::unique_ptr<wire::Coordinator::Stub> stub_;  // constant once registered
   std::string node_id_;                            // constant once registered
   std::string run_digest_;                         // constant once registered
+  BeatGatherer beats_;
   std::thread heartbeats_;
 
   mutable std::mutex mutex_;

@@ -6,7 +6,8 @@
 //   people   status, stream_events, drain, stop
 //
 // Threads: any thread may call any method. register_node starts a thread that
-// sends the node's heartbeats (every 250 ms) until the client is destroyed.
+// sends the node's heartbeats (every 250 ms), with those of the workers whose
+// channels it was given, until the client is destroyed.
 // Errors: every call has a deadline (5 s, or as stated): CommunicationError if
 // the coordinator cannot be reached within it, Error (exit 2) if it refuses,
 // for example because it is of another version.
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "coordinator/run/run_status.h"
+#include "proto/beat_channel.h"
 #include "proto/reports.h"
 
 namespace headroom::coordinator {
@@ -57,6 +59,11 @@ class ControlClient {
 
   // The secret with which a worker of this node proves who it is.
   virtual std::string secret_of(const std::string& worker_id) const = 0;
+
+  // Speaks for that worker from now on, as long as the channel stands.
+  // `channel`: the agent's end.
+  virtual void speak_for(const std::string& worker_id,
+                         wire::BeatChannel channel) = 0;
 
   // Does not block. REQUIRES: register_node returned.
   virtual NodeOrders node_orders() const = 0;

@@ -11,27 +11,44 @@
 
 namespace headroom::coordinator {
 
-// One Lookup whose key is not there yet. Whoever takes it out of the list (the
-// key's publisher, the tick thread when its time is over, its client's
-// cancellation, the end of the run) finishes it after the mutex is released; so
-// it is finished once. It deletes itself when gRPC is done with it.
+// One Lookup, until its keys are there. Whoever takes it out of the list (the
+// publisher of the last key, the tick thread when its time is over, its
+// client's cancellation, the end of the run) finishes it after the mutex is
+// released; so it is finished once. It deletes itself when gRPC is done with
+// it, and gRPC keeps request and response until then.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
   using Waiting = std::multimap<std::string, PendingLookup*>;
 
-  PendingLookup(std::mutex& mutex, Waiting& waiting, std::string key,
-                TimePoint deadline, wire::LookupResponse* response)
+  PendingLookup(std::mutex& mutex, Waiting& waiting,
+                const wire::LookupRequest& request, TimePoint deadline,
+                wire::LookupResponse* response)
       : mutex_(mutex),
         waiting_(waiting),
-        key_(std::move(key)),
+        request_(request),
         deadline_(deadline),
         response_(response) {}
 
   TimePoint deadline() const { return deadline_; }
-  // Answers with the key's value; null: there is none.
-  void answer(const std::string* value, AfterUnlock& after) {
-    response_->set_found(value != nullptr);
-    if (value != nullptr) response_->set_value(*value);
+  // Takes what is there. False where a key is missing: awaited().
+  bool take(const RendezvousKeys& keys) {
+    if (request_.count() == 0) {
+      awaited_ = request_.key();
+      const std::string* value = keys.find(awaited_);
+      if (value != nullptr) response_->set_value(*value);
+      return value != nullptr;
+    }
+    while (response_->values_size() < request_.count()) {
+      awaited_ = request_.key() + std::to_string(response_->values_size());
+      const std::string* value = keys.find(awaited_);
+      if (value == nullptr) return false;
+      response_->add_values(*value);
+    }
+    return true;
+  }
+  const std::string& awaited() const { return awaited_; }
+  void answer(bool found, AfterUnlock& after) {
+    response_->set_found(found);
     after.add([this] { Finish(grpc::Status::OK); });
   }
 
@@ -39,7 +56,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   void OnCancel() override {
     {
       std::lock_guard lock(mutex_);
-      const auto [begin, end] = waiting_.equal_range(key_);
+      const auto [begin, end] = waiting_.equal_range(awaited_);
       const auto own = std::find_if(
           begin, end, [this](const auto& one) { return one.second == this; });
       if (own == end) return;
@@ -51,9 +68,10 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
 
   std::mutex& mutex_;
   Waiting& waiting_;
-  const std::string key_;
+  const wire::LookupRequest& request_;
   const TimePoint deadline_;
   wire::LookupResponse* const response_;
+  std::string awaited_;
 };
 
 std::vector<std::string> Delivery::restore(const LoggedRun& run) {
@@ -110,11 +128,14 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
+    // Who needs more keys waits for another one.
     const auto [begin, end] = lookups_.equal_range(key);
+    std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {
-      entry->second->answer(keys_.find(key), after);
+      waiting.push_back(entry->second);
     }
     lookups_.erase(begin, end);
+    for (PendingLookup* lookup : waiting) answer_or_wait(lookup, after);
   }
 }
 
@@ -127,7 +148,7 @@ void Delivery::end_late_lookups(TimePoint now, AfterUnlock& after) {
       ++entry;
       continue;
     }
-    entry->second->answer(nullptr, after);
+    entry->second->answer(false, after);
     entry = lookups_.erase(entry);
   }
 }
@@ -243,12 +264,22 @@ grpc::ServerWriteReactor<wire::Event>* Delivery::follow_events(
   return follower->stream;
 }
 
-grpc::ServerUnaryReactor* Delivery::wait_for_key(
-    const std::string& key, TimePoint deadline,
-    wire::LookupResponse* response) {
-  auto* pending = new PendingLookup(mutex_, lookups_, key, deadline, response);
-  lookups_.emplace(key, pending);
-  return pending;
+grpc::ServerUnaryReactor* Delivery::look_up(const wire::LookupRequest& request,
+                                            TimePoint deadline,
+                                            wire::LookupResponse* response,
+                                            AfterUnlock& after) {
+  auto* lookup =
+      new PendingLookup(mutex_, lookups_, request, deadline, response);
+  answer_or_wait(lookup, after);
+  return lookup;
+}
+
+void Delivery::answer_or_wait(PendingLookup* lookup, AfterUnlock& after) {
+  if (lookup->take(keys_)) {
+    lookup->answer(true, after);
+  } else {
+    lookups_.emplace(lookup->awaited(), lookup);
+  }
 }
 
 void Delivery::describe_generation() {

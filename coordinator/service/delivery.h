@@ -86,10 +86,11 @@ class Delivery {
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Answers when the key is published, with nothing at `deadline`.
-  grpc::ServerUnaryReactor* wait_for_key(const std::string& key,
-                                         TimePoint deadline,
-                                         wire::LookupResponse* response);
+  // Answers once what is asked for is published, with nothing at `deadline`.
+  grpc::ServerUnaryReactor* look_up(const wire::LookupRequest& request,
+                                    TimePoint deadline,
+                                    wire::LookupResponse* response,
+                                    AfterUnlock& after);
 
  private:
   class PendingLookup;
@@ -107,6 +108,7 @@ class Delivery {
 
   void deliver_orders(AfterUnlock& after);
   void answer_lookups(AfterUnlock& after);
+  void answer_or_wait(PendingLookup* lookup, AfterUnlock& after);
   void end_late_lookups(TimePoint now, AfterUnlock& after);
   void end_lookups(AfterUnlock& after, const grpc::Status& status);
   wire::Assignment assignment_for(const Order& order);
@@ -124,7 +126,8 @@ class Delivery {
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
   std::list<Follower> followers_;
-  std::multimap<std::string, PendingLookup*> lookups_;  // each key's
+  // Each stands under the key that it waits for.
+  std::multimap<std::string, PendingLookup*> lookups_;
   std::vector<std::string> published_;  // keys since the last deliver()
   TimePoint looked_for_late_;
   // What all members are told alike of generation_told_.

@@ -30,9 +30,9 @@ void GroupCommit::stop() {
 
 void GroupCommit::run() {
   using Clock = std::chrono::steady_clock;
-  // The part of the time for which the mutex is held for a write: a third where
+  // The part of the time for which the mutex is held for a write: a tenth where
   // somebody waits for it, a fiftieth else.
-  constexpr int kPause = 2, kIdlePause = 50;
+  constexpr int kPause = 9, kIdlePause = 50;
   Time end = Clock::now();
   Time::duration cost{0};
   std::unique_lock lock(mutex_);

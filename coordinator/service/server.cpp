@@ -183,11 +183,9 @@ class GrpcServer final : public Server {
     builder.RegisterService(&service_);
     offer_reflection(builder, options.debug_reflection);
     builder.SetMaxReceiveMessageSize(wire::kMaxReportBytes);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, wire::kKeepAliveMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                               wire::kKeepAliveTimeoutMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    for (const auto& [name, value] : wire::connection_settings()) {
+      builder.AddChannelArgument(name, value);
+    }
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
     // Who connects and says nothing is shown out.

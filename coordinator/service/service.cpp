@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/log/run_state_snapshot.h"
+#include "coordinator/service/heartbeats.h"
 #include "coordinator/service/status_messages.h"
 #include "coordinator/service/unread_words.h"
 #include "parallel/base/log.h"
@@ -21,12 +22,6 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
 const Refusal kEnding = {RefusalKind::kEnding, "the coordinator is ending"};
-
-std::optional<wire::RunProgress> progress_of(bool present,
-                                             const wire::Progress& message) {
-  if (!present) return std::nullopt;
-  return wire::from_wire(message);
-}
 
 }  // namespace
 
@@ -238,6 +233,7 @@ ServerUnaryReactor* CoordinatorService::Register(
                              why);
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
+        connections_.note_heartbeat(caller.peer, node.node_id);
         *response = wire::to_wire(
             wire::RegisteredRun{.run_digest = identity_.run_digest,
                                 .run_config_yaml = identity_.run_config_yaml,
@@ -314,35 +310,16 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
   return answer(
       context, request->ByteSizeLong(), wire::kMaxMessageBytes,
       [&](TimePoint now, const Caller& caller) -> Answer {
-        if (Answer refusal = rules_.check_heartbeat(caller, *request)) {
-          return refusal;
+        std::vector<Refusal> stale;
+        Answer refusal = rules_.check_heartbeat(caller, *request);
+        if (!refusal) {
+          refusal = hear_heartbeat(now, *request, state_, *response, stale);
         }
-        if (request->worker_id().empty()) {
-          const NodeAnswer node =
-              state_.node_heartbeat(now, request->node_id());
-          if (!node.known) {
-            return {{RefusalKind::kStale,
-                     "node " + request->node_id() + " is not registered"}};
-          }
-          for (const std::string& worker_id : node.lost_worker_ids) {
-            response->add_lost_worker_ids(worker_id);
-          }
-        } else if (!state_.worker_heartbeat(now, request->worker_id(),
-                                            progress_of(request->has_progress(),
-                                                        request->progress()))) {
-          return {{RefusalKind::kStale,
-                   "worker " + request->worker_id() +
-                       " takes no part in this run (any more)"}};
-        }
+        if (refusal) return refusal;
+        for (const Refusal& beat : stale) count_refusal(*context, beat);
         connections_.note_heartbeat(caller.peer, request->worker_id().empty()
                                                      ? request->node_id()
                                                      : request->worker_id());
-        response->set_stop_requested(state_.stop_requested());
-        response->set_leave_requested(state_.leave_requested());
-        response->set_peer_lost(state_.peer_lost());
-        response->set_run_over(state_.over());
-        response->set_exit_code(state_.exit_code());
-        if (state_.over()) response->set_reason(state_.reason());
         return std::nullopt;
       },
       Call::kIsHeard);
@@ -393,14 +370,9 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   constexpr int64_t kMaxWaitMs = 60000;
   const auto wait = std::chrono::milliseconds(
       std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
-  const std::string* value =
-      refusal ? nullptr : delivery_.keys().find(request->key());
-  if (!refusal && value == nullptr && wait.count() > 0) {
-    return delivery_.wait_for_key(request->key(), clock_.now() + wait,
-                                  response);
+  if (!refusal) {
+    return delivery_.look_up(*request, clock_.now() + wait, response, after);
   }
-  response->set_found(value != nullptr);
-  if (value != nullptr) response->set_value(*value);
   ServerUnaryReactor* reactor = context->DefaultReactor();
   after.add(
       [reactor, status = status_of(refusal)] { reactor->Finish(status); });
@@ -473,8 +445,11 @@ ServerUnaryReactor* CoordinatorService::Commit(
           return Refusal{RefusalKind::kForeignName,
                          "only rank 0 says which steps are committed"};
         }
-        state_.committed(request->step(), progress_of(request->has_progress(),
-                                                      request->progress()));
+        state_.committed(
+            request->step(),
+            request->has_progress()
+                ? std::optional(wire::from_wire(request->progress()))
+                : std::nullopt);
         wire::Progress progress = request->progress();
         progress.set_step(std::max(progress.step(), request->step()));
         journal_.add(progress);

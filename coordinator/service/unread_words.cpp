@@ -13,7 +13,8 @@ void hear_the_unread(TimePoint now, const Connections& connections,
     if (at) state.note_sign_of_life(*at, name);
   };
   for (const Member& member : state.membership().members()) {
-    if (member.state != MemberState::kJoined) continue;
+    // What its agent says of it is in the agent's words.
+    if (member.state != MemberState::kJoined || member.is_reported) continue;
     if (now - member.last_seen >= kQuiet) hear(member.worker_id);
   }
   for (const Node& node : state.membership().nodes()) {

@@ -23,6 +23,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/terminal_style.h"
 #include "parallel/base/utf8.h"
+#include "proto/channel_security.h"
 #include "proto/version.h"
 
 namespace {
@@ -102,6 +103,7 @@ headroom::cli::RunExit out_of_resources(const std::string& why) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  headroom::wire::keep_openssl_to_the_end();
   const std::vector<std::string> words(argv + 1, argv + argc);
   headroom::cli::open_refusal_channel();
   headroom::log::follow_parent();

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace headroom {
 
@@ -23,6 +24,16 @@ class KeyValueStore {
   // naming the key.
   virtual std::string get(const std::string& key,
                           std::chrono::milliseconds timeout) = 0;
+
+  // Likewise the values of `prefix` with 0, 1, ... `count` - 1 behind it.
+  virtual std::vector<std::string> get_all(const std::string& prefix, int count,
+                                           std::chrono::milliseconds timeout) {
+    std::vector<std::string> values;
+    for (int i = 0; i < count; ++i) {
+      values.push_back(get(prefix + std::to_string(i), timeout));
+    }
+    return values;
+  }
 };
 
 }  // namespace headroom

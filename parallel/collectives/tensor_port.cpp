@@ -257,8 +257,7 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
   // Thousands of ranks do not ask for one another: rank 0 asks for all.
   if (rank == 0) {
     std::string ports;
-    for (int peer = 0; peer < size; ++peer) {
-      const std::string key = store.get(port + std::to_string(peer), timeout);
+    for (const std::string& key : store.get_all(port, size, timeout)) {
       ports += static_cast<char>(key.size());
       ports += key;
     }

@@ -4,13 +4,14 @@
 //   build/bin/benchmark_coordinator_load [--workers 64,512,4096] [--seconds 10]
 //
 // Starts `headroom coordinator` as a user would, on core 0; this process keeps
-// to core 1. Agents of 8 workers register, workers join, and each exchanges the
-// keys with which ranks introduce themselves (worker/run, tensor_port.h). What
-// Gloo then asks of each pair of ranks is not asked: NCCL does not.
+// to core 1. Agents of 8 workers register and gather their heartbeats; workers
+// join, and each exchanges the keys with which ranks introduce themselves
+// (worker/run, tensor_port.h). What Gloo then asks of each pair of ranks is not
+// asked: NCCL does not.
 //
 //   forms     from the first registration until all have met in generation 1
 //   calls     answered per second while all say that they live and rank 0
-//             commits ten steps a second
+//             commits ten steps a second; beats: of workers, in these
 //   re-forms  from the death of 1 % until all have met in generation 2
 //   returns   from the coordinator's death until all follow its successor
 #include <sched.h>
@@ -170,6 +171,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
 
   const Clock::time_point begin = Clock::now();
   const double processor_before = coordinator.processor_seconds();
+  const double own_at_first = CoordinatorProcess::processor_seconds(getpid());
   std::vector<std::unique_ptr<LoadAgent>> agents;
   for (int node = 0; node < workers / kWorkersOfNode; ++node) {
     agents.push_back(std::make_unique<LoadAgent>(
@@ -179,6 +181,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double forms = seconds_since(begin);
   const double forming_processor =
       coordinator.processor_seconds() - processor_before;
+  const double forming_own =
+      CoordinatorProcess::processor_seconds(getpid()) - own_at_first;
   say_refusals("forming");
   if (!has_formed) {
     std::fprintf(stderr, "%d of %d watch, %d have met\n", load.watching.load(),
@@ -195,7 +199,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
     }
   }
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  const int64_t answers_before = load.answers;
+  const int64_t answers_before = load.answers, beats_before = load.beats;
   const double busy_before = coordinator.processor_seconds();
   const double own_before = CoordinatorProcess::processor_seconds(getpid());
   const Clock::time_point steady = Clock::now();
@@ -206,6 +210,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double lasted = seconds_since(steady);
   const double calls =
       static_cast<double>(load.answers - answers_before) / lasted;
+  const double beats = static_cast<double>(load.beats - beats_before) / lasted;
   const double share = (coordinator.processor_seconds() - busy_before) / lasted;
   const double own =
       (CoordinatorProcess::processor_seconds(getpid()) - own_before) / lasted;
@@ -236,10 +241,11 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   say_refusals("returning");
 
   std::printf(
-      "| %d | %.2f (%.2f) | %.0f | %.0f %% | %.0f %% | %.0f | %.2f%s | "
+      "| %d | %.2f (%.2f, %.2f) | %.0f | %.0f | %.0f %% | %.0f %% | %.0f | "
+      "%.2f%s | "
       "%.2f%s |\n",
-      workers, forms, forming_processor, calls, 100 * share, 100 * own, memory,
-      reforms, has_reformed ? "" : " (not all)", returns,
+      workers, forms, forming_processor, forming_own, calls, beats, 100 * share,
+      100 * own, memory, reforms, has_reformed ? "" : " (not all)", returns,
       has_returned ? "" : " (not all)");
   std::fflush(stdout);
   load.is_ending = true;
@@ -257,9 +263,11 @@ int run(const std::vector<int>& sizes, double seconds, int port) {
   setrlimit(RLIMIT_NOFILE, &limit);
   keep_to_core(kOwnCore);
   std::printf(
-      "| workers | forms, s (of them processor) | calls a second | "
+      "| workers | forms, s (processor; this process's) | calls a second | "
+      "beats a "
+      "second | "
       "coordinator's core | this process's core | MiB | re-forms, s | "
-      "returns, s |\n|---|---|---|---|---|---|---|---|\n");
+      "returns, s |\n|---|---|---|---|---|---|---|---|---|\n");
   std::fflush(stdout);
   for (const int workers : sizes) {
     measure(workers, seconds, port,

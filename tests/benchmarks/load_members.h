@@ -79,7 +79,8 @@ struct Load {
   std::string address;
   std::string run_digest;
   std::atomic<int64_t> answers = 0;
-  std::atomic<int> met = 0;  // in the newest generation
+  std::atomic<int64_t> beats = 0;  // sent by agents for their workers
+  std::atomic<int> met = 0;        // in the newest generation
   std::atomic<int> watching = 0;
   std::atomic<int64_t> refusals = 0;
   std::atomic<bool> is_ending = false;
@@ -175,11 +176,39 @@ class LoadWorker final : public Caller {
   LoadWorker(Load& load, const wire::MemberIdentity& identity)
       : Caller(load, identity), identity_(identity) {
     watch();
-    say_alive();
   }
 
   const std::string& id() const { return identity_.worker_id; }
   int rank() const { return rank_; }
+
+  // What it tells its agent; false before it is welcomed.
+  bool beat(wire::WorkerBeat& beat) {
+    constexpr int64_t kAgeMs = 100;
+    const std::lock_guard lock(mutex_);
+    if (is_silent() || stamp_.run_digest().empty()) return false;
+    beat.set_worker_id(identity_.worker_id);
+    beat.set_generation(stamp_.generation());
+    if (rank_ >= 0) *beat.mutable_progress() = progress();
+    beat.set_age_ms(kAgeMs);
+    return true;
+  }
+
+  // Its collective failed; it waits for the next generation.
+  void complain() {
+    wire::ReportFailureRequest request;
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(has_complained_, true) || rank_ < 0) return;
+      *request.mutable_stamp() = stamp_;
+      request.set_committed_steps(steps_);
+    }
+    request.set_worker_id(identity_.worker_id);
+    request.set_exit_code(5);
+    request.set_message("[communication] a peer is lost");
+    request.set_peer_lost(true);
+    call<wire::ReportFailureRequest, wire::ReportFailureResponse>(
+        &Stub::async::ReportFailure, request, kTimeout);
+  }
 
   // As when it gets SIGKILL.
   void die() {
@@ -253,44 +282,6 @@ class LoadWorker final : public Caller {
     return progress;
   }
 
-  void say_alive() {
-    wire::HeartbeatRequest request;
-    {
-      const std::lock_guard lock(mutex_);
-      *request.mutable_stamp() = stamp_;
-      if (rank_ >= 0) *request.mutable_progress() = progress();
-    }
-    request.set_node_id(identity_.node_id);
-    request.set_worker_id(identity_.worker_id);
-    if (request.stamp().run_digest().empty()) {  // not welcomed yet
-      load_.timers.after(wire::kHeartbeatInterval, [this] { say_alive(); });
-      return;
-    }
-    call<wire::HeartbeatRequest, wire::HeartbeatResponse>(
-        &Stub::async::Heartbeat, request, kTimeout,
-        [this](const wire::HeartbeatResponse* answer) {
-          if (answer != nullptr && answer->peer_lost()) complain();
-          load_.timers.after(wire::kHeartbeatInterval, [this] { say_alive(); });
-        });
-  }
-
-  // Its collective failed; it waits for the next generation.
-  void complain() {
-    wire::ReportFailureRequest request;
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::exchange(has_complained_, true) || rank_ < 0) return;
-      *request.mutable_stamp() = stamp_;
-      request.set_committed_steps(steps_);
-    }
-    request.set_worker_id(identity_.worker_id);
-    request.set_exit_code(5);
-    request.set_message("[communication] a peer is lost");
-    request.set_peer_lost(true);
-    call<wire::ReportFailureRequest, wire::ReportFailureResponse>(
-        &Stub::async::ReportFailure, request, kTimeout);
-  }
-
   // --- the generation's keys: from worker/run and tensor_port.h --------------
   // The mutex is held.
   void meet() {
@@ -311,21 +302,22 @@ class LoadWorker final : public Caller {
 
   void learn_ports() {
     if (rank_ == 0) {
-      gather_ports(0);
+      gather_ports();
     } else {
       look_up("ranks/ports", [this] { ++load_.met; });
     }
   }
 
   // Rank 0 hands all of them on in one piece.
-  void gather_ports(int rank) {
-    if (rank < world_size_) {
-      look_up("ranks/port/" + std::to_string(rank),
-              [this, rank] { gather_ports(rank + 1); });
-      return;
-    }
-    publish("ranks/ports", std::string(static_cast<size_t>(rank) * 7, 'p'),
-            [this] { ++load_.met; });
+  void gather_ports() {
+    look_up(
+        "ranks/port/",
+        [this] {
+          publish("ranks/ports",
+                  std::string(static_cast<size_t>(world_size_) * 7, 'p'),
+                  [this] { ++load_.met; });
+        },
+        world_size_);
   }
 
   void publish(const std::string& key, const std::string& value,
@@ -341,17 +333,19 @@ class LoadWorker final : public Caller {
         });
   }
 
-  void look_up(const std::string& key, std::function<void()> then) {
+  void look_up(const std::string& key, std::function<void()> then,
+               int count = 0) {
     wire::LookupRequest request;
     *request.mutable_stamp() = stamp_;
     request.set_key(key);
     request.set_timeout_ms(10'000);
+    request.set_count(count);
     call<wire::LookupRequest, wire::LookupResponse>(
         &Stub::async::Lookup, request, milliseconds(15'000),
-        [this, key,
+        [this, key, count,
          then = std::move(then)](const wire::LookupResponse* answer) {
           if (answer == nullptr) return;
-          answer->found() ? then() : look_up(key, then);
+          answer->found() ? then() : look_up(key, then, count);
         });
   }
 
@@ -447,6 +441,7 @@ class LoadAgent final : public Caller {
     auto worker = std::make_unique<LoadWorker>(
         load_, wire::MemberIdentity{node_id_, name,
                                     wire::secret_of_worker(secret_, name)});
+    const std::lock_guard lock(mutex_);
     workers_[static_cast<size_t>(slot)].swap(worker);
     if (worker) dead_.push_back(std::move(worker));
     ++num_started_;
@@ -456,9 +451,23 @@ class LoadAgent final : public Caller {
     wire::HeartbeatRequest request;
     request.mutable_stamp()->set_run_digest(load_.run_digest);
     request.set_node_id(node_id_);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& worker : workers_) {
+        wire::WorkerBeat beat;
+        if (worker && worker->beat(beat)) {
+          *request.add_beats() = std::move(beat);
+        }
+      }
+    }
+    load_.beats += request.beats_size();
     call<wire::HeartbeatRequest, wire::HeartbeatResponse>(
         &Stub::async::Heartbeat, request, milliseconds(5000),
-        [this](const wire::HeartbeatResponse*) {
+        [this](const wire::HeartbeatResponse* answer) {
+          if (answer != nullptr && answer->peer_lost()) {
+            const std::lock_guard lock(mutex_);
+            for (const auto& worker : workers_) worker->complain();
+          }
           load_.timers.after(wire::kHeartbeatInterval, [this] { say_alive(); });
         });
   }
@@ -466,6 +475,7 @@ class LoadAgent final : public Caller {
   const std::string node_id_;
   const std::string secret_;
   std::vector<std::string> names_;
+  std::mutex mutex_;  // guards workers_
   std::unique_ptr<LoadWorker> workers_[kWorkersOfNode];
   std::vector<std::unique_ptr<LoadWorker>> dead_;
   std::atomic<int> num_started_ = 0;

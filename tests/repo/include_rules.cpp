@@ -153,8 +153,8 @@ const std::vector<Rule>& rules() {
       {"worker/maps", {"parallel/base"}, {"gdal", "system"}},
       {"worker/detect",
        rooms({kData,
-              {"parallel/base", "worker/chart", "worker/metrics",
-               "worker/maps", "worker/model", "worker/video"}}),
+              {"parallel/base", "worker/chart", "worker/metrics", "worker/maps",
+               "worker/model", "worker/video"}}),
        {"torch", "images", "json", "system"}},
       {"worker/pictures",
        rooms({kData,
@@ -288,7 +288,9 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"coordinator/service/metrics.cpp", "prometheus"},
       {"deploy/notify/web_client.cpp", "http"},
       {"deploy/notify/web_client.cpp", "ssl"},
+      {"proto/beat_channel.cpp", "system"},      // one socket of one process
       {"proto/channel_security.cpp", "system"},  // who may read a key
+      {"proto/channel_security.cpp", "ssl"},
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
       {"worker/data/labels/voc_labels.cpp", "xml"},
@@ -393,6 +395,7 @@ std::string library_of(const std::string& header) {
       {"mpi.h", "mpi"},
       {"xxhash.h", "xxhash"},
       {"immintrin.h", "vector"},
+      {"absl/", "grpc"},
       {"opencv2/", "images"},
       {"jpeglib.h", "images"},
       {"jerror.h", "images"},

@@ -7,15 +7,18 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/key_value_store.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/utf8.h"
+#include "proto/beat_answer.h"
 #include "proto/channel.h"
 #include "proto/connection_fault.h"
 #include "proto/convert.h"
@@ -32,6 +35,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
+// An agent answers with every call that it makes, also where that fails.
+constexpr milliseconds kPatienceWithAgent{2000};
 // The coordinator may not be there yet at first.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
@@ -64,8 +69,13 @@ class RendezvousClient final : public KeyValueStore {
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key,
                   std::chrono::milliseconds timeout) override;
+  std::vector<std::string> get_all(const std::string& prefix, int count,
+                                   std::chrono::milliseconds timeout) override;
 
  private:
+  // `count` as the message has it.
+  wire::LookupResponse look_up(const std::string& key, int count,
+                               std::chrono::milliseconds timeout);
   [[noreturn]] void fail(const std::string& doing, const std::string& key,
                          const grpc::Status& status) const;
 
@@ -98,11 +108,25 @@ void RendezvousClient::set(const std::string& key, const std::string& value) {
 
 std::string RendezvousClient::get(const std::string& key,
                                   milliseconds timeout) {
+  return std::move(*look_up(key, 0, timeout).mutable_value());
+}
+
+std::vector<std::string> RendezvousClient::get_all(const std::string& prefix,
+                                                   int count,
+                                                   milliseconds timeout) {
+  const wire::LookupResponse found = look_up(prefix, count, timeout);
+  return {found.values().begin(), found.values().end()};
+}
+
+wire::LookupResponse RendezvousClient::look_up(const std::string& key,
+                                               int count,
+                                               milliseconds timeout) {
   constexpr milliseconds kSlice{10000};
   const auto deadline = SteadyClock::now() + timeout;
   wire::LookupRequest request;
   *request.mutable_stamp() = stamp_;
   request.set_key(valid_utf8(key));
+  request.set_count(count);
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(
         std::max(deadline - SteadyClock::now(), SteadyClock::duration(0)));
@@ -114,11 +138,13 @@ std::string RendezvousClient::get(const std::string& key,
           return stub_.Lookup(&context, request, &response);
         });
     if (!status.ok()) fail("looking up", key, status);
-    if (response.found()) return response.value();
+    if (response.found()) return response;
     if (left <= slice) {
-      throw CommunicationError("nobody published rendezvous key '" + key +
-                               "' within " + std::to_string(timeout.count()) +
-                               " ms");
+      throw CommunicationError(
+          "nobody published rendezvous key '" + key +
+          (count == 0 ? "'"
+                      : "0' to '" + key + std::to_string(count - 1) + "'") +
+          " within " + std::to_string(timeout.count()) + " ms");
     }
   }
 }
@@ -135,7 +161,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   GrpcCoordinatorClient(const std::string& address,
                         const wire::MemberIdentity& identity,
                         const std::string& advertise_host,
-                        milliseconds patience)
+                        milliseconds patience, wire::BeatChannel agent)
       : patience_(patience),
         address_(address),
         node_id_(valid_utf8(identity.node_id)),
@@ -145,7 +171,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
             wire::make_channel(address, wire::channel_security(),
                                {.node_id = node_id_,
                                 .worker_id = worker_id_,
-                                .secret = identity.secret}))) {
+                                .secret = identity.secret}))),
+        agent_(std::move(agent)) {
     watcher_ = std::thread([this] { follow_assignments(); });
     try {
       std::unique_lock lock(mutex_);
@@ -166,6 +193,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (watch_context_) watch_context_->TryCancel();
     }
     changed_.notify_all();
+    agent_.hang_up();
     watcher_.join();
     heartbeats_.join();
   }
@@ -189,10 +217,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   void set_progress(const wire::RunProgress& progress) override {
     PeerWait::sign_of_life();
-    wire::Progress message = wire::to_wire(progress);
     std::lock_guard lock(mutex_);
-    progress_ = std::move(message);
-    has_progress_ = true;
+    progress_ = progress;
   }
 
   bool stop_requested() const override { return stop_requested_; }
@@ -371,57 +397,86 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   // --- heartbeats: a thread of its own ---------------------------------------
   void send_heartbeats() {
+    heard_agent_ = refused_since_ = SteadyClock::now();
     std::unique_lock lock(mutex_);
-    SteadyClock::time_point refused_since = SteadyClock::now();
     while (!ending_) {
-      wire::HeartbeatRequest request;
-      *request.mutable_stamp() = stamp_;
-      request.set_node_id(node_id_);
-      request.set_worker_id(worker_id_);
-      if (has_progress_) {
-        *request.mutable_progress() = progress_;
-        // Elsewhere nothing says how long it may take.
-        if (progress_.phase() == static_cast<int>(wire::WorkerPhase::kTrain)) {
-          request.mutable_progress()->set_quiet_ms(PeerWait::quiet().count());
-        }
-      }
+      const wire::Beat beat = next_beat();
       lock.unlock();
-      wire::HeartbeatResponse response;
-      grpc::ClientContext context;
-      set_deadline(context, kHeartbeatTimeout);
-      // Waiting is right also while the coordinator is away: gRPC makes
-      // connections only while a call waits for one.
-      context.set_wait_for_ready(true);
-      const grpc::Status status =
-          stub_->Heartbeat(&context, request, &response);
-      if (status.ok() && response.stop_requested()) stop_requested_ = true;
-      if (status.ok() && response.leave_requested()) {
-        leave_requested_ = request.stamp().generation();
-      }
+      // An agent that stands still, or is gone, speaks for nobody.
+      const bool is_carried =
+          agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
+      if (!is_carried) hear(ask_coordinator(beat));
+      hear_agent_until(SteadyClock::now() + wire::kHeartbeatInterval);
       lock.lock();
-      if (status.ok() && response.peer_lost() &&
-          request.stamp().generation() == stamp_.generation()) {
-        AbortableWait::abort_all();
+    }
+  }
+
+  // The mutex is held.
+  wire::Beat next_beat() const {
+    wire::Beat beat{.sent = SteadyClock::now(),
+                    .generation = stamp_.generation(),
+                    .has_progress = progress_.has_value(),
+                    .progress = progress_.value_or(wire::RunProgress())};
+    // Elsewhere nothing says how long it may take.
+    if (beat.progress.phase == wire::WorkerPhase::kTrain) {
+      beat.progress.quiet_ms = PeerWait::quiet().count();
+    }
+    return beat;
+  }
+
+  wire::BeatAnswer ask_coordinator(const wire::Beat& beat) {
+    wire::HeartbeatRequest request;
+    *request.mutable_stamp() = current_stamp();
+    request.mutable_stamp()->set_generation(beat.generation);
+    request.set_node_id(node_id_);
+    request.set_worker_id(worker_id_);
+    if (beat.has_progress) {
+      *request.mutable_progress() = wire::to_wire(beat.progress);
+    }
+    wire::HeartbeatResponse response;
+    grpc::ClientContext context;
+    set_deadline(context, kHeartbeatTimeout);
+    // Waiting is right also while the coordinator is away: gRPC makes
+    // connections only while a call waits for one.
+    context.set_wait_for_ready(true);
+    const grpc::Status status = stub_->Heartbeat(&context, request, &response);
+    if (!status.ok()) log::debug("heartbeat: " + status.error_message());
+    return wire::answer_to(beat, status, response);
+  }
+
+  void hear_agent_until(SteadyClock::time_point end) {
+    for (;;) {
+      const auto now = SteadyClock::now();
+      if (now >= end) return;
+      if (!agent_.is_open()) break;
+      if (const auto answer = agent_.receive<wire::BeatAnswer>(
+              std::chrono::ceil<milliseconds>(end - now))) {
+        heard_agent_ = SteadyClock::now();
+        hear(*answer);
       }
-      if (!status.ok()) log::debug("heartbeat: " + status.error_message());
-      // Refused though nothing newer comes: this worker was given up. The news
-      // of the next generation may be on its way, and it has none while it
-      // looks for a coordinator that was started again.
-      const bool refused = is_watching_ &&
-                           status.error_code() == grpc::StatusCode::ABORTED &&
-                           request.stamp().generation() == stamp_.generation();
-      if (!refused) {
-        refused_since = SteadyClock::now();
-      } else if (!failure_ &&
-                 SteadyClock::now() - refused_since >= kNewsOnTheWay) {
-        failure_ = std::make_exception_ptr(
-            Error("coordinator", status.error_message(),
-                  "resume the run with headroom train --resume",
-                  ExitCode::kResource));
-        changed_.notify_all();
-      }
-      changed_.wait_for(lock, wire::kHeartbeatInterval,
-                        [&] { return ending_; });
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, end, [&] { return ending_; });
+  }
+
+  void hear(const wire::BeatAnswer& answer) {
+    if (answer.stop_requested) stop_requested_ = true;
+    if (answer.leave_requested) leave_requested_ = answer.generation;
+    const std::lock_guard lock(mutex_);
+    const bool is_of_now = answer.generation == stamp_.generation();
+    if (answer.peer_lost && is_of_now) AbortableWait::abort_all();
+    // Refused though nothing newer comes: this worker was given up. The news
+    // of the next generation may be on its way, and it has none while it
+    // looks for a coordinator that was started again.
+    const std::string refusal = answer.refusal;
+    if (refusal.empty() || !is_watching_ || !is_of_now) {
+      refused_since_ = SteadyClock::now();
+    } else if (!failure_ &&
+               SteadyClock::now() - refused_since_ >= kNewsOnTheWay) {
+      failure_ = std::make_exception_ptr(Error(
+          "coordinator", refusal, "resume the run with headroom train --resume",
+          ExitCode::kResource));
+      changed_.notify_all();
     }
   }
 
@@ -442,10 +497,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   int64_t last_order_ = 0;      // the newest of them by the coordinator's count
   std::exception_ptr failure_;  // why no further assignment will come
   grpc::ClientContext* watch_context_ = nullptr;
-  wire::Progress progress_;
-  bool has_progress_ = false;
+  std::optional<wire::RunProgress> progress_;
   bool joined_ = false;
   bool ending_ = false;
+
+  // The thread of heartbeats has these.
+  wire::BeatChannel agent_;
+  SteadyClock::time_point heard_agent_;
+  SteadyClock::time_point refused_since_;
 
   std::thread watcher_;
   std::thread heartbeats_;
@@ -458,9 +517,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
 std::unique_ptr<CoordinatorClient> CoordinatorClient::connect(
     const std::string& address, const wire::MemberIdentity& identity,
-    const std::string& advertise_host, std::chrono::milliseconds patience) {
-  return std::make_unique<GrpcCoordinatorClient>(address, identity,
-                                                 advertise_host, patience);
+    const std::string& advertise_host, std::chrono::milliseconds patience,
+    wire::BeatChannel agent) {
+  return std::make_unique<GrpcCoordinatorClient>(
+      address, identity, advertise_host, patience, std::move(agent));
 }
 
 }  // namespace headroom::control

@@ -1,7 +1,8 @@
 // CoordinatorClient: the worker's side of the coordinator's service.
 //
 // No gRPC type shows here, so that files with tensors may include it. A thread
-// of its own sends heartbeats (every 250 ms) and another follows the stream of
+// of its own sends heartbeats (every 250 ms), to the agent that has left this
+// process a channel, else to the coordinator; another follows the stream of
 // assignments.
 //
 // A coordinator that is away may be one that is being started again: calls are
@@ -19,6 +20,7 @@
 #include <string>
 
 #include "parallel/base/key_value_store.h"
+#include "proto/beat_channel.h"
 #include "proto/event_file.h"
 #include "proto/member_identity.h"
 #include "proto/reports.h"
@@ -41,14 +43,17 @@ using wire::FinishedRun;
 using wire::LeftGeneration;
 using wire::WorkerFailure;
 
+inline constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(30);
+
 class CoordinatorClient {
  public:
   // `address` is HOST:PORT. Connects, checks versions and joins; waits up to
-  // 30 s for the coordinator to answer.
+  // 30 s for the coordinator to answer. `agent`: this worker's end.
   static std::unique_ptr<CoordinatorClient> connect(
       const std::string& address, const wire::MemberIdentity& identity,
       const std::string& advertise_host,
-      std::chrono::milliseconds patience = std::chrono::seconds(30));
+      std::chrono::milliseconds patience = kPatience,
+      wire::BeatChannel agent = {});
   virtual ~CoordinatorClient() = default;
 
   // Waits for the next assignment.

@@ -1,7 +1,9 @@
 #include "worker/run/run_network.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/network_measurement.h"
@@ -25,21 +27,20 @@ void check_address(KeyValueStore& store, int rank, int world_size,
   const std::string here = std::to_string(machine);
   store.set("machine/" + std::to_string(rank), here);
   if (!is_loopback(advertise_host)) return;
-  for (int other = 0; other < world_size; ++other) {
-    if (store.get("machine/" + std::to_string(other), kPatience) == here) {
-      continue;
-    }
-    throw Error("network",
-                "rank " + std::to_string(rank) +
-                    " would wait for its peers "
-                    "at " +
-                    advertise_host + ", which rank " + std::to_string(other) +
-                    " on another machine cannot reach: the coordinator's name "
-                    "stands for loopback here",
-                "take the name out of the lines of 127.* in /etc/hosts, or "
-                "give --interface NAME or the coordinator's address (here: " +
-                    interfaces_text(network_interfaces()) + ")");
-  }
+  const std::vector<std::string> machines =
+      store.get_all("machine/", world_size, kPatience);
+  const auto elsewhere = std::ranges::find_if(
+      machines, [&](const auto& one) { return one != here; });
+  if (elsewhere == machines.end()) return;
+  throw Error("network",
+              "rank " + std::to_string(rank) + " would wait for its peers at " +
+                  advertise_host + ", which rank " +
+                  std::to_string(elsewhere - machines.begin()) +
+                  " on another machine cannot reach: the coordinator's name "
+                  "stands for loopback here",
+              "take the name out of the lines of 127.* in /etc/hosts, or give "
+              "--interface NAME or the coordinator's address (here: " +
+                  interfaces_text(network_interfaces()) + ")");
 }
 
 std::optional<plan::NetworkRates> network_at_start(

@@ -20,6 +20,7 @@
 #include "parallel/base/log.h"
 #include "parallel/network/network_interfaces.h"
 #include "parallel/planner/planner.h"
+#include "proto/beat_channel.h"
 #include "proto/channel_security.h"
 #include "proto/member_identity.h"
 
@@ -146,7 +147,12 @@ class Agent {
     child.death_signal = SIGUSR1;  // it may have a state to save
     slot.reported = false;
     try {
+      auto [own, workers] = wire::BeatChannel::make_pair();
+      child.extra_environment[wire::kBeatChannelVariable] =
+          std::to_string(workers.fd());
+      child.passed_fds = {workers.fd()};
       slot.process = std::make_unique<ChildProcess>(std::move(child));
+      client_->speak_for(slot.worker_id, std::move(own));
     } catch (const Error& error) {
       slot.process.reset();
       slot.failure = error.what();

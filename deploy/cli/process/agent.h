@@ -1,8 +1,8 @@
 // Agent: one per node. Registers the node with the coordinator, starts its
-// workers, reports their exits at once with their last words, starts successors
-// where the coordinator says so, kills those that it gives up, and ends with
-// the run, or earlier where it is asked to stop: its workers leave at a
-// committed step, and the run goes on with the others.
+// workers and speaks for them, reports their exits at once with their last
+// words, starts successors where the coordinator says so, kills those that it
+// gives up, and ends with the run, or earlier where it is asked to stop: its
+// workers leave at a committed step, and the run goes on with the others.
 //
 // Threads: run_agent is called from main: the kernel ties the workers' lives to
 // the thread that started them.

@@ -197,6 +197,55 @@ TEST(Membership, ASilentAgentWhoseWorkersAreHeardWasStopped) {
   EXPECT_EQ(ids(membership.expire(at(2001)).nodes), "n for 2000 ms");
 }
 
+// Node n, heard every 250 ms until `end`; its agent says each time how long ago
+// it heard worker a, which was heard every 250 ms until `last`.
+Membership reported_until(int last, int end, int pause_begin = 0,
+                          int pause_end = 0) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  membership.join(at(0), "a", "n");
+  for (int ms = 250; ms <= end; ms += 250) {
+    if (ms > pause_begin && ms < pause_end) continue;
+    membership.heartbeat_node(at(ms), "n");
+    membership.heartbeat_worker(at(ms), "a",
+                                milliseconds(std::max(0, ms - last)));
+  }
+  return membership;
+}
+
+TEST(Membership, AWorkerIsSilentOnceItsAgentHasNotHeardItForLong) {
+  EXPECT_EQ(ids(reported_until(1000, 3000).expire(at(3000)).workers), "");
+  const Expired expired = reported_until(1000, 3250).expire(at(3250));
+  EXPECT_EQ(ids(expired.workers), "a for 2000 ms");
+  EXPECT_EQ(ids(expired.nodes), "");
+}
+
+// What the agent says next may be that it hears the worker.
+TEST(Membership, ReportsThatAreLateAreNotItsWorkersSilence) {
+  Membership membership = reported_until(3000, 3000);
+  EXPECT_EQ(ids(membership.expire(at(8000)).workers), "");
+  const Expired expired = membership.expire(at(8001));
+  EXPECT_EQ(ids(expired.workers), "a for 5000 ms, with its whole node");
+  EXPECT_EQ(ids(expired.nodes), "n for 5000 ms, with its whole node");
+}
+
+// The machine stood still: its agent speaks again a moment before its worker.
+TEST(Membership, AfterAStallAReportedWorkerHasItsLengthToSpeakAgain) {
+  Membership membership = reported_until(2000, 5000, 2000, 5000);
+  EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");
+}
+
+TEST(Membership, WhoSpokeForItselfIsNotAsOldAsItsAgentSays) {
+  Membership membership = four();
+  membership.register_node(at(0), node_of("n", {"a"}));
+  membership.join(at(0), "a", "n");
+  membership.heartbeat_worker(at(6000), "a");
+  membership.heartbeat_node(at(6100), "n");
+  membership.heartbeat_worker(at(6100), "a", milliseconds(6000));
+  EXPECT_EQ(ids(membership.expire(at(6100)).workers), "");
+  EXPECT_EQ(membership.find("a")->last_seen, at(6000));
+}
+
 TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));

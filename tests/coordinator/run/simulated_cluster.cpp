@@ -32,6 +32,7 @@ configs::RunConfig config() {
 SimulatedCluster::SimulatedCluster(uint64_t seed, int nodes,
                                    int workers_per_node)
     : random_(seed),
+      agents_gather_(seed % 2 == 1),
       workers_per_node_(workers_per_node),
       expected_workers_(nodes * workers_per_node) {
   state_ =
@@ -144,7 +145,8 @@ void SimulatedCluster::join(const std::string& id) {
 void SimulatedCluster::beat_worker(const std::string& id) {
   Worker& one = worker(id);
   if (!one.alive) return;
-  if (!one.stopped) {
+  if (!one.stopped && agents_gather_) one.last_beat = now_ms_;
+  if (!one.stopped && !agents_gather_) {
     send(one.node, [this, id] {
       if (worker(id).alive) {
         state_->worker_heartbeat(time(), id, std::nullopt);
@@ -157,11 +159,20 @@ void SimulatedCluster::beat_worker(const std::string& id) {
 void SimulatedCluster::beat(int node) {
   Agent& agent = agents_[static_cast<size_t>(node)];
   if (!agent.alive) return;
-  send(node, [this, node] {
+  std::map<std::string, std::chrono::milliseconds> ages;
+  for (const std::string& id : agent.workers) {
+    if (!workers_.contains(id) || !worker(id).alive) continue;
+    const int64_t last = worker(id).last_beat;
+    if (last >= 0) ages[id] = std::chrono::milliseconds(now_ms_ - last);
+  }
+  send(node, [this, node, ages] {
     Agent& from = agents_[static_cast<size_t>(node)];
     if (!from.alive) return;
-    for (const std::string& id :
-         state_->node_heartbeat(time(), from.id).lost_worker_ids) {
+    const NodeAnswer answer = state_->node_heartbeat(time(), from.id);
+    for (const auto& [id, age] : ages) {
+      state_->worker_heartbeat(time(), id, std::nullopt, age);
+    }
+    for (const std::string& id : answer.lost_worker_ids) {
       if (workers_.contains(id)) kill_worker(id);
     }
   });

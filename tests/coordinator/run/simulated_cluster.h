@@ -52,6 +52,7 @@ class SimulatedCluster {
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations
     bool got_exit = false;
+    int64_t last_beat = -1;  // ms, as its agent knows it
   };
   struct Agent {
     std::string id;
@@ -89,6 +90,7 @@ class SimulatedCluster {
   TimePoint time() const;
 
   std::mt19937_64 random_;
+  const bool agents_gather_;  // their workers' heartbeats
   const int workers_per_node_;
   int64_t now_ms_ = 1'000'000;
   struct Event {

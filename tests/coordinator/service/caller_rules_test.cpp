@@ -135,6 +135,81 @@ TEST(CallerRules, AWorkerSpeaksForItselfAlone) {
   EXPECT_EQ(run.server->status().progress.step, 0);
 }
 
+wire::HeartbeatRequest beats_of(const LocalRun& run, const std::string& node,
+                                const std::vector<std::string>& workers) {
+  wire::HeartbeatRequest request;
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.set_node_id(node);
+  for (const std::string& worker_id : workers) {
+    wire::WorkerBeat& beat = *request.add_beats();
+    beat.set_worker_id(worker_id);
+    beat.set_generation(1);
+  }
+  return request;
+}
+
+// An agent beside that of the run, with workers m0 and m1.
+class OtherAgent {
+ public:
+  explicit OtherAgent(const LocalRun& run)
+      : client(run.server->address(), {"m", "", kSecret}) {
+    wire::RegisterRequest node;
+    node.set_version(wire::kVersion);
+    node.set_node_id("m");
+    node.add_worker_ids("m0");
+    node.add_worker_ids("m1");
+    wire::RegisterResponse response;
+    EXPECT_TRUE(client.call(&Stub::Register, node, &response).ok());
+  }
+  static wire::MemberIdentity identity(const std::string& worker_id) {
+    return {"m", worker_id, wire::secret_of_worker(kSecret, worker_id)};
+  }
+  RawClient client;
+
+ private:
+  inline static const std::string kSecret = std::string(64, 'm');
+};
+
+TEST(CallerRules, AnAgentSpeaksForItsOwnWorkersAlone) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  OtherAgent other(run);
+  wire::HeartbeatResponse response;
+  const grpc::Status foreign = other.client.call(
+      &Stub::Heartbeat, beats_of(run, "m", {"m0", "w0"}), &response);
+  EXPECT_EQ(foreign.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(foreign.error_message(),
+            "only the agent of node n speaks for worker w0");
+  RawClient worker(run.server->address(), run.identity("w0"));
+  wire::HeartbeatRequest by_worker = beats_of(run, "n", {"w0"});
+  by_worker.set_worker_id("w0");
+  EXPECT_EQ(worker.call(&Stub::Heartbeat, by_worker, &response).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST(CallerRules, StaleBeatsAreNamedAndTheOthersCount) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  OtherAgent other(run);
+  const auto m0 = control::CoordinatorClient::connect(
+      run.server->address(), OtherAgent::identity("m0"), "127.0.0.1");
+  wire::HeartbeatRequest request = beats_of(run, "m", {"m0", "m1", "gone"});
+  request.mutable_beats(1)->set_generation(7);
+  wire::HeartbeatResponse response;
+  const grpc::Status status =
+      other.client.call(&Stub::Heartbeat, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.stale_beats_size(), 2);
+  EXPECT_EQ(response.stale_beats(0).worker_id(), "m1");
+  EXPECT_EQ(response.stale_beats(0).reason(),
+            "the message is of generation 7, the run is at generation 1");
+  EXPECT_EQ(response.stale_beats(1).worker_id(), "gone");
+  EXPECT_EQ(response.stale_beats(1).reason(),
+            "worker gone takes no part in this run (any more)");
+}
+
 // Once a generation has begun, its members speak of it.
 TEST(CallerRules, AMemberThatNamesNoGenerationOrRunIsRefused) {
   LocalRun run(1);

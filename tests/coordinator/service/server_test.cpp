@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -414,6 +415,35 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
   EXPECT_EQ(events, (std::vector<std::string>{"join", "generation", "plan",
                                               "run_over"}));
   std::filesystem::remove_all(folder);
+}
+
+// In any order, and one of them only once somebody waits.
+TEST(Server, ManyKeysComeWithOneAnswer) {
+  LocalRun run(2);
+  const auto w0 = run.worker(0);
+  const auto w1 = run.worker(1);
+  w0->next_assignment();
+  w1->next_assignment();
+  const auto keys = w1->rendezvous(1);
+  for (const char* rank : {"3", "0", "1"}) {
+    keys->set(std::string("ranks/") + rank, std::string("of ") + rank);
+  }
+  std::vector<std::string> found;
+  std::atomic<bool> has_found = false;
+  std::thread lookup([&] {
+    found = w0->rendezvous(1)->get_all("ranks/", 4, seconds(20));
+    has_found = true;
+  });
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_FALSE(has_found);
+  keys->set("ranks/2", "of 2");
+  lookup.join();
+  EXPECT_EQ(found, (std::vector<std::string>{"of 0", "of 1", "of 2", "of 3"}));
+  EXPECT_THAT(
+      [&] { w0->rendezvous(1)->get_all("ranks/", 5, milliseconds(200)); },
+      ThrowsMessage<CommunicationError>(HasSubstr(
+          "nobody published rendezvous key 'ranks/0' to 'ranks/4' within "
+          "200 ms")));
 }
 
 TEST(Server, StopsWhileClientsWait) {

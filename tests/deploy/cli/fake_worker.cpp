@@ -191,10 +191,11 @@ int main(int argc, char** argv) {
   headroom::wire::set_channel_security(headroom::wire::read_channel_security(
       flags["--certs"], flags["--token-file"],
       headroom::wire::ChannelSide::kClient));
-  const auto client =
-      CoordinatorClient::connect(flags["--coordinator"],
-                                 {flags["--node-id"], flags["--worker-id"],
-                                  std::getenv(headroom::wire::kSecretVariable)},
-                                 flags["--advertise-host"]);
+  const auto client = CoordinatorClient::connect(
+      flags["--coordinator"],
+      {flags["--node-id"], flags["--worker-id"],
+       std::getenv(headroom::wire::kSecretVariable)},
+      flags["--advertise-host"], headroom::control::kPatience,
+      headroom::wire::BeatChannel::from_environment());
   return behave(*client, behaviour);
 }

@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::descendants;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Program;
 using testing::ProgramResult;
 
@@ -202,6 +203,34 @@ TEST_F(Restarts, AKilledAgentIsStartedAgainWithNewWorkers) {
   const ProgramResult result = run.join();
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
+  expect_nobody_left();
+}
+
+// Its agent speaks, and says for how long it has not heard the worker.
+TEST_F(Restarts, AStoppedWorkerIsLostAfterTwoSecondsAndReplaced) {
+  using Clock = std::chrono::steady_clock;
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // its agent speaks
+  const std::vector<pid_t> workers =
+      descendants(run.pid(), "bin/headroom-worker");
+  ASSERT_EQ(workers.size(), 2u);
+  kill(workers[1], SIGSTOP);
+  const Clock::time_point stopped = Clock::now();
+  ASSERT_TRUE(wait_for("was silent for 2000 ms")) << standard_error();
+  const std::chrono::duration<double> noticed = Clock::now() - stopped;
+  EXPECT_GT(noticed.count(), 1.5);
+  EXPECT_LT(noticed.count(), 3);
+  const std::string words = "/proc/" + std::to_string(workers[1]) + "/cmdline";
+  for (int i = 0; i < 500 && !text_of(words).empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(text_of(words), "") << "its agent kills it";
+  run.signal(SIGINT);
+  run.signal(SIGINT);
+  run.join();
+  EXPECT_THAT(standard_error(), Not(HasSubstr("agent_silent")));
   expect_nobody_left();
 }
 

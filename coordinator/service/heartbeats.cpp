@@ -1,0 +1,75 @@
+#include "coordinator/service/heartbeats.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "coordinator/run/regrouping.h"
+#include "proto/convert.h"
+
+namespace headroom::coordinator {
+namespace {
+
+std::optional<wire::RunProgress> progress_of(const auto& message) {
+  if (!message.has_progress()) return std::nullopt;
+  return wire::from_wire(message.progress());
+}
+
+std::string no_part(const std::string& who) {
+  return who + " takes no part in this run (any more)";
+}
+
+// Nothing, or why what an agent says of that worker does not count.
+std::optional<std::string> stale_error(TimePoint now, const wire::Stamp& stamp,
+                                       const wire::WorkerBeat& beat,
+                                       RunState& state) {
+  const auto why = stamp_error(beat.generation(), stamp.run_digest(),
+                               state.generation().number, stamp.run_digest(),
+                               /*may_wait=*/true);
+  if (why) return why;
+  constexpr int64_t kDayMs = 86'400'000;
+  const bool takes_part = state.worker_heartbeat(
+      now, beat.worker_id(), progress_of(beat),
+      std::chrono::milliseconds(std::clamp<int64_t>(beat.age_ms(), 0, kDayMs)));
+  if (takes_part) return std::nullopt;
+  return no_part("worker " + beat.worker_id());
+}
+
+}  // namespace
+
+Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
+                      RunState& state, wire::HeartbeatResponse& response,
+                      std::vector<Refusal>& stale) {
+  if (request.worker_id().empty()) {
+    const NodeAnswer node = state.node_heartbeat(now, request.node_id());
+    if (!node.known) {
+      return {{RefusalKind::kStale,
+               "node " + request.node_id() + " is not registered"}};
+    }
+    for (const std::string& worker_id : node.lost_worker_ids) {
+      response.add_lost_worker_ids(worker_id);
+    }
+  } else if (!state.worker_heartbeat(now, request.worker_id(),
+                                     progress_of(request))) {
+    return {{RefusalKind::kStale, no_part("worker " + request.worker_id())}};
+  }
+  for (const wire::WorkerBeat& beat : request.beats()) {
+    const auto why = stale_error(now, request.stamp(), beat, state);
+    if (!why) continue;
+    stale.push_back({RefusalKind::kStale, *why});
+    wire::StaleBeat& entry = *response.add_stale_beats();
+    entry.set_worker_id(beat.worker_id());
+    entry.set_reason(*why);
+  }
+  response.set_stop_requested(state.stop_requested());
+  response.set_leave_requested(state.leave_requested());
+  response.set_peer_lost(state.peer_lost());
+  response.set_run_over(state.over());
+  response.set_exit_code(state.exit_code());
+  if (state.over()) response.set_reason(state.reason());
+  return std::nullopt;
+}
+
+}  // namespace headroom::coordinator

@@ -1,0 +1,29 @@
+// What the coordinator answered to a beat, also where the agent asked for its
+// worker.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <cstdio>
+
+#include "proto/beat_channel.h"
+#include "proto/coordinator.pb.h"
+
+namespace headroom::wire {
+
+inline BeatAnswer answer_to(const Beat& beat, const grpc::Status& status,
+                            const HeartbeatResponse& response) {
+  BeatAnswer answer;
+  answer.generation = beat.generation;
+  if (status.ok()) {
+    answer.stop_requested = response.stop_requested();
+    answer.leave_requested = response.leave_requested();
+    answer.peer_lost = response.peer_lost();
+  } else if (status.error_code() == grpc::StatusCode::ABORTED) {
+    std::snprintf(answer.refusal, sizeof answer.refusal, "%s",
+                  status.error_message().c_str());
+  }
+  return answer;
+}
+
+}  // namespace headroom::wire
