@@ -63,7 +63,7 @@ std::vector<WorkerFlag> flags_of(DatasetQuery& query) {
       {"--label-counts", "", "The answer says how many boxes the images have.",
        &query.label_counts},
       {"--value-range", "",
-       "The answer says which values the percentiles of range come to.",
+       "The answer has the percentiles that range asks for.",
        &query.value_range},
       {"--anchors-for", "MODEL",
        "The answer says which anchors this model gets.", &anchors.model},

@@ -110,6 +110,22 @@ void check_outlines(const configs::RunConfig& config,
               "add --set hyp.copy_paste=0");
 }
 
+// Looks at a few images alone.
+std::string note_on_reduced_bits(const configs::RunConfig& config,
+                                 const labels::Dataset& images) {
+  constexpr int64_t kLookedAt = 8;
+  const int64_t count = std::min(kLookedAt, images.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const std::filesystem::path file = images.path(i * images.size() / count);
+    if (!codecs::has_deep_samples(file)) continue;
+    return "images such as " + file.string() +
+           " have more than 8 bits and are reduced to 8: write range: [low, "
+           "high] into " +
+           config.data + " to keep them";
+  }
+  return "";
+}
+
 }  // namespace
 
 labels::Split split_of(const configs::RunConfig& config) {
@@ -201,44 +217,28 @@ ValueRanges value_ranges(const configs::RunConfig& config) {
 std::string note_on_range(const configs::RunConfig& config,
                           const RunInputs& inputs) {
   const ValueRanges used = value_ranges(config);
-  const std::string wished =
-      inputs.range ? configs::to_yaml(*inputs.range) : "";
-  const bool agrees = !inputs.range || inputs.range->is_measured() ||
-                      inputs.range->ranges == used;
-  const std::string by =
-      config.command == "val" ? config.weights : std::string("this run");
-  if (inputs.range && used.empty()) {
-    return wished + " of " + config.data + " is not used: " + by +
-           " was trained on 8 bits";
+  const std::string has =
+      used.empty() ? "8 bits" : "the range " + to_text(used);
+  const bool judges = config.command == "val";
+  const bool is_asked_for_another =
+      inputs.range && (used.empty() || (!inputs.range->is_measured() &&
+                                        inputs.range->ranges != used));
+  if (is_asked_for_another) {
+    return configs::to_yaml(*inputs.range) + " of " + config.data +
+           " is not used: " +
+           (judges ? config.weights + " was trained with " : "this run has ") +
+           has;
   }
-  if (!agrees) {
-    return by + " has the range " + to_text(used) + ", not " + wished + " of " +
-           config.data;
-  }
-  if (config.command != "val" && config.resume.empty() &&
-      !config.weights.empty()) {
+  if (!judges && config.resume.empty() && !config.weights.empty()) {
     const ValueRanges before = layers::trained_ranges(
         weights::read_weights_metadata(config.weights), config.weights);
     if (!before.empty() && before != used) {
       return config.weights + " was trained with the range " + to_text(before) +
-             ", this run has " + (used.empty() ? "8 bits" : to_text(used));
+             ", this run has " + has;
     }
   }
-  const labels::Dataset* const images =
-      inputs.training ? &*inputs.training
-                      : (inputs.validation ? &*inputs.validation : nullptr);
-  if (!used.empty() || images == nullptr) return "";
-  constexpr int64_t kLookedAt = 8;
-  const int64_t count = std::min(kLookedAt, images->size());
-  for (int64_t i = 0; i < count; ++i) {
-    const std::filesystem::path file = images->path(i * images->size() / count);
-    if (!codecs::has_deep_samples(file)) continue;
-    return "images such as " + file.string() +
-           " have more than 8 bits and are reduced to 8: write range: [low, "
-           "high] into " +
-           config.data + " to keep them";
-  }
-  return "";
+  const auto& images = inputs.training ? inputs.training : inputs.validation;
+  return used.empty() && images ? note_on_reduced_bits(config, *images) : "";
 }
 
 at::ScalarType scalar_type_of(configs::Precision precision) {

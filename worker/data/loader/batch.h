@@ -32,6 +32,11 @@ at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
                              const AllocateImages& allocate = {},
                              at::ScalarType type = at::kByte);
 
+// The type of the images of such a data set.
+inline at::ScalarType image_type(bool has_range) {
+  return has_range ? at::kUInt16 : at::kByte;
+}
+
 struct Batch {
   int64_t step = 0;  // training only
   int64_t epoch = 0;

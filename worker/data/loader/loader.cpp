@@ -239,8 +239,7 @@ class Loader::Implementation {
   }
 
   void make_room(Batch& batch, const std::vector<int64_t>& sizes) const {
-    const at::ScalarType type =
-        options_.ranges.empty() ? at::kByte : at::kUInt16;
+    const at::ScalarType type = image_type(!options_.ranges.empty());
     if (!options_.packs_samples) {
       batch.images = make_image_tensor(sizes[0], sizes[1], sizes[2], sizes[3],
                                        options_.allocate_images, type);
