@@ -351,8 +351,9 @@ TEST(SlowSixteenBits, FaintObjectsAreFoundInThemAlone) {
   const auto map_of = [&](const std::string& data) {
     const ProgramResult result = run_program(
         joined(command(folder / data),
-               {"--epochs", "30", "--name", data, "--noplots", "--batch", "16",
-                "--set", "hyp.mosaic=0.5", "--set", "hyp.warmup_epochs=1"}),
+               {"--epochs", "80", "--name", data, "--noplots", "--batch", "16",
+                "--optimizer", "AdamW", "--set", "hyp.lr0=0.002", "--set",
+                "hyp.warmup_epochs=1", "--set", "hyp.mosaic=0.3"}),
         folder);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const ProgramResult judged = run_program(

@@ -39,7 +39,7 @@ void take_row(const cv::Mat& row, int64_t most, BandValues& values) {
 
 // Nothing of an image that cannot be read.
 BandValues values_of(const std::filesystem::path& file) {
-  constexpr int64_t kMostRows = 64;
+  constexpr int64_t kMostLines = 64;
   codecs::ImageLimits limits;
   limits.bands = codecs::kAnyBands;
   limits.as_stored = true;
@@ -50,12 +50,12 @@ BandValues values_of(const std::filesystem::path& file) {
         values.resize(static_cast<size_t>(CV_MAT_CN(reader.type())));
         cv::Mat row(1, static_cast<int>(header.width), reader.type());
         int64_t next = 0;
-        for (int64_t i = 0; i < std::min(kMostRows, header.height); ++i) {
-          const int64_t wanted = spread_place(i, kMostRows, header.height);
+        for (int64_t i = 0; i < std::min(kMostLines, header.height); ++i) {
+          const int64_t wanted = spread_place(i, kMostLines, header.height);
           reader.pass(wanted - next);
           reader.read(row);
           next = wanted + 1;
-          take_row(row, kMeasuredPixels / kMostRows, values);
+          take_row(row, kMeasuredPixels / kMostLines, values);
         }
       });
   return reason.empty() ? values : BandValues();
