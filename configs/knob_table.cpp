@@ -391,9 +391,8 @@ std::vector<Knob> where_it_runs() {
            "It is read from the label files where a plan needs it. Empty "
            "assumes 100 boxes in every image."),
       knob("value_range", &C::value_range,
-           "Images have 16 bits, in which these values of their files are 0 "
-           "and 1: low,high, for all bands or each. range of data.yaml fills "
-           "it in; empty is 8 bits.",
+           "Images have 16 bits, scaled from these values of their files: "
+           "low,high, for all bands or each. range of data.yaml fills it in.",
            {.defines_steps = true}),
   };
 }

@@ -25,7 +25,7 @@ struct OpenedWeights {
   std::map<std::string, std::string>
       metadata;        // "model", its "table"; "names", "imgsz", "stride" and
                        // "range" and "value_range" where the file has them
-  ValueRanges ranges;  // of an image's values; none: 8 bits
+  ValueRanges ranges;  // the images' range in training; none: 8 bits
 };
 
 // `cfg`: the model; "": what the file says.
