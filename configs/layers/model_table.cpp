@@ -391,8 +391,7 @@ ValueRanges trained_ranges(const std::map<std::string, std::string>& metadata,
   throw Error("weights",
               file + " says " + kValueRange + " '" + said->second +
                   "', which is no range of values",
-              "write it as low,high, for example with "
-              "headroom.weights in Python, or use other weights");
+              "use other weights");
 }
 
 std::optional<TrainedSize> trained_size(

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
 #include "tests/configs/refusal.h"
@@ -26,10 +27,9 @@ TEST(RangeWish, IsReadAndWritten) {
   EXPECT_EQ(measured.low_percentile, 1);
   EXPECT_EQ(measured.high_percentile, 99.5);
   EXPECT_TRUE(measured.per_band);
-  for (const char* text :
-       {"range: [0, 4095]", "range: [[0, 1000], [-5, 0.5]]",
-        "range: {percentiles: [1, 99.5], per_band: true}",
-        "range: {percentiles: [0, 100]}"}) {
+  for (const char* text : {"range: [0, 4095]", "range: [[0, 1000], [-5, 0.5]]",
+                           "range: {percentiles: [1, 99.5], per_band: true}",
+                           "range: {percentiles: [0, 100]}"}) {
     EXPECT_EQ(to_yaml(*wish_of(text)), text);
     EXPECT_EQ(range_line(wish_of(text)), std::string(text) + "\n");
   }
@@ -82,6 +82,17 @@ TEST(ValueRangeOfARun, IsCheckedByItsForm) {
             "[config] value_range is '4095,0', which is no low,high with low "
             "below high, one pair or one for each band: write it as '0,4095', "
             "or range: [0, 4095] into data.yaml");
+}
+
+TEST(ValueRangeOfWeights, IsReadOrRefused) {
+  EXPECT_EQ(layers::trained_ranges({}, "w"), ValueRanges());
+  EXPECT_EQ(layers::trained_ranges({{"value_range", "0,4095"}}, "w"),
+            (ValueRanges{{0, 4095}}));
+  EXPECT_EQ(refusal_of([] {
+              layers::trained_ranges({{"value_range", "9"}}, "w.safetensors");
+            }),
+            "[weights] w.safetensors says value_range '9', which is no range "
+            "of values: use other weights");
 }
 
 }  // namespace

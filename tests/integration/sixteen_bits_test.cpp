@@ -255,6 +255,25 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
   EXPECT_TRUE(fs::exists(folder_ / "runs/detect/found/100.jpg"));
 }
 
+TEST_F(SixteenBits, AWorkerOnItsOwnMeasuresTheSameRange) {
+  std::string yaml = text_of(run("two") / "run.yaml");
+  const size_t at = yaml.find("value_range: ");
+  ASSERT_NE(at, std::string::npos);
+  const std::string measured = yaml.substr(at, yaml.find('\n', at) - at);
+  yaml.erase(at, measured.size());
+  const std::string two = "processes: 2";
+  ASSERT_NE(yaml.find(two), std::string::npos);
+  yaml.replace(yaml.find(two), two.size(), "processes: 1");
+  std::ofstream(folder_ / "solo.yaml") << yaml;
+  const ProgramResult solo =
+      run_program({program("headroom-worker"), "--standalone",
+                   folder_ / "solo.yaml", "--run-directory", run("solo")},
+                  folder_);
+  ASSERT_EQ(solo.exit_code, 0) << solo.err;
+  EXPECT_THAT(text_of(run("solo") / "run.yaml"), HasSubstr(measured));
+  expect_near(steps("solo"), steps("two"));
+}
+
 TEST_F(SixteenBits, TheStartSaysWhatHappensToThem) {
   EXPECT_THAT(text_of(run("two") / "data_report.txt"),
               HasSubstr("hyp.hsv_h 0.015, hyp.hsv_s 0.7, hyp.hsv_v 0.4 change "
