@@ -47,7 +47,7 @@ cv::Mat plain_picture(int rows, int cols, int type, uint8_t value) {
   const size_t samples = picture.total() * static_cast<size_t>(CV_MAT_CN(type));
   if (picture.depth() == CV_16U) {
     std::fill_n(reinterpret_cast<uint16_t*>(picture.data), samples,
-                static_cast<uint16_t>(level_of(value, CV_16U)));
+                static_cast<uint16_t>(value * (kMostLevel / 255)));
   } else if (samples > 0) {
     std::memset(picture.data, value, samples);
   }

@@ -1,8 +1,8 @@
 // Bands: the numbers of a pixel, 8 bits each, or 16 where a data set declares a
-// range (level_reader.h). Pictures have three, red, green
-// and blue, whatever their files hold, unless more or fewer are wanted (a model
-// whose `ch` is neither 3 nor 1): then only TIFFs of so many bands are read,
-// and what is about colours is left out of their augmentation.
+// range (level_reader.h). Pictures have three, red, green and blue, whatever
+// their files hold, unless more or fewer are wanted (a model whose `ch` is
+// neither 3 nor 1): then only TIFFs of so many bands are read, and what is
+// about colours is left out of their augmentation.
 //
 // Operators that OpenCV has for some numbers of bands only work on each band
 // alone here; of three bands they are OpenCV's, to the bit.
@@ -28,11 +28,6 @@ void check_num_bands(int bands);
 // held whole.
 void check_samples(int64_t width, int64_t height, int bands,
                    const ImageLimits& limits);
-
-// An 8-bit value as a level of pixels of that depth, CV_8U or CV_16U.
-constexpr int level_of(uint8_t value, int depth) {
-  return depth == CV_16U ? value * (kMostLevel / 255) : value;
-}
 
 // A picture of that type, CV_8U or CV_16U, of an 8-bit value in all bands.
 cv::Mat plain_picture(int rows, int cols, int type, uint8_t value);
