@@ -50,11 +50,11 @@ constexpr int64_t kMostClasses = 100'000;
 // The last row: written by exporters, of no use to training boxes.
 const std::vector<std::string>& known_keys() {
   static const std::vector<std::string> keys = {
-      "path",      "train",    "val",       "test",        "names",
-      "images",    "nc",       "download",  "channels",    "roboflow",
-      "kpt_shape", "flip_idx", "kpt_names", "minival",     "yaml_file",
-      "author",    "date",     "version",   "description", "license",
-      "url",       "links"};
+      "path",      "train",     "val",      "test",      "names",
+      "images",    "range",     "nc",       "download",  "channels",
+      "roboflow",  "kpt_shape", "flip_idx", "kpt_names", "minival",
+      "yaml_file", "author",    "date",     "version",   "description",
+      "license",   "url",       "links"};
   return keys;
 }
 
@@ -352,6 +352,7 @@ DataConfig load_data_config(const std::filesystem::path& given) {
 
   DataConfig config;
   config.file = file;
+  config.range = range_wish_of(root);
   if (root.find("train") == nullptr && root.find("val") == nullptr) {
     if (const auto voc = Reader(file, root).voc_folder()) {
       config.names = root.find("names") != nullptr ? read_names(root)

@@ -9,12 +9,17 @@
 //   images  where the file names of COCO JSONs start: one folder, or
 //           {train: DIR, val: DIR}; without it, beside the JSON
 //   names   a list, or {0: a, 1: b};  nc optional
+//   range   the values that a network sees as 0 and 1 (range_wish.h); without
+//           it, images have 8 bits
 //   download   never run, never followed: named in a refusal only
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "configs/range_wish.h"
 
 namespace headroom::configs {
 
@@ -38,6 +43,7 @@ struct DataConfig {
   std::filesystem::path train_images, val_images, test_images;
   // Why `test` is empty although the file names one; "" otherwise.
   std::string test_split_error;
+  std::optional<RangeWish> range;
 };
 
 // `file` may also be a Pascal VOC folder, with Annotations/ and

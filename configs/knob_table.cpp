@@ -390,6 +390,10 @@ std::vector<Knob> where_it_runs() {
            "have: '0x12 3x40' is 12 images without a box and 40 with three. "
            "It is read from the label files where a plan needs it. Empty "
            "assumes 100 boxes in every image."),
+      knob("value_range", &C::value_range,
+           "Images have 16 bits, scaled from these values of their files: "
+           "low,high, for all bands or each. range of data.yaml fills it in.",
+           {.defines_steps = true}),
   };
 }
 

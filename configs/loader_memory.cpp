@@ -41,7 +41,8 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
     // Objects are pasted into one picture made of the tiles.
     if (hyp.copy_paste > 0) tiles += rows * 2 * shape.image_width;
   }
-  return shape.bands * (shape.source_pixels + tiles + made);
+  return shape.bands * shape.sample_bytes *
+         (shape.source_pixels + tiles + made);
 }
 
 }  // namespace
@@ -72,8 +73,9 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   if (limit == 0) limit = part_of_images(kDefaultHostMemory);
   LoaderBudget budget;
   budget.thread_bytes = thread_bytes(shape, hyp);
-  const int64_t image_bytes = part_of_images(
-      shape.bands * std::max(shape.largest_pixels, shape.input_pixels));
+  const int64_t image_bytes =
+      part_of_images(shape.bands * shape.sample_bytes *
+                     std::max(shape.largest_pixels, shape.input_pixels));
   budget.batch_bytes = (shape.packs ? packed_room(image_bytes) : image_bytes) *
                        shape.images_of_a_batch;
   // A batch comes before a second thread.

@@ -8,8 +8,9 @@
 //   a thread   the source pictures that it holds, a mosaic's tiles (of two
 //              where they are mixed; as one picture besides, for copy-paste),
 //              the samples that it makes
-//   a batch    this rank's rows of its share of the images, 8 bits a channel;
-//              or what they are rendered from (parallel/base/device_scratch.h)
+//   a batch    this rank's rows of its share of the images, 8 or 16 bits a
+//              channel; or what they are rendered from
+//              (parallel/base/device_scratch.h)
 //
 // One batch and one thread are always there, whatever the limit.
 #pragma once
@@ -34,8 +35,9 @@ struct LoaderShape {
   int64_t source_pixels = 0;   // pixels of a picture that a thread holds
   int64_t images_of_a_batch = 1;  // images of this rank in a batch
   int64_t most_threads = 1;
-  int64_t bands = 3;   // channels of a pixel
-  bool packs = false;  // what a device renders the images from
+  int64_t bands = 3;         // channels of a pixel
+  int64_t sample_bytes = 1;  // 2 where the data set declares a range
+  bool packs = false;        // what a device renders the images from
 };
 
 struct LoaderBudget {

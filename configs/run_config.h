@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "configs/optimizer_kind.h"
+#include "parallel/base/value_range.h"
 #include "parallel/plan/backend.h"
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
@@ -141,6 +142,7 @@ struct RunConfig {
                                   // and the disk's room for the offload file
   bool synthetic_input = false;
   std::string label_counts;  // "": not known
+  std::string value_range;   // parallel/base/value_range.h; "": 8 bits
 
   // What is written.
   std::string project;  // "": runs/train or runs/val
@@ -190,6 +192,9 @@ void load_hyperparameters(RunConfig& config, const std::string& file);
 // numbers and the remedy. How the batch is split over processes is the
 // planner's to judge (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
+
+// The range that the run is defined with; none: 8 bits. Throws Error (exit 2).
+ValueRanges value_ranges_of(const RunConfig& config);
 
 // The anchors that the run is defined with: width and height in pixels, by
 // level; none where the model's are taken. Throws Error if the text is no list.

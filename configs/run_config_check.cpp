@@ -265,6 +265,17 @@ layers::AnchorList anchors_of_run(const RunConfig& config) {
   return *std::move(anchors);
 }
 
+ValueRanges value_ranges_of(const RunConfig& config) {
+  auto ranges = parse_value_ranges(config.value_range);
+  if (!ranges) {
+    refuse_run("value_range is '" + config.value_range +
+                   "', which is no low,high with low below high, one pair or "
+                   "one for each band",
+               "write it as '0,4095', or range: [0, 4095] into data.yaml");
+  }
+  return *std::move(ranges);
+}
+
 void check_run_config(const RunConfig& config) {
   parse_faults(config.inject);
   check_largest_batch(config);
@@ -273,6 +284,7 @@ void check_run_config(const RunConfig& config) {
   check_precision(config);
   check_device(config);
   check_anchors(config);
+  value_ranges_of(config);
   check_name(config);
   check_files(config);
   check_tiles(config);

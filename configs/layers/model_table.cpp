@@ -382,6 +382,18 @@ void describe_input(std::map<std::string, std::string>& metadata,
   metadata["range"] = "[0, 1]";
 }
 
+ValueRanges trained_ranges(const std::map<std::string, std::string>& metadata,
+                           const std::string& file) {
+  const auto said = metadata.find(kValueRange);
+  if (said == metadata.end()) return {};
+  auto ranges = parse_value_ranges(said->second);
+  if (ranges) return *std::move(ranges);
+  throw Error("weights",
+              file + " says " + kValueRange + " '" + said->second +
+                  "', which is no range of values",
+              "use other weights");
+}
+
 std::optional<TrainedSize> trained_size(
     const std::map<std::string, std::string>& metadata) {
   constexpr int64_t kMost = 65'536;

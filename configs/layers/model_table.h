@@ -17,6 +17,7 @@
 
 #include "configs/layers/layer_program.h"
 #include "configs/yaml/yaml_tree.h"
+#include "parallel/base/value_range.h"
 
 namespace headroom::layers {
 
@@ -107,6 +108,11 @@ void describe_input(std::map<std::string, std::string>& metadata,
 // a network could have.
 std::optional<TrainedSize> trained_size(
     const std::map<std::string, std::string>& metadata);
+
+// The range of values that the weights were trained with (kValueRange); none: 8
+// bits. Throws Error where `file` says what is none.
+ValueRanges trained_ranges(const std::map<std::string, std::string>& metadata,
+                           const std::string& file);
 
 // The key of a file of weights that says "true" where all classes of the data
 // set were trained as one (--single-cls).

@@ -11,10 +11,10 @@
 #include <system_error>
 
 #include "coordinator/run/restart_policy.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
-#include "parallel/base/file_lock.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/units.h"
 

@@ -64,6 +64,7 @@ configs::RunConfig configuration(const CommandLine& line) {
   configs::check_run_config(config);
   configs::check_run_sources(config);
   planner::describe_teacher(config);
+  if (take_value_range(config)) ask_data(config, {.value_range = true});
   try_to_settle_anchors(config);
   return config;
 }

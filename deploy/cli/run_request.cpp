@@ -425,11 +425,21 @@ RunRequest make_run_request(const CommandLine& line,
                             !keys_given(line.run_flags).contains("data") &&
                             !config.label_counts.empty();
   make_paths_absolute(config);
-  if (ask && wants_labels(config, only_plans) && !knows_labels) {
-    const bool settles_anchors =
-        only_plans ? line.has("--write") : !place || place->rank == 0;
-    ask(config, {.label_counts = true,
-                 .anchors = settles_anchors && wants_anchors(config)});
+  WantedFacts wanted;
+  const bool defines_run =
+      only_plans ? line.has("--write") : !place || place->rank == 0;
+  // A plan depends on there being a range, and on no more of it.
+  const bool measures = take_value_range(config);
+  wanted.value_range = measures && (only_plans || defines_run);
+  if (wants_labels(config, only_plans) && !knows_labels) {
+    wanted.label_counts = true;
+    wanted.anchors = defines_run && wants_anchors(config);
+  }
+  if (ask && wanted.any()) ask(config, wanted);
+  if (!is_resumed && !config.value_range.empty()) {
+    request.notes.push_back("range: 16 bits, in which " + config.value_range +
+                            " are 0 and 1" +
+                            (measures ? ", measured as data.yaml asks" : ""));
   }
   if (config.global_batch_size == configs::kLargestBatch) {
     request.notes.push_back(

@@ -1,15 +1,18 @@
 #include "parallel/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -27,6 +30,17 @@ bool sync_folder(const std::filesystem::path& folder) {
   ::close(opened);
   errno = sync_error;
   return on_disk || refused;
+}
+
+bool lock_soon(int descriptor) {
+  constexpr auto kPatience = std::chrono::milliseconds(200);
+  constexpr auto kPause = std::chrono::milliseconds(5);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path)

@@ -24,6 +24,11 @@ namespace headroom {
 // errno says why.
 bool sync_folder(const std::filesystem::path& folder);
 
+// Takes the exclusive flock of an open file. Who asks whether it is held holds
+// it shared for a moment: that is waited for, 200 ms at most. False where it is
+// held longer.
+bool lock_soon(int descriptor);
+
 inline constexpr const char* kPartialSuffix = ".partial";
 
 class AtomicFile {

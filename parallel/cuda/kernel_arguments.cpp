@@ -19,13 +19,21 @@ void check_bytes(const at::Tensor& tensor, const char* name) {
                      ", to be dense bytes");
 }
 
+// Whether they have 16 bits.
+bool checked_depth(const at::Tensor& images) {
+  const bool is_deep = images.scalar_type() == at::kUInt16;
+  if (!is_deep) check_bytes(images, "images");
+  HEADROOM_CHECK(images.is_contiguous(), "images that are not dense");
+  return is_deep;
+}
+
 }  // namespace
 
 RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first) {
   check_bytes(region, "packed samples");
-  check_bytes(images, "images");
+  const bool is_deep = checked_depth(images);
   HEADROOM_CHECK(images.dim() == 4 && region.device() == images.device() &&
                      images.size(0) == static_cast<int64_t>(starts.size()),
                  std::to_string(starts.size()) + " packed samples on " +
@@ -46,8 +54,8 @@ RenderArguments render_arguments(const at::Tensor& region,
             std::to_string(region.numel()));
     arguments.starts[i] = start;
   }
-  arguments.images = images.mutable_data_ptr<uint8_t>() +
-                     static_cast<int64_t>(first) * images.stride(0);
+  arguments.images = images[static_cast<int64_t>(first)].mutable_data_ptr();
+  arguments.is_deep = is_deep;
   arguments.rows = static_cast<int32_t>(images.size(1));
   arguments.width = static_cast<int32_t>(images.size(2));
   arguments.bands = static_cast<int32_t>(images.size(3));
@@ -56,7 +64,7 @@ RenderArguments render_arguments(const at::Tensor& region,
 
 ImageArguments image_arguments(const at::Tensor& images,
                                const at::Tensor& input) {
-  check_bytes(images, "images");
+  const bool is_deep = checked_depth(images);
   HEADROOM_CHECK(images.dim() == 4 && input.dim() == 4 &&
                      images.device() == input.device() &&
                      input.permute({0, 2, 3, 1}).is_contiguous() &&
@@ -64,7 +72,8 @@ ImageArguments image_arguments(const at::Tensor& images,
                  "the network's input is no channels-last map of its images");
   ImageArguments arguments;
   arguments.type = element_type(input);
-  arguments.images = images.const_data_ptr<uint8_t>();
+  arguments.images = images.const_data_ptr();
+  arguments.is_deep = is_deep;
   arguments.input = input.mutable_data_ptr();
   arguments.size = images.numel();
   constexpr uintptr_t kAligned = 16;

@@ -84,7 +84,8 @@ class DeviceKernels : public kernels::MapKernels, public kernels::LossKernels {
   // Renders images [n, rows, W, bands] from n packed samples
   // (worker/kernels/packed_sample.h), the i-th from byte starts[i] of `region`
   // on: the bytes that the CPU makes of them.
-  // REQUIRES: dense uint8 on one device; samples as they were packed.
+  // REQUIRES: dense uint8 or uint16 on one device, samples packed from tiles of
+  // that type.
   virtual void render_samples(const at::Tensor& region,
                               std::span<const int64_t> starts,
                               const at::Tensor& images) = 0;

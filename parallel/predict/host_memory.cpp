@@ -106,6 +106,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
   shape.images_of_a_batch = divided_up(config.global_batch_size, ranks);
   shape.most_threads = config.loader_threads;
   shape.bands = layers::image_bands(layers);
+  shape.sample_bytes = sample_bytes(!config.value_range.empty());
   configs::LoaderShape validation = shape;
   shape.packs = configs::augment_place(config).on_device;
   validation.validation = true;

@@ -60,6 +60,7 @@ struct MemoryRequest {
   int64_t validation_image_height = 0;  // 0: as in training
   int64_t validation_image_width = 0;
   int64_t image_channels = 3;
+  int64_t sample_bytes = 1;  // a loaded image's, per channel of a pixel
   // Bytes per element of the state kept between steps.
   int64_t element_bytes = 4;
   int64_t map_bytes = 4;  // Bytes per element of a step's maps.

@@ -95,6 +95,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   MemoryRequest request;
   request.layers = memory_layers(layers);
   request.image_channels = layers.front().program->inputs.front().channels;
+  request.sample_bytes = sample_bytes(!config.value_range.empty());
   request.num_classes = layers::num_classes(layers);
   if (!config.teacher_model.empty()) {
     request.teacher = teacher_layers(config.teacher_model, request.num_classes);

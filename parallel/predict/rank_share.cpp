@@ -32,6 +32,7 @@ SimulatedStage stage_of(const MemoryRequest& request,
   stage.zero_stage = stage.num_shards > 1 ? plan.zero_stage : 0;
   stage.fetches_ahead = request.fetches_ahead && stage.zero_stage == 3;
   stage.image_channels = request.image_channels;
+  stage.sample_bytes = request.sample_bytes;
   stage.num_frozen_layers = request.num_frozen_layers;
   stage.teacher = request.teacher;
   return stage;
@@ -203,8 +204,9 @@ int64_t RankShare::place_bytes() const {
   if (!request_.step)
     samples = std::max(samples, part_.micro_batches.front().size());
   const int64_t bands = layers::picture_channels(request_.image_channels);
-  const int64_t image_bytes =
-      own_rows(request_.image_height) * request_.image_width * bands;
+  const int64_t image_bytes = own_rows(request_.image_height) *
+                              request_.image_width * bands *
+                              request_.sample_bytes;
   return samples * image_bytes +
          (request_.renders_samples ? staged_bytes(image_bytes) : 0);
 }

@@ -106,7 +106,9 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
     // have a place of their own (rank_share.h).
     const bool learns = stage_.num_frozen_layers < stage_.end;
     const Memory loaded = timeline_.allocate(
-        shape_.on_device && !learns ? loaded_channels * shape_.cells(1) : 0);
+        shape_.on_device && !learns
+            ? loaded_channels * stage_.sample_bytes * shape_.cells(1)
+            : 0);
     images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
     // The CPU makes them in float32 first.
     if (shape_.element_bytes != kFloatBytes && !shape_.on_device)

@@ -35,6 +35,7 @@ struct SimulatedStage {
   // ZeRO 3: the next layer's parameters come while a layer runs.
   bool fetches_ahead = false;
   int64_t image_channels = 3;
+  int64_t sample_bytes = 1;  // a loaded image's, per channel of a pixel
   // Layers [0, num_frozen_layers) do not learn; all of them: the network is
   // only evaluated.
   int64_t num_frozen_layers = 0;

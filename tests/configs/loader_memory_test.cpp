@@ -35,6 +35,16 @@ TEST(LoaderMemory, BandsAreCounted) {
   EXPECT_EQ(budget.batch_bytes, 4 * kPicture / 3 * 5);
 }
 
+TEST(LoaderMemory, SixteenBitsAreTwiceTheBytes) {
+  LoaderShape shape = small_shape();
+  shape.sample_bytes = 2;
+  const LoaderBudget budget = loader_budget(shape, {}, 0);
+  EXPECT_EQ(budget.thread_bytes, 2 * (1 + 4 + 1) * kPicture);
+  EXPECT_EQ(budget.batch_bytes, 2 * 4 * kPicture);
+  shape.packs = true;
+  EXPECT_GT(loader_budget(shape, {}, 0).batch_bytes, 4 * 2 * 2 * kPicture);
+}
+
 // One picture made of all its tiles, besides.
 TEST(LoaderMemory, CopyPasteTakesACanvas) {
   Hyperparameters hyp;

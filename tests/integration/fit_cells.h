@@ -25,6 +25,7 @@ struct FitCell {
   std::string teacher = "";  // a shipped model
   bool on_device = false;    // on the test device, one for each rank
   bool cuda_graphs = false;  // there
+  bool deep = false;         // images of 16 bits
   int64_t batch = 0;         // in its usual groups; 0: in micro-batches
   int split = 2;             // into so many ranks, unless the layout is "one"
 

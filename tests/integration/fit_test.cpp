@@ -198,6 +198,11 @@ TEST(Fit, OnADevice) {
   for (FitCell& cell : cells) cell.on_device = true;
   for (const FitCell& cell : in_precisions(cells, {"fp32", "fp64", "bf16"}))
     table.add(cell, measure(cell, 2));
+  // Images of 16 bits take twice the place.
+  for (FitCell cell : {cells[1], cells[2], cells[7]}) {
+    cell.deep = true;
+    table.add(cell, measure(cell, 2));
+  }
   // A channel by itself, groups of them, and transposed convolutions.
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
   for (const std::string& model :

@@ -86,12 +86,13 @@ class KeptDetections {
 
 // [1, C, H, W] float32 in 0..1, channels last.
 at::Tensor network_input_of(const cv::Mat& pixels) {
+  const bool is_deep = pixels.depth() == CV_16U;
   return at::from_blob(pixels.data,
                        {1, pixels.rows, pixels.cols, pixels.channels()},
-                       at::kByte)
+                       is_deep ? at::kUInt16 : at::kByte)
       .permute({0, 3, 1, 2})
       .to(at::kFloat)
-      .div_(255);
+      .div_(is_deep ? codecs::kMostLevel : 255);
 }
 
 // A tile as decode_image would have it in the whole picture.

@@ -83,9 +83,9 @@ struct NetworkImage {
   metrics::SourceMapping mapping;
 };
 
-// `pixels` (RGB uint8, or bands) letterboxed into height x width, padded to the
-// next multiple of `stride`; none where they are so long and narrow that
-// nothing of them would be left.
+// `pixels` (RGB or bands, of 8 or 16 bits) letterboxed into height x width,
+// padded to the next multiple of `stride`; none where they are so long and
+// narrow that nothing of them would be left.
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
                                           int64_t width, int64_t stride,
                                           Resample resample);
@@ -97,7 +97,7 @@ class Detector {
   Detector(model::LayerGraph& model, DetectorOptions options,
            c10::Device device = c10::kCPU);
 
-  // pixels: uint8, not empty, with the bands that the model reads
+  // pixels: of 8 or 16 bits, not empty, with the bands that the model reads
   // (codecs/image_bands.h). Boxes are in its pixels, in descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 

@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/value_range.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
@@ -188,12 +189,14 @@ std::string config_text(const TorchscriptOptions& options, int64_t channels,
       names[std::to_string(i)] = given[i];
     }
   }
-  return nlohmann::json(
-             {{"shape",
-               {options.batch, channels, options.height, options.width}},
-              {"stride", stride},
-              {"names", names}})
-      .dump();
+  nlohmann::json config = {
+      {"shape", {options.batch, channels, options.height, options.width}},
+      {"stride", stride},
+      {"names", names}};
+  if (const auto said = metadata.find(kValueRange); said != metadata.end()) {
+    config[kValueRange] = said->second;
+  }
+  return config.dump();
 }
 
 }  // namespace

@@ -108,8 +108,9 @@ class MapKernels {
                                  const at::Tensor& choices, int64_t window,
                                  const at::Tensor& dx) = 0;
 
-  // What the network reads of loaded images [N, H, W, C], bytes: each / 255,
-  // divided in float32, as a map [N, C, H, W] of any of the types.
+  // What the network reads of loaded images [N, H, W, C], uint8 or uint16: each
+  // / the largest level, divided in float32, as a map [N, C, H, W] of any of
+  // the types.
   virtual void scale_images(const at::Tensor& images,
                             const at::Tensor& input) = 0;
 

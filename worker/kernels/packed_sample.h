@@ -24,10 +24,16 @@ namespace headroom::kernels {
 
 inline constexpr uint8_t kFillGray = 114;
 
+// The same as a level of pixels of 8 bits, or of 16.
+template <typename Level>
+inline constexpr int kFillLevel = sizeof(Level) == 1 ? kFillGray
+                                                     : kFillGray * 257;
+
 inline constexpr int64_t kPackedAlignment = 16;
 
 // What of a picture lies on [left, right) x [top, bottom) of a canvas: that
-// many pixels, uint8, row after row. Tiles of one canvas do not overlap.
+// many pixels, row after row, of the rendered images' type. Tiles of one canvas
+// do not overlap.
 struct PackedTile {
   int64_t pixels;  // the place of the first pixel
   int32_t left, right, top, bottom;
@@ -46,7 +52,7 @@ struct PackedSample {
   // What is rendered begins with this row of the whole sample, before it is
   // turned upside down.
   int32_t first_row;
-  int32_t has_factors;  // 1 for RGB only
+  int32_t has_factors;  // 1 for RGB of 8 bits only
   HsvFactors factors;
   int32_t upside_down, mirrored;
 };

@@ -123,19 +123,22 @@ HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
 
 // Bilinearly: a pixel, those right of and below it, and how far it is to them,
 // in 32nds.
-HEADROOM_PIXEL uint8_t blended(int upper_left, int upper_right, int lower_left,
-                               int lower_right, int along_x, int along_y) {
+// `Level` is uint8_t or uint16_t.
+template <typename Level = uint8_t>
+HEADROOM_PIXEL Level blended(int upper_left, int upper_right, int lower_left,
+                             int lower_right, int along_x, int along_y) {
   constexpr int kRounding = kPlaces * kPlaces / 2;
   const int left = upper_left * (kPlaces - along_y) + lower_left * along_y;
   const int right = upper_right * (kPlaces - along_y) + lower_right * along_y;
-  return static_cast<uint8_t>(
+  return static_cast<Level>(
       (left * (kPlaces - along_x) + right * along_x + kRounding) >>
       (2 * kPlaceBits));
 }
 
 // Mixup: fractions cut.
-HEADROOM_PIXEL uint8_t mixed(uint8_t first, uint8_t second, double ratio) {
-  return static_cast<uint8_t>(first * ratio + second * (1 - ratio));
+template <typename Level>
+HEADROOM_PIXEL Level mixed(Level first, Level second, double ratio) {
+  return static_cast<Level>(first * ratio + second * (1 - ratio));
 }
 
 // --- hue, saturation, value --------------------------------------------------

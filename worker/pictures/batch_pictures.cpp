@@ -21,14 +21,6 @@ namespace {
 // Up to here a file is decoded whole: that takes 12 MiB.
 constexpr int64_t kMostDecoded = 3 << 22;  // bytes
 
-cv::Mat to_rgb(const cv::Mat& rows) {
-  const cv::Mat colours = codecs::shown_colours(rows);
-  if (colours.depth() == CV_8U) return colours;
-  cv::Mat bytes;
-  colours.convertTo(bytes, CV_8U, 1.0 / 257);
-  return bytes;
-}
-
 // Each row of the result is the mean of the file's rows that it covers.
 cv::Mat shrink(codecs::ScanlineReader& reader, codecs::ImageSize size) {
   const codecs::ImageHeader& header = reader.header();
@@ -42,7 +34,8 @@ cv::Mat shrink(codecs::ScanlineReader& reader, codecs::ImageSize size) {
                  reader.type());
     reader.read(band);
     cv::Mat target = result.row(row);
-    cv::resize(to_rgb(band), target, target.size(), 0, 0, cv::INTER_AREA);
+    cv::resize(codecs::shown_colours(band), target, target.size(), 0, 0,
+               cv::INTER_AREA);
   }
   reader.finish();
   return result;
@@ -55,11 +48,10 @@ struct SmallImage {
 
 SmallImage read_small(const std::filesystem::path& file,
                       codecs::ImageSize source, codecs::ImageSize wanted,
-                      int bands) {
+                      const codecs::ImageLimits& limits) {
   SmallImage image;
-  codecs::ImageLimits limits;
-  limits.bands = bands;
-  const int64_t bytes = int64_t{source.height} * source.width * bands;
+  const int64_t bytes =
+      int64_t{source.height} * source.width * CV_ELEM_SIZE(limits.type());
   const bool is_smaller =
       wanted.height <= source.height && wanted.width <= source.width;
   if (bytes <= kMostDecoded || !is_smaller) {
@@ -86,10 +78,10 @@ SmallImage read_small(const std::filesystem::path& file,
 // The rows of a window, of the 64 MiB that pictures may take.
 constexpr int64_t kMostPixels = int64_t{1} << 24;
 
-codecs::ImageLimits limits_of_pictures(int bands) {
-  codecs::ImageLimits limits;
-  limits.max_pixels = kMostPixels;  // fewer with more bands (image_bands.h)
-  limits.bands = bands;
+codecs::ImageLimits limits_of_pictures(const loader::LoaderOptions& options) {
+  codecs::ImageLimits limits = options.image_limits();
+  // There are fewer with more bands (image_bands.h), or of 16 bits.
+  limits.max_pixels = kMostPixels / sample_bytes(!options.ranges.empty());
   return limits;
 }
 
@@ -111,7 +103,7 @@ augment::LoadedImage SmallImages::load(int64_t sample, codecs::PixelRows rows) {
   const codecs::ImageSize size = loaded_size(sample);
   const std::filesystem::path file = dataset_.path(sample);
   SmallImage small =
-      read_small(file, dataset_.image_size(sample), size, bands_);
+      read_small(file, dataset_.image_size(sample), size, limits_);
   if (small.reason.empty() &&
       (small.pixels.rows != size.height || small.pixels.cols != size.width)) {
     small.reason = "another size than when the data set was indexed";
@@ -136,7 +128,7 @@ SmallCrops::SmallCrops(const loader::LoaderOptions& options,
                        const augment::SampleId& made, int64_t height,
                        int64_t width)
     : crops_(*options.dataset, whole, made, options.image_height,
-             options.image_width, limits_of_pictures(options.bands)),
+             options.image_width, limits_of_pictures(options)),
       whole_(whole),
       ratio_y_(ratio(height, options.image_height)),
       ratio_x_(ratio(width, options.image_width)) {}
@@ -270,7 +262,7 @@ BatchPicture::BatchPicture(const loader::LoaderOptions& options, int64_t index)
   grid_.emplace(count, batch_.height, batch_.width);
   // Each fits its batch; the pictures of a mosaic are as large as in training.
   images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
-                  options_.bands);
+                  options_.image_limits());
 }
 
 bool BatchPicture::advance() { return add_next(nullptr); }

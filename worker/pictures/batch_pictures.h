@@ -29,13 +29,14 @@ namespace headroom::pictures {
 // which formats cannot).
 class SmallImages : public augment::ImageSource {
  public:
-  // Samples fit into height x width. Files with other `bands` than colours show
-  // the first three, or the first as gray (codecs/image_bands.h).
+  // Samples fit into height x width. Files with other bands than colours show
+  // the first three, or the first as gray, and 16 bits are shown as 8
+  // (codecs/image_bands.h).
   SmallImages(const labels::Dataset& dataset, int64_t height, int64_t width,
-              int bands = codecs::kColours)
-      : dataset_(dataset), height_(height), width_(width), bands_(bands) {}
+              const codecs::ImageLimits& limits = {})
+      : dataset_(dataset), height_(height), width_(width), limits_(limits) {}
 
-  bool has_colours() const override { return bands_ == codecs::kColours; }
+  bool has_colours() const override { return limits_.type() == CV_8UC3; }
   codecs::ImageSize loaded_size(int64_t sample) const override;
   // A file that cannot be read is gray, without labels, and has a fault.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
@@ -43,7 +44,7 @@ class SmallImages : public augment::ImageSource {
  private:
   const labels::Dataset& dataset_;
   const int64_t height_, width_;
-  const int bands_;  // bands of the files
+  const codecs::ImageLimits limits_;
 };
 
 // SmallCrops: random crops (worker/data/tiles/random_crop.h) as small as a

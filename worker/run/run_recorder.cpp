@@ -276,6 +276,7 @@ void RunRecorder::report_data() {
   for (const std::string& note :
        {step::note_on_copy_paste(subject_.config, subject_.inputs),
         step::note_on_colours(subject_.config, subject_.inputs),
+        step::note_on_range(subject_.config, subject_.inputs),
         step::note_on_image_weights(subject_.config, subject_.inputs)}) {
     if (note.empty()) continue;
     text += note + "\n";

@@ -24,6 +24,7 @@
 #include "parallel/predict/label_bound.h"
 #include "proto/event_file.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/labels/measured_range.h"
 
 namespace headroom::run {
 namespace {
@@ -101,6 +102,26 @@ void count_labels(configs::RunConfig& config) {
   predict::LabelStatistics statistics = predict::label_statistics(counts.boxes);
   statistics.outlines = counts.polygons;
   config.label_counts = predict::to_text(statistics);
+}
+
+// What data.yaml says of the range is the run's from here on.
+void settle_value_range(configs::RunConfig& config) {
+  if (config.command != "train" || config.synthetic_input) return;
+  const auto wish = configs::read_range_wish(config.data);
+  if (!wish) return;
+  if (!wish->is_measured()) {
+    config.value_range = to_text(wish->ranges);
+    return;
+  }
+  labels::IndexOptions options;
+  options.num_threads = config.threads;
+  options.limits.bands = codecs::kAnyBands;
+  options.limits.as_stored = true;
+  const labels::IndexedDataset indexed = labels::index_dataset(
+      configs::load_data_config(config.data), labels::Split::kTrain, options);
+  config.value_range = to_text(
+      labels::measured_range(indexed.dataset, *wish, options.num_threads));
+  log::info("range: " + config.value_range + ", measured as data.yaml asks");
 }
 
 // Makes the plan that headroom plan makes for one process.
@@ -272,6 +293,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   if (config.threads == 0) {
     config.threads = std::max(1u, std::thread::hardware_concurrency());
   }
+  if (!request.resume) settle_value_range(config);
   StandaloneRun run;
   run.threads = static_cast<int>(config.threads);
   control::Assignment& assignment = run.assignment;

@@ -60,7 +60,8 @@ validation::TiledValidation tiled_validation(
   return {{config.tile_height, config.tile_width, config.tile_overlap},
           options.image_height,
           options.image_width,
-          config.host_memory_limit};
+          config.host_memory_limit,
+          options.image_limits()};
 }
 
 validation::ValidationResult validate_whole(
@@ -96,7 +97,8 @@ void draw_pictures(const control::Assignment& assignment,
 }
 
 // How many images and boxes there are, and what is wrong with them.
-void report_data(const step::RunInputs& inputs,
+void report_data(const configs::RunConfig& config,
+                 const step::RunInputs& inputs,
                  control::CoordinatorClient& client) {
   constexpr int64_t kFaultsShown = 10;
   for (const labels::DataReport& report : inputs.reports) {
@@ -105,6 +107,10 @@ void report_data(const step::RunInputs& inputs,
                            .reason = line,
                            .warning = report.num_faults() > 0});
     }
+  }
+  const std::string note = step::note_on_range(config, inputs);
+  if (!note.empty()) {
+    client.report_event({.event = EventKind::kData, .reason = note});
   }
 }
 
@@ -183,7 +189,7 @@ RunOutcome run_validation(const control::Assignment& assignment,
   validation.scalar_type = step::scalar_type_of(config.precision);
   validation.keeps_all = true;
   validation.keeps_curves = true;
-  if (assignment.rank == 0) report_data(inputs, client);
+  if (assignment.rank == 0) report_data(config, inputs, client);
   wire::RunProgress progress;
   progress.phase = wire::WorkerPhase::kValidate;
   progress.image_height = options.image_height;

@@ -16,6 +16,19 @@
 
 namespace headroom::step {
 
+namespace {
+
+// What the network sees as 1.
+int64_t most_level(const at::Tensor& images) {
+  return images.scalar_type() == at::kUInt16 ? UINT16_MAX : UINT8_MAX;
+}
+
+int64_t bytes_of(const at::Tensor& images) {
+  return images.numel() * static_cast<int64_t>(images.element_size());
+}
+
+}  // namespace
+
 at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options,
                          const std::optional<at::Tensor>& into) {
@@ -32,7 +45,7 @@ at::Tensor network_input(const at::Tensor& images,
   HEADROOM_CHECK(!into, "only a device fills a map");
   return there.permute({0, 3, 1, 2})
       .to(at::kFloat)
-      .div_(255)
+      .div_(most_level(images))
       .to(c10::typeMetaToScalarType(options.dtype()));
 }
 
@@ -40,7 +53,8 @@ namespace {
 
 // How much room samples of such images take.
 int64_t staging_bytes(const at::Tensor& images) {
-  return staged_bytes(images.size(1) * images.size(2) * images.size(3));
+  return staged_bytes(images.size(1) * images.size(2) * images.size(3) *
+                      static_cast<int64_t>(images.element_size()));
 }
 
 bool fits(const at::Tensor& place, int64_t bytes) {
@@ -126,8 +140,13 @@ at::Tensor DevicePrefetcher::bytes_on_device(const Part& part) {
   if (!copies_under_way_.empty()) {
     copies_under_way_.back().done.block(stream_of_kernels());
   }
-  return staging_buffer_.narrow(0, 0, part.images.numel())
-      .view(part.images.sizes());
+  return place_of(part.images);
+}
+
+at::Tensor DevicePrefetcher::place_of(const at::Tensor& images) const {
+  return staging_buffer_.narrow(0, 0, bytes_of(images))
+      .view(images.scalar_type())
+      .view(images.sizes());
 }
 
 c10::Stream DevicePrefetcher::stream_of_kernels() const {
@@ -148,8 +167,7 @@ void DevicePrefetcher::send(const Part& part) {
   c10::Event done(device_.device().type());
   {
     const c10::StreamGuard on(*copies_);
-    const at::Tensor images = staging_buffer_.narrow(0, 0, part.images.numel())
-                                  .view(part.images.sizes());
+    const at::Tensor images = place_of(part.images);
     if (part.is_packed) {
       render(part, images);
     } else {
@@ -182,7 +200,7 @@ void DevicePrefetcher::render(const Part& part, const at::Tensor& images) {
 }
 
 bool DevicePrefetcher::has_room(const Part& part) const {
-  return fits(staging_buffer_, part.images.numel()) &&
+  return fits(staging_buffer_, bytes_of(part.images)) &&
          (!part.is_packed || fits(staging_, staging_bytes(part.images)));
 }
 
@@ -196,7 +214,7 @@ void DevicePrefetcher::make_room(const Part& part) {
     place.reset();
     place = at::empty({bytes}, device_.options(at::kByte));
   };
-  grow(staging_buffer_, part.images.numel());
+  grow(staging_buffer_, bytes_of(part.images));
   if (part.is_packed) grow(staging_, staging_bytes(part.images));
 }
 

@@ -35,10 +35,11 @@
 
 namespace headroom::step {
 
-// Loaded images as the network's input: [n, H, W, C] uint8 -> [n, C, H, W] of
-// the type and on the device of `options`, in channels-last memory (no pixel
-// moves), divided by 255 in float32 also where the run is in float64, so that
-// both precisions start from the same numbers. They are copied as bytes. On a
+// Loaded images as the network's input: [n, H, W, C] uint8 or uint16 ->
+// [n, C, H, W] of the type and on the device of `options`, in channels-last
+// memory (no pixel moves), divided by the largest level in float32 also where
+// the run is in float64, so that both precisions start from the same numbers.
+// They are copied as they were loaded. On a
 // device `into`, such a map, is filled and returned.
 at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options,
@@ -81,6 +82,8 @@ class DevicePrefetcher {
                       const plan::SampleRange& range);
 
   at::Tensor bytes_on_device(const Part& part);
+  // The staging buffer as such images.
+  at::Tensor place_of(const at::Tensor& images) const;
   void send(const Part& part);
   void send_ahead(const Part& part);
   void render(const Part& part, const at::Tensor& images);

@@ -34,6 +34,7 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
                            RunInputs& inputs) {
   labels::IndexOptions options;
   options.limits.bands = layers::picture_channels(inputs.table.input_channels);
+  options.limits.ranges = value_ranges(config);
   options.single_cls = config.single_cls;
   options.num_threads = std::max<int64_t>(1, config.loader_threads);
   options.keep_outlines =
@@ -76,6 +77,27 @@ void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
   table.anchors = std::move(anchors);
 }
 
+// Throws Error where images cannot have the run's range.
+void check_range(const configs::RunConfig& config,
+                 const configs::DataConfig& data, const RunInputs& inputs) {
+  const std::string why =
+      range_error(value_ranges(config),
+                  layers::picture_channels(inputs.table.input_channels));
+  if (!why.empty()) {
+    throw Error("data", data.file.string() + ": " + why,
+                "write one pair for all, or one for each band");
+  }
+  // Its launcher found no data.yaml, and planned for half the bytes.
+  if (config.command == "val" || !data.range || !config.value_range.empty()) {
+    return;
+  }
+  throw Error(
+      "data",
+      data.file.string() + " has a range, but the run was defined without one",
+      "start it where data.yaml can be read, or add --set "
+      "value_range=LOW,HIGH");
+}
+
 // A window's boxes are cut, outlines are not.
 void check_outlines(const configs::RunConfig& config,
                     const labels::Dataset& training) {
@@ -86,6 +108,22 @@ void check_outlines(const configs::RunConfig& config,
                   std::to_string(polygons) + " labels that hyp.copy_paste " +
                   yaml::exact_text(config.hyp.copy_paste) + " needs",
               "add --set hyp.copy_paste=0");
+}
+
+// Looks at a few images alone.
+std::string note_on_reduced_bits(const configs::RunConfig& config,
+                                 const labels::Dataset& images) {
+  constexpr int64_t kLookedAt = 8;
+  const int64_t count = std::min(kLookedAt, images.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const std::filesystem::path file = images.path(i * images.size() / count);
+    if (!codecs::has_deep_samples(file)) continue;
+    return "images such as " + file.string() +
+           " have more than 8 bits and are reduced to 8: write range: [low, "
+           "high] into " +
+           config.data + " to keep them";
+  }
+  return "";
 }
 
 }  // namespace
@@ -109,6 +147,8 @@ RunInputs read_inputs(const configs::RunConfig& config) {
     throw Error("data", "no data set was given", "give one with --data FILE");
   }
   const configs::DataConfig data = configs::load_data_config(config.data);
+  inputs.range = data.range;
+  check_range(config, data, inputs);
   if (config.command == "val") {
     inputs.validation = read_split(data, split_of(config), config, inputs);
   } else {
@@ -136,7 +176,10 @@ std::string note_on_copy_paste(const configs::RunConfig& config,
 std::string note_on_colours(const configs::RunConfig& config,
                             const RunInputs& inputs) {
   const int bands = layers::picture_channels(inputs.table.input_channels);
-  if (config.command != "train" || bands == codecs::kColours) return "";
+  const bool is_deep = !config.value_range.empty();
+  if (config.command != "train" || (bands == codecs::kColours && !is_deep)) {
+    return "";
+  }
   const std::pair<const char*, double> asked[] = {{"hsv_h", config.hyp.hsv_h},
                                                   {"hsv_s", config.hyp.hsv_s},
                                                   {"hsv_v", config.hyp.hsv_v},
@@ -149,8 +192,10 @@ std::string note_on_colours(const configs::RunConfig& config,
              yaml::exact_text(value);
   }
   if (names.empty()) return "";
-  return names + " change nothing: they are about red, green and blue, and " +
-         "the images have " + std::to_string(bands) + " bands (ch)";
+  return names + " change nothing: they are about " +
+         (is_deep ? "colours of 8 bits, and the images have 16"
+                  : "red, green and blue, and the images have " +
+                        std::to_string(bands) + " bands (ch)");
 }
 
 std::string note_on_image_weights(const configs::RunConfig& config,
@@ -161,6 +206,39 @@ std::string note_on_image_weights(const configs::RunConfig& config,
   return "--image-weights never draws images without labels, " +
          std::to_string(images) + " of " +
          std::to_string(inputs.training->size()) + " here";
+}
+
+ValueRanges value_ranges(const configs::RunConfig& config) {
+  if (config.command != "val") return configs::value_ranges_of(config);
+  return layers::trained_ranges(weights::read_weights_metadata(config.weights),
+                                config.weights);
+}
+
+std::string note_on_range(const configs::RunConfig& config,
+                          const RunInputs& inputs) {
+  const ValueRanges used = value_ranges(config);
+  const std::string has =
+      used.empty() ? "8 bits" : "the range " + to_text(used);
+  const bool judges = config.command == "val";
+  const bool is_asked_for_another =
+      inputs.range && (used.empty() || (!inputs.range->is_measured() &&
+                                        inputs.range->ranges != used));
+  if (is_asked_for_another) {
+    return configs::to_yaml(*inputs.range) + " of " + config.data +
+           " is not used: " +
+           (judges ? config.weights + " was trained with " : "this run has ") +
+           has;
+  }
+  if (!judges && config.resume.empty() && !config.weights.empty()) {
+    const ValueRanges before = layers::trained_ranges(
+        weights::read_weights_metadata(config.weights), config.weights);
+    if (!before.empty() && before != used) {
+      return config.weights + " was trained with the range " + to_text(before) +
+             ", this run has " + has;
+    }
+  }
+  const auto& images = inputs.training ? inputs.training : inputs.validation;
+  return used.empty() && images ? note_on_reduced_bits(config, *images) : "";
 }
 
 at::ScalarType scalar_type_of(configs::Precision precision) {
@@ -179,6 +257,7 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
   options.seed = config.seed;
   options.stride = model.max_stride();
   options.bands = layers::picture_channels(model.input_channels());
+  options.ranges = value_ranges(config);
   options.image_height =
       layers::rounded_image_size(config.image_height, options.stride);
   options.image_width =
@@ -245,6 +324,7 @@ std::map<std::string, std::string> weights_metadata(
   metadata["names"] = nlohmann::json(inputs.class_names).dump();
   metadata["epoch"] = std::to_string(epoch);
   if (config.single_cls) metadata[layers::kSingleClass] = "true";
+  if (!config.value_range.empty()) metadata[kValueRange] = config.value_range;
   return metadata;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "configs/range_wish.h"
 #include "configs/run_config.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/data/labels/dataset.h"
@@ -30,6 +31,7 @@ struct RunInputs {
   std::optional<labels::Dataset> training;    // none with synthetic input
   std::optional<labels::Dataset> validation;  // likewise
   std::vector<labels::DataReport> reports;
+  std::optional<configs::RangeWish> range;  // data.yaml's
 
   int64_t num_classes() const {
     return static_cast<int64_t>(class_names.size());
@@ -48,7 +50,8 @@ labels::Split split_of(const configs::RunConfig& config);
 std::string note_on_copy_paste(const configs::RunConfig& config,
                                const RunInputs& inputs);
 
-// Augmentations of colours are asked for, but images have bands instead.
+// Augmentations of colours are asked for, but images have bands or 16 bits
+// instead.
 std::string note_on_colours(const configs::RunConfig& config,
                             const RunInputs& inputs);
 
@@ -60,6 +63,15 @@ std::string note_on_image_weights(const configs::RunConfig& config,
 at::ScalarType scalar_type_of(configs::Precision precision);
 // The type of the network's maps in training.
 at::ScalarType map_type_of(configs::Precision precision);
+
+// The range of values of the run's images; none: 8 bits. A run that validates
+// has that of its weights. Throws Error (exit 2).
+ValueRanges value_ranges(const configs::RunConfig& config);
+
+// data.yaml asks for another range than the run has, or for none where files
+// have more than 8 bits.
+std::string note_on_range(const configs::RunConfig& config,
+                          const RunInputs& inputs);
 
 // What every loader of a run has in common; `model` must outlive the options.
 loader::LoaderOptions loader_options(const configs::RunConfig& config,

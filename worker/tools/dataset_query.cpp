@@ -12,6 +12,7 @@
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/labels/measured_range.h"
 #include "worker/data/sampling/random.h"
 #include "worker/data/tiles/random_crop.h"
 #include "worker/weights/weights_file.h"
@@ -111,8 +112,11 @@ std::string data_answer_json(const configs::DatasetQuery& question) {
   if (question.wants_anchors()) table = table_of(question.anchors);
   options.limits.bands = table ? layers::picture_channels(table->input_channels)
                                : codecs::kAnyBands;
+  options.limits.as_stored = config.range.has_value();
   std::optional<labels::IndexedDataset> indexed;
-  if (table && !question.anchors.keep) {
+  const bool measures =
+      question.value_range && config.range && config.range->is_measured();
+  if ((table && !question.anchors.keep) || measures) {
     indexed = labels::index_dataset(config, labels::Split::kTrain, options);
   }
   nlohmann::json answer = nlohmann::json::object();
@@ -125,11 +129,18 @@ std::string data_answer_json(const configs::DatasetQuery& question) {
     statistics.outlines = counts.polygons;
     answer["label_counts"] = predict::to_text(statistics);
   }
+  if (question.value_range && config.range) {
+    answer["value_range"] = to_text(
+        measures ? labels::measured_range(indexed->dataset, *config.range,
+                                          question.threads)
+                 : config.range->ranges);
+  }
   if (table) {
     const AnchorQuery& which = question.anchors;
     const anchors::AnchorChoice choice =
-        indexed ? judge(indexed->dataset, which, *table, question.threads)
-                : keep(which, *table);
+        indexed && !which.keep
+            ? judge(indexed->dataset, which, *table, question.threads)
+            : keep(which, *table);
     // Those of a model file need not be said.
     const bool is_own = which.weights.empty() && !choice.found;
     answer["anchors"] = is_own ? "" : layers::to_text(choice.anchors);

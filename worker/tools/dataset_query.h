@@ -1,10 +1,12 @@
 // dataset_query: headroom-worker answer DATA.YAML, what a launcher wants to
 // know of the training images before it starts a run: how many boxes they have,
-// for the plan, and which anchors fit them (anchors/README.md). One
-// index of the data set answers both. The answers become part of the run's
-// definition, so that every rank, layout and resume has the same.
+// for the plan, which anchors fit them (anchors/README.md), and which values
+// their percentiles are. One index of the data set answers all. The answers
+// become part of the run's definition, so that every rank, layout and resume
+// has the same.
 //
-// Reads label files, and image headers where anchors are judged. Errors: Error
+// Reads label files, image headers where anchors are judged, and pixels of some
+// images where percentiles are measured. Errors: Error
 // (exit 2 for the request, exit 4 for the data).
 #pragma once
 
@@ -15,8 +17,8 @@
 
 namespace headroom::tools {
 
-// One line of JSON: of label_counts, anchors and anchors_reason, the run's keys
-// of these names, those that were asked for.
+// One line of JSON: of label_counts, value_range, anchors and anchors_reason,
+// the run's keys of these names, those that were asked for.
 std::string data_answer_json(const configs::DatasetQuery& question);
 
 // The answer where there is none: {"refusal": {"tag", "text", "remedy"}}.

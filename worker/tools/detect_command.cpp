@@ -167,6 +167,8 @@ class DetectRun {
         folder_(request.output, weights_.class_names, request.folder) {
     refuse_own_sources(sources_, request);
     limits_.bands = layers::picture_channels(weights_.model->input_channels());
+    limits_.ranges = weights_.ranges;
+    check_range(request);
     if (!sources_.videos.empty()) provide_videos(request);
     if (request.layers.any()) provide_layers(request.layers);
   }
@@ -174,6 +176,7 @@ class DetectRun {
   int run(const DetectRequest& request);
 
  private:
+  void check_range(const DetectRequest& request) const;
   void provide_videos(const DetectRequest& request);
   void provide_layers(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
@@ -200,6 +203,13 @@ class DetectRun {
   ToolProgress progress_{beside_lines()};
 };
 
+void DetectRun::check_range(const DetectRequest& request) const {
+  const std::string why = range_error(limits_.ranges, limits_.bands);
+  if (why.empty()) return;
+  throw Error("detect", request.weights + ": " + why,
+              "use other weights: these contradict themselves");
+}
+
 // One that was named is looked at or refused; those among images may be left
 // out.
 void DetectRun::provide_videos(const DetectRequest& request) {
@@ -207,6 +217,9 @@ void DetectRun::provide_videos(const DetectRequest& request) {
   if (limits_.bands != codecs::kColours) {
     why = "videos have colours, but the model's ch is " +
           std::to_string(limits_.bands);
+  } else if (!limits_.ranges.empty()) {
+    why = "videos have 8 bits, but the weights were trained on values of " +
+          to_text(limits_.ranges);
   } else {
     const video::VideoPlugin plugin = video::load_video_plugin();
     videos_ = plugin.api;

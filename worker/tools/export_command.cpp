@@ -34,6 +34,7 @@ exporter::CalibrationImages calibration_images(
       std::make_shared<const labels::Dataset>(*inputs.validation);
   codecs::ImageLimits limits;
   limits.bands = layers::picture_channels(inputs.table.input_channels);
+  limits.ranges = step::value_ranges(config);
   const int64_t all = split->size();
   *num_used = std::min(count, all);
   return [split, all, used = *num_used, height = images.height,

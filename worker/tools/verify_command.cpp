@@ -67,11 +67,11 @@ int verify(const VerifyRequest& request) {
     }
   }
   if (!request.fix_to.empty() && refusal.empty()) {
-    labels::write_corrected_copy(splits,
-                                 request.index.single_cls
-                                     ? std::vector<std::string>{"item"}
-                                     : config.names,
-                                 request.fix_to);
+    labels::write_corrected_copy(
+        splits,
+        request.index.single_cls ? std::vector<std::string>{"item"}
+                                 : config.names,
+        request.fix_to, configs::range_line(config.range));
   }
   if (request.json) {
     std::puts(labels::verification_json(splits).c_str());

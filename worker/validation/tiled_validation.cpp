@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
@@ -15,10 +14,12 @@
 namespace headroom::validation {
 namespace {
 
-void check_memory(const labels::Dataset& dataset, int bands, int64_t limit) {
+void check_memory(const labels::Dataset& dataset,
+                  const codecs::ImageLimits& limits, int64_t limit) {
   for (int64_t i = 0; limit > 0 && i < dataset.size(); ++i) {
     const codecs::ImageSize size = dataset.image_size(i);
-    const int64_t bytes = int64_t{bands} * size.height * size.width;
+    const int64_t bytes =
+        int64_t{CV_ELEM_SIZE(limits.type())} * size.height * size.width;
     if (bytes <= limit) continue;
     throw Error("val",
                 dataset.path(i).string() + " is " + format_bytes(bytes) +
@@ -87,9 +88,8 @@ ValidationResult validate_in_tiles(model::LayerGraph& model,
                                    const TiledValidation& request,
                                    collectives::Communicator& world,
                                    const ValidationOptions& options) {
-  codecs::ImageLimits limits;
-  limits.bands = layers::picture_channels(model.input_channels());
-  check_memory(dataset, limits.bands, request.host_memory_limit_bytes);
+  const codecs::ImageLimits& limits = request.limits;
+  check_memory(dataset, limits, request.host_memory_limit_bytes);
   const auto start = std::chrono::steady_clock::now();
   detect::Detector detector(model, detector_options(request, options));
   std::vector<BatchFindings> mine;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/detect/detector.h"
 #include "worker/model/layer_graph.h"
@@ -28,6 +29,7 @@ struct TiledValidation {
   detect::DetectionTiles tiles;
   int64_t image_height = 640, image_width = 640;  // the network's input
   int64_t host_memory_limit_bytes = 0;            // 0: none
+  codecs::ImageLimits limits = {};                // bands and range
 };
 
 ValidationResult validate_in_tiles(model::LayerGraph& model,

@@ -66,11 +66,12 @@ OpenedWeights open_weights(const std::filesystem::path& path,
   load_weights(path, file, *opened.model, {});
   opened.class_names = names_of(file.metadata, classes);
   opened.metadata = layers::model_metadata(opened.table.name, opened.table);
-  for (const char* key :
-       {"names", "imgsz", "stride", "range", layers::kSingleClass}) {
+  for (const char* key : {"names", "imgsz", "stride", "range", kValueRange,
+                          layers::kSingleClass}) {
     const auto said = file.metadata.find(key);
     if (said != file.metadata.end()) opened.metadata[key] = said->second;
   }
+  opened.ranges = layers::trained_ranges(file.metadata, path.string());
   return opened;
 }
 

@@ -23,8 +23,9 @@ struct OpenedWeights {
   std::unique_ptr<model::LayerGraph> model;  // CPU
   std::vector<std::string> class_names;      // "class3" where none is known
   std::map<std::string, std::string>
-      metadata;  // "model", its "table"; "names", "imgsz", "stride" and
-                 // "range" where the file has them
+      metadata;        // "model", its "table"; "names", "imgsz", "stride" and
+                       // "range" and "value_range" where the file has them
+  ValueRanges ranges;  // the images' range in training; none: 8 bits
 };
 
 // `cfg`: the model; "": what the file says.

@@ -268,7 +268,7 @@ CommandLine line_for(CommandLine line, const PricedMachine& machine) {
 // What the data set has, once somebody asked for it.
 struct KnownCounts {
   bool is_asked = false;
-  std::string counts;
+  std::string counts, value_range;
 };
 
 // The data set is read once, whatever the number of machines.
@@ -276,9 +276,12 @@ AskData asked_once(const AskData& ask, KnownCounts& known) {
   return [&ask, &known](configs::RunConfig& config, WantedFacts wanted) {
     if (!known.is_asked) {
       ask(config, wanted);
-      known = {.is_asked = true, .counts = config.label_counts};
+      known = {.is_asked = true,
+               .counts = config.label_counts,
+               .value_range = config.value_range};
     }
     config.label_counts = known.counts;
+    config.value_range = known.value_range;
   };
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/range_wish.h"
 #include "configs/worker_flags.h"
 #include "coordinator/run/run_ending.h"
 #include "deploy/cli/process/agent.h"
@@ -103,6 +104,10 @@ bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
     config.label_counts = text("label_counts");
     if (config.label_counts.empty()) return false;
   }
+  if (wanted.value_range) {
+    config.value_range = text("value_range");
+    if (config.value_range.empty()) return false;
+  }
   if (wanted.anchors) {
     config.anchors = text("anchors");
     config.anchors_reason = text("anchors_reason");
@@ -118,11 +123,16 @@ void ask_data(configs::RunConfig& config, WantedFacts wanted) {
       .data = config.data,
       .single_cls = config.single_cls,
       .threads = std::max<int64_t>(1, config.loader_threads),
-      .label_counts = wanted.label_counts};
+      .label_counts = wanted.label_counts,
+      .value_range = wanted.value_range};
   DataReader reader;
   if (wanted.label_counts) {
     reader.doing = "labels were read";
     reader.remedy = "leave --data out to plan without labels";
+  }
+  if (wanted.value_range) {
+    reader.doing = "the range of values was measured";
+    reader.remedy = "write the values into data.yaml: range: [low, high]";
   }
   if (wanted.anchors) {
     query.anchors = anchors_of(config);
@@ -142,6 +152,17 @@ void forget_found_anchors(configs::RunConfig& config) {
   if (config.anchors_reason.empty()) return;
   config.anchors.clear();
   config.anchors_reason.clear();
+}
+
+bool take_value_range(configs::RunConfig& config) {
+  if (config.command != "train" || !config.resume.empty() ||
+      config.synthetic_input) {
+    return false;
+  }
+  const auto wish = configs::read_range_wish(config.data);
+  if (!wish || wish->is_measured()) return wish.has_value();
+  config.value_range = to_text(wish->ranges);
+  return false;
 }
 
 bool wants_anchors(const configs::RunConfig& config) {

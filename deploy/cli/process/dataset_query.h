@@ -19,10 +19,12 @@ namespace headroom::cli {
 struct WantedFacts {
   bool label_counts = false;
   bool anchors = false;
+  bool value_range = false;
+  bool any() const { return label_counts || anchors || value_range; }
 };
 
-// Fills in label_counts, or anchors and anchors_reason. REQUIRES: config.data;
-// for anchors wants_anchors(config).
+// Fills in label_counts, value_range, or anchors and anchors_reason. REQUIRES:
+// config.data; for anchors wants_anchors(config).
 using AskData =
     std::function<void(configs::RunConfig& config, WantedFacts wanted)>;
 
@@ -32,6 +34,10 @@ void ask_data(configs::RunConfig& config, WantedFacts wanted);
 // --config of a new one. Anchors that somebody wrote have no reason beside them
 // and stay.
 void forget_found_anchors(configs::RunConfig& config);
+
+// Takes over the range that data.yaml names, if this is a new run's to train
+// on. True where it asks for percentiles, which have to be measured.
+bool take_value_range(configs::RunConfig& config);
 
 // False for a run that is resumed, validates, names its anchors, has its answer
 // or has no data set.

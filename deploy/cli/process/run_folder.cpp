@@ -8,8 +8,8 @@
 #include <string>
 #include <system_error>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/file_lock.h"
 #include "parallel/base/numbered_folder.h"
 
 namespace headroom::cli {

@@ -14,40 +14,42 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBytes = 16;  // bytes of a thread: one load
 
-// The byte / 255 in float32, whatever is made of it, to the bit: what the
-// product leaves over is exact and corrects it. A division would take more
-// instructions, and a branch for each byte.
-template <typename T>
-__device__ T scaled(uint8_t byte) {
-  constexpr float kInverse = 1.0f / 255.0f;
-  const auto value = static_cast<float>(byte);
+// The level / the largest in float32, whatever is made of it, to the bit: what
+// the product leaves over is exact and corrects it. A division would take more
+// instructions, and a branch for each level.
+template <typename T, typename Level>
+__device__ T scaled(Level level) {
+  constexpr float kMost = sizeof(Level) == 1 ? 255.0f : 65535.0f;
+  constexpr float kInverse = 1.0f / kMost;
+  const auto value = static_cast<float>(level);
   const float product = value * kInverse;
-  const float left = std::fma(-product, 255.0f, value);
+  const float left = std::fma(-product, kMost, value);
   return static_cast<T>(std::fma(left, kInverse, product));
 }
 
-template <typename T>
+template <typename T, typename Level>
 __global__ void __launch_bounds__(kThreads)
     scale_kernel(const __grid_constant__ ImageArguments arguments) {
+  constexpr int kLevels = kBytes / sizeof(Level);
   const int64_t first =
-      (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kBytes;
+      (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kLevels;
+  const auto* const images = static_cast<const Level*>(arguments.images);
   T* const input = static_cast<T*>(arguments.input);
   const int64_t left = arguments.size - first;
-  if (left < kBytes || !arguments.is_aligned) {
-    const int64_t end = first + (left < kBytes ? left : kBytes);
+  if (left < kLevels || !arguments.is_aligned) {
+    const int64_t end = first + (left < kLevels ? left : kLevels);
     for (int64_t i = first; i < end; ++i) {
-      input[i] = scaled<T>(arguments.images[i]);
+      input[i] = scaled<T, Level>(images[i]);
     }
     return;
   }
-  alignas(16) uint8_t bytes[kBytes];
-  alignas(16) T values[kBytes];
-  const uint4 loaded =
-      *reinterpret_cast<const uint4*>(arguments.images + first);
-  std::memcpy(bytes, &loaded, sizeof(loaded));
-  for (int i = 0; i < kBytes; ++i) values[i] = scaled<T>(bytes[i]);
+  alignas(16) Level levels[kLevels];
+  alignas(16) T values[kLevels];
+  const uint4 loaded = *reinterpret_cast<const uint4*>(images + first);
+  std::memcpy(levels, &loaded, sizeof(loaded));
+  for (int i = 0; i < kLevels; ++i) values[i] = scaled<T, Level>(levels[i]);
   uint4* const to = reinterpret_cast<uint4*>(input + first);
-  constexpr size_t kWords = kBytes * sizeof(T) / sizeof(uint4);
+  constexpr size_t kWords = kLevels * sizeof(T) / sizeof(uint4);
   for (size_t i = 0; i < kWords; ++i) {
     uint4 word;
     std::memcpy(&word, reinterpret_cast<const char*>(values) + i * sizeof(word),
@@ -56,14 +58,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename T, typename Level>
+int launch(const ImageArguments& arguments, void* stream) {
+  constexpr int64_t kOfBlock = int64_t{kThreads} * kBytes / sizeof(Level);
+  return launch_kernel(
+      scale_kernel<T, Level>,
+      static_cast<unsigned>(divided_up(arguments.size, kOfBlock)), kThreads,
+      stream, arguments);
+}
+
 template <typename T>
 int launch(const ImageArguments& arguments, void* stream) {
   if (arguments.size == 0) return cudaSuccess;
-  constexpr int64_t kOfBlock = int64_t{kThreads} * kBytes;
-  return launch_kernel(
-      scale_kernel<T>,
-      static_cast<unsigned>(divided_up(arguments.size, kOfBlock)), kThreads,
-      stream, arguments);
+  return arguments.is_deep ? launch<T, uint16_t>(arguments, stream)
+                           : launch<T, uint8_t>(arguments, stream);
 }
 
 }  // namespace

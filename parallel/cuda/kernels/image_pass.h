@@ -10,8 +10,9 @@ namespace headroom::cuda {
 
 struct ImageArguments {
   ElementType type = ElementType::kFloat32;  // the input's type
-  const uint8_t* images = nullptr;
-  void* input = nullptr;    // each byte / 255, in the same order
+  const void* images = nullptr;
+  bool is_deep = false;     // Images are uint16, else uint8.
+  void* input = nullptr;    // each level / the largest, in the same order
   int64_t size = 0;         // counted in elements
   bool is_aligned = false;  // both, to 16 bytes
 };

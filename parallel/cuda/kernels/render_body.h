@@ -11,9 +11,12 @@
 
 namespace headroom::cuda {
 
+// `Level` is what a band of a pixel is: uint8_t or uint16_t.
+
 // The four pixels that one is blended from; null: gray.
+template <typename Level>
 struct FetchedPlace {
-  const uint8_t* around[4];
+  const Level* around[4];
   int along_x, along_y;
 };
 
@@ -21,24 +24,26 @@ HEADROOM_PIXEL bool has_pixel(const kernels::PackedTile& tile, int x, int y) {
   return x >= tile.left && x < tile.right && y >= tile.top && y < tile.bottom;
 }
 
-HEADROOM_PIXEL const uint8_t* pixel_of(const uint8_t* sample,
-                                       const kernels::PackedTile& tile, int x,
-                                       int y, int bands) {
+template <typename Level>
+HEADROOM_PIXEL const Level* pixel_of(const uint8_t* sample,
+                                     const kernels::PackedTile& tile, int x,
+                                     int y, int bands) {
   const int64_t row = int64_t{y - tile.top} * (tile.right - tile.left);
-  return sample + tile.pixels + (row + x - tile.left) * bands;
+  return reinterpret_cast<const Level*>(sample + tile.pixels) +
+         (row + x - tile.left) * bands;
 }
 
-HEADROOM_PIXEL FetchedPlace fetched_place(const uint8_t* sample,
-                                          const kernels::PackedPicture& picture,
-                                          int width, int column, int64_t row,
-                                          int bands) {
+template <typename Level>
+HEADROOM_PIXEL FetchedPlace<Level> fetched_place(
+    const uint8_t* sample, const kernels::PackedPicture& picture, int width,
+    int column, int64_t row, int bands) {
   const kernels::FetchPlace place =
       kernels::fetch_place(picture.warp, width, column, row);
   const int x = place.x >> kernels::kPlaceBits;
   const int y = place.y >> kernels::kPlaceBits;
-  FetchedPlace fetched = {{nullptr, nullptr, nullptr, nullptr},
-                          place.x & (kernels::kPlaces - 1),
-                          place.y & (kernels::kPlaces - 1)};
+  FetchedPlace<Level> fetched = {{nullptr, nullptr, nullptr, nullptr},
+                                 place.x & (kernels::kPlaces - 1),
+                                 place.y & (kernels::kPlaces - 1)};
   const auto* const tiles = reinterpret_cast<const kernels::PackedTile*>(
                                 sample + sizeof(kernels::PackedSample)) +
                             picture.first_tile;
@@ -50,24 +55,26 @@ HEADROOM_PIXEL FetchedPlace fetched_place(const uint8_t* sample,
       const int neighbour_y = y + k / 2;
       if (has_pixel(tile, neighbour_x, neighbour_y)) {
         fetched.around[k] =
-            pixel_of(sample, tile, neighbour_x, neighbour_y, bands);
+            pixel_of<Level>(sample, tile, neighbour_x, neighbour_y, bands);
       }
     }
   }
   return fetched;
 }
 
-HEADROOM_PIXEL uint8_t fetched_level(const FetchedPlace& place, int band) {
+template <typename Level>
+HEADROOM_PIXEL Level fetched_level(const FetchedPlace<Level>& place, int band) {
+  constexpr int kGray = kernels::kFillLevel<Level>;
   int level[4];
   for (int k = 0; k < 4; ++k) {
-    level[k] =
-        place.around[k] != nullptr ? place.around[k][band] : kernels::kFillGray;
+    level[k] = place.around[k] != nullptr ? place.around[k][band] : kGray;
   }
-  return kernels::blended(level[0], level[1], level[2], level[3], place.along_x,
-                          place.along_y);
+  return kernels::blended<Level>(level[0], level[1], level[2], level[3],
+                                 place.along_x, place.along_y);
 }
 
 // Pixel (column, row) of image `index`.
+template <typename Level>
 HEADROOM_PIXEL void render_pixel(const RenderArguments& a, int index, int row,
                                  int column) {
   const uint8_t* const bytes = a.region + a.starts[index];
@@ -75,32 +82,32 @@ HEADROOM_PIXEL void render_pixel(const RenderArguments& a, int index, int row,
   const int from_column = sample.mirrored != 0 ? a.width - 1 - column : column;
   const int64_t from_row = int64_t{sample.first_row} +
                            (sample.upside_down != 0 ? a.rows - 1 - row : row);
-  const FetchedPlace first = fetched_place(bytes, sample.pictures[0], a.width,
-                                           from_column, from_row, a.bands);
+  const FetchedPlace<Level> first = fetched_place<Level>(
+      bytes, sample.pictures[0], a.width, from_column, from_row, a.bands);
   const bool mixes = sample.num_pictures == 2;
-  FetchedPlace second = {};
+  FetchedPlace<Level> second = {};
   if (mixes) {
-    second = fetched_place(bytes, sample.pictures[1], a.width, from_column,
-                           from_row, a.bands);
+    second = fetched_place<Level>(bytes, sample.pictures[1], a.width,
+                                  from_column, from_row, a.bands);
   }
-  const auto level = [&](int band) -> uint8_t {
-    const uint8_t own = fetched_level(first, band);
+  const auto level = [&](int band) -> Level {
+    const Level own = fetched_level(first, band);
     return mixes
                ? kernels::mixed(own, fetched_level(second, band), sample.ratio)
                : own;
   };
   const int64_t pixel = (int64_t{index} * a.rows + row) * a.width + column;
-  uint8_t* const target = a.images + pixel * a.bands;
-  if (sample.has_factors == 0) {
+  Level* const target = static_cast<Level*>(a.images) + pixel * a.bands;
+  if (sizeof(Level) > 1 || sample.has_factors == 0) {
     for (int band = 0; band < a.bands; ++band) target[band] = level(band);
     return;
   }
   const kernels::Levels<kernels::OneLane> colour =
       kernels::jittered_colour<kernels::OneLane>({level(0), level(1), level(2)},
                                                  sample.factors);
-  target[0] = static_cast<uint8_t>(colour.first);
-  target[1] = static_cast<uint8_t>(colour.second);
-  target[2] = static_cast<uint8_t>(colour.third);
+  target[0] = static_cast<Level>(colour.first);
+  target[1] = static_cast<Level>(colour.second);
+  target[2] = static_cast<Level>(colour.third);
 }
 
 }  // namespace headroom::cuda

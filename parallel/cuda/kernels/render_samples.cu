@@ -15,14 +15,15 @@ constexpr int kThreads = 256;
 
 // A row of blocks is one sample: what its threads read of the recipe is the
 // same for all.
+template <typename Level>
 __global__ void __launch_bounds__(kThreads)
     render_kernel(const RenderArguments arguments) {
   const int64_t pixel =
       static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (pixel >= int64_t{arguments.rows} * arguments.width) return;
-  render_pixel(arguments, static_cast<int>(blockIdx.y),
-               static_cast<int>(pixel / arguments.width),
-               static_cast<int>(pixel % arguments.width));
+  render_pixel<Level>(arguments, static_cast<int>(blockIdx.y),
+                      static_cast<int>(pixel / arguments.width),
+                      static_cast<int>(pixel % arguments.width));
 }
 
 }  // namespace
@@ -38,6 +39,8 @@ int headroom_render_samples(const headroom::cuda::RenderArguments* arguments,
   const dim3 blocks(
       static_cast<unsigned>(headroom::divided_up(pixels, kThreads)),
       static_cast<unsigned>(arguments->count));
-  return launch_kernel(render_kernel, blocks, kThreads, stream, *arguments);
+  return launch_kernel(
+      arguments->is_deep ? render_kernel<uint16_t> : render_kernel<uint8_t>,
+      blocks, kThreads, stream, *arguments);
 }
 }

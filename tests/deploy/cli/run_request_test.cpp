@@ -142,6 +142,41 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   EXPECT_EQ(asked, 3);
 }
 
+// Numbers are taken over; percentiles are measured by the process whose run it
+// is, and by a plan. What data.yaml says counts in a new run alone.
+TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
+  int asked = 0;
+  const AskData measure = [&](configs::RunConfig& config, WantedFacts wanted) {
+    EXPECT_TRUE(wanted.value_range);
+    ++asked;
+    config.value_range = "7,9";
+  };
+  const auto range = [&](const std::string& range,
+                         const std::vector<std::string>& flags,
+                         std::optional<LauncherPlace> place = std::nullopt) {
+    std::ofstream(data_) << "train: images\nval: images\nnames: [a, b]\n"
+                         << range;
+    return make_run_request(line(flags), place, 8, measure).config.value_range;
+  };
+  EXPECT_EQ(range("", {}), "");
+  EXPECT_EQ(range("", {"--set", "value_range=1,5"}), "1,5");
+  EXPECT_EQ(range("range: [0, 4095]\n", {}), "0,4095");
+  EXPECT_EQ(range("range: [0, 4095]\n", {"--synthetic-input"}), "");
+  EXPECT_EQ(asked, 0);
+  const std::string percentiles = "range: {percentiles: [1, 99]}\n";
+  EXPECT_EQ(range(percentiles, {}), "7,9");
+  EXPECT_EQ(asked, 1);
+  LauncherPlace second;
+  second.size = 2;
+  second.rank = 1;
+  EXPECT_EQ(range(percentiles, {}, second), "") << "rank 0 measures";
+  EXPECT_EQ(asked, 1);
+  configs::RunConfig saved;
+  saved.value_range = "3,4";
+  EXPECT_EQ(range("range: [0, 4095]\n", {"--resume", save_run(saved)}), "3,4");
+  EXPECT_THROW(range("range: [9, 1]\n", {}), Error);
+}
+
 // A child that reads labels judges anchors too, of the process whose run it is.
 TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   std::vector<bool> anchors;

@@ -223,11 +223,12 @@ TEST(DeviceBlock, EqualsTheCpus) {
 TEST(DeviceRender, GivesTheCpusBytes) {
   HEADROOM_NEEDS_DEVICE();
   for (const double perspective : {0.0, 0.001}) {
-    for (const int bands : {3, 1, 5}) {
+    for (const int type :
+         {CV_8UC3, CV_8UC1, CV_8UC(5), CV_16UC3, CV_16UC1, CV_16UC(5)}) {
       configs::Hyperparameters hyp = all_of_augmentation();
       hyp.perspective = perspective;
       const PackedBatch batch =
-          packed_batch(hyp, bands, {0, ShapedImages::kHeight}, 40);
+          packed_batch(hyp, type, {0, ShapedImages::kHeight}, 40);
       const at::Tensor images = batch.images().to(at::kCUDA);
       plugin().api->kernels().render_samples(batch.region().to(at::kCUDA),
                                              batch.starts, images);

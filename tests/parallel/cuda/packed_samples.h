@@ -24,16 +24,17 @@ namespace headroom::cuda {
 // paste.
 class ShapedImages : public MadeImages {
  public:
-  explicit ShapedImages(int bands)
+  // `type` is that of pixels, CV_8UC(n) or CV_16UC(n).
+  explicit ShapedImages(int type)
       : MadeImages([this](int64_t sample) {
           return images_[static_cast<size_t>(sample)];
         }),
-        bands_(bands) {
+        type_(type) {
     for (int64_t sample = 0; sample < kSamples; ++sample) {
       images_.push_back(image_of(sample));
     }
   }
-  int bands() const override { return bands_; }
+  int type() const override { return type_; }
 
   static constexpr int64_t kSamples = 7;
   static constexpr int64_t kHeight = 96, kWidth = 144;
@@ -46,7 +47,7 @@ class ShapedImages : public MadeImages {
     image.source = sizes[static_cast<size_t>(sample)];
     const auto seed = static_cast<uint64_t>(sample);
     std::vector<cv::Mat> bands;
-    for (int band = 0; band < bands_; ++band) {
+    for (int band = 0; band < CV_MAT_CN(type_); ++band) {
       cv::Mat one;
       cv::extractChannel(test_picture(image.source.height, image.source.width,
                                       seed + 10 * static_cast<uint64_t>(band)),
@@ -54,12 +55,15 @@ class ShapedImages : public MadeImages {
       bands.push_back(one);
     }
     cv::merge(bands, image.pixels);
+    if (CV_MAT_DEPTH(type_) == CV_16U) {
+      image.pixels.convertTo(image.pixels, CV_16U, 256, 37);  // of both bytes
+    }
     image.labels = labels_;
     image.outlines = {ends_, 0, points_.data()};
     return image;
   }
 
-  const int bands_;
+  const int type_;
   const std::vector<labels::BoxLabel> labels_{{0, 0.3f, 0.3f, 0.2f, 0.2f}};
   const std::vector<uint64_t> ends_{3};
   const std::vector<labels::IndexedPoint> points_{
@@ -92,7 +96,7 @@ struct PackedBatch {
     const cv::Mat& one = expected.front();
     return at::empty({static_cast<int64_t>(expected.size()), one.rows, one.cols,
                       one.channels()},
-                     at::kByte);
+                     one.depth() == CV_16U ? at::kUInt16 : at::kByte);
   }
 
   // Which of the images, on the CPU, are not what is expected.
@@ -118,9 +122,9 @@ inline configs::Hyperparameters all_of_augmentation() {
   return hyp;
 }
 
-inline PackedBatch packed_batch(const configs::Hyperparameters& hyp, int bands,
+inline PackedBatch packed_batch(const configs::Hyperparameters& hyp, int type,
                                 codecs::PixelRows rows, int64_t epochs) {
-  ShapedImages images(bands);
+  ShapedImages images(type);
   PackedBatch batch;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     for (int64_t sample = 0; sample < ShapedImages::kSamples; ++sample) {

@@ -26,10 +26,10 @@ void expect_same(const PackedBatch& batch) {
 class RenderBody : public testing::TestWithParam<int> {};
 
 TEST_P(RenderBody, MosaicsMixupWarpsColoursAndFlips) {
-  const int bands = GetParam();
-  expect_same(packed_batch(all_of_augmentation(), bands, kWhole, 40));
-  expect_same(packed_batch(all_of_augmentation(), bands, {32, 64}, 10));
-  expect_same(packed_batch(all_of_augmentation(), bands, {5, 6}, 10));
+  const int type = GetParam();
+  expect_same(packed_batch(all_of_augmentation(), type, kWhole, 40));
+  expect_same(packed_batch(all_of_augmentation(), type, {32, 64}, 10));
+  expect_same(packed_batch(all_of_augmentation(), type, {5, 6}, 10));
 }
 
 TEST_P(RenderBody, Perspective) {
@@ -52,8 +52,15 @@ TEST_P(RenderBody, Letterboxes) {
   expect_same(packed_batch(hyp, GetParam(), {64, 96}, 4));
 }
 
-INSTANTIATE_TEST_SUITE_P(Bands, RenderBody, testing::Values(3, 1, 5),
-                         testing::PrintToStringParamName());
+std::string name_of_type(const testing::TestParamInfo<int>& type) {
+  return (CV_MAT_DEPTH(type.param) == CV_8U ? "Bytes" : "Deep") +
+         std::to_string(CV_MAT_CN(type.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RenderBody,
+                         testing::Values(CV_8UC3, CV_8UC1, CV_8UC(5), CV_16UC3,
+                                         CV_16UC1, CV_16UC(5)),
+                         name_of_type);
 
 // The warp is taken to its limits: nothing of the picture is seen, or one point
 // of it everywhere, or places that no int holds.

@@ -2,6 +2,7 @@
 // The test device's other streams do nothing until somebody waits for them.
 #include "worker/step/device_prefetcher.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
@@ -23,13 +24,16 @@ constexpr int64_t kHeight = 8, kWidth = 4, kBands = 3;
 
 // Every byte tells which batch and which image it is of.
 loader::Batch batch_of(const loader::AllocateImages& allocate, int64_t samples,
-                       int first, int64_t height = kHeight) {
+                       int first, int64_t height = kHeight,
+                       at::ScalarType type = at::kByte) {
   loader::Batch batch;
-  batch.images =
-      loader::make_image_tensor(samples, height, kWidth, kBands, allocate);
-  const int64_t bytes = height * kWidth * kBands;
+  batch.images = loader::make_image_tensor(samples, height, kWidth, kBands,
+                                           allocate, type);
+  const int64_t bytes = height * kWidth * kBands *
+                        static_cast<int64_t>(c10::elementSize(type));
   for (int64_t i = 0; i < samples; ++i) {
-    std::memset(batch.images.data_ptr<uint8_t>() + i * bytes,
+    std::memset(static_cast<uint8_t*>(batch.images.mutable_data_ptr()) +
+                    i * bytes,
                 first + static_cast<int>(i), static_cast<size_t>(bytes));
   }
   batch.micro_batches = {{0, samples / 2}, {samples / 2, samples}};
@@ -110,6 +114,17 @@ TEST_F(DevicePrefetcherTest, OnlyWhoNeedsALargerPlaceMakesIt) {
   EXPECT_EQ(memory.live_bytes(), before);
 }
 
+TEST_F(DevicePrefetcherTest, ImagesOfSixteenBitsTakeTwiceThePlace) {
+  TestDeviceMemory& memory = TestDeviceMemory::of(0);
+  const int64_t before = memory.live_bytes();
+  const loader::Batch deep =
+      batch_of(allocate_, 4, 10, kHeight, at::kUInt16);
+  DevicePrefetcher feed(device_, {});
+  expect_input(feed, deep, 0);
+  expect_input(feed, deep, 1);
+  EXPECT_EQ(memory.live_bytes() - before, 2 * deep.images.numel() / 2);
+}
+
 TEST_F(DevicePrefetcherTest, ImagesStayUntilTheyAreCopied) {
   DevicePrefetcher feed(device_, {});
   std::optional<loader::Batch> batch = batch_of(allocate_, 4, 10);
@@ -154,11 +169,8 @@ TEST_F(DevicePrefetcherTest, BuffersAreUsedAgain) {
   std::memset(last.get(), 1, 90);  // it outlives the buffers' own object
 }
 
-// One kernel, of any type: the CPU's bits, where a batch's part begins at no
-// multiple of a load, and where it ends within one.
-TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
-  const devices::ComputeDevice device = test_compute_device();
-  const at::Tensor images = at::randint(0, 256, {5, 7, 9, 3}, at::kByte);
+void expect_one_launch(const devices::ComputeDevice& device,
+                       const at::Tensor& images) {
   const at::Tensor there = device.upload(images);
   for (const at::ScalarType type :
        {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
@@ -176,6 +188,33 @@ TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
           input.cpu().equal(network_input(images.narrow(0, begin, 4), type)));
     }
   }
+}
+
+// One kernel, of any type: the CPU's bits, where a batch's part begins at no
+// multiple of a load, and where it ends within one.
+TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
+  const devices::ComputeDevice device = test_compute_device();
+  // Every level of 16 bits is among them.
+  const at::Tensor deep = at::arange(5 * 65536, at::kInt)
+                              .remainder(65536)
+                              .to(at::kUInt16)
+                              .view({5, 128, 128, 4});
+  for (const at::Tensor& images :
+       {at::randint(0, 256, {5, 7, 9, 3}, at::kByte), deep,
+        deep.slice(1, 0, 7).slice(2, 0, 9).slice(3, 0, 3).contiguous()}) {
+    expect_one_launch(device, images);
+  }
+}
+
+// The largest level is 1, and levels keep their order.
+TEST(NetworkInput, DividesSixteenBitsByTheirLargest) {
+  const at::Tensor levels = at::arange(65536, at::kInt).to(at::kUInt16);
+  const at::Tensor input =
+      network_input(levels.view({1, 128, 128, 4}), at::kFloat)
+          .permute({0, 2, 3, 1})
+          .reshape({-1});
+  EXPECT_TRUE(
+      input.equal(at::arange(65536, at::kInt).to(at::kFloat).div(65535)));
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
   metadata["names"] = R"(["a","b"])";
   layers::describe_input(metadata, {64, 96}, 32);
   metadata["single_cls"] = "true";
+  metadata["value_range"] = "0,4095";
   weights::save_weights(file, model.state(), metadata);
   const std::string weights = "--weights=" + file.string();
 
@@ -108,7 +109,8 @@ TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
             "accepted");
   testing::internal::GetCapturedStdout();
   const auto kept = weights::read_weights_metadata(pruned);
-  for (const char* key : {"names", "imgsz", "stride", "range", "single_cls"}) {
+  for (const char* key :
+       {"names", "imgsz", "stride", "range", "single_cls", "value_range"}) {
     ASSERT_TRUE(kept.contains(key)) << key;
     EXPECT_EQ(kept.at(key), metadata.at(key));
   }

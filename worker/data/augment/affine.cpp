@@ -13,13 +13,15 @@
 namespace headroom::augment {
 namespace {
 
+// `Level` is what a band of a pixel is.
+template <typename Level>
 class Tiles {
  public:
-  Tiles(const std::vector<TileView>& tiles, int bands, const uint8_t* gray)
+  Tiles(const std::vector<TileView>& tiles, int bands, const Level* gray)
       : tiles_(tiles), bands_(bands), gray_(gray) {}
 
   // Neighbours are mostly in the tile of the last one.
-  const uint8_t* pixel_at(int x, int y) {
+  const Level* pixel_at(int x, int y) {
     if (has(last_, x, y)) return address(last_, x, y);
     for (size_t i = 0; i < tiles_.size(); ++i) {
       if (!has(i, x, y)) continue;
@@ -36,15 +38,16 @@ class Tiles {
     return x >= tile.begin_x && x < tile.end_x && y >= tile.begin_y &&
            y < tile.end_y;
   }
-  const uint8_t* address(size_t i, int x, int y) const {
+  const Level* address(size_t i, int x, int y) const {
     const TileView& tile = tiles_[i];
-    return tile.pixels + (y - tile.top) * tile.step +
+    const uint8_t* const row = tile.pixels + (y - tile.top) * tile.step;
+    return reinterpret_cast<const Level*>(row) +
            ptrdiff_t{bands_} * (x - tile.left);
   }
 
   const std::vector<TileView>& tiles_;
   int bands_;
-  const uint8_t* gray_;
+  const Level* gray_;
   size_t last_ = 0;
 };
 
@@ -53,26 +56,27 @@ class Tiles {
 // it would have as a colour.
 //
 // target[bands * i ..] = the pixel at (xs[i], ys[i]), in 32nds of a pixel.
-// Tiles do not overlap, and have as many bands; `gray` where none is.
+// Tiles do not overlap, and have as many bands; gray where none is.
 // REQUIRES: as many places in x as in y.
+template <typename Level>
 void fetch_bands(const std::vector<int>& xs, const std::vector<int>& ys,
-                 const std::vector<TileView>& tiles, int bands, uint8_t gray,
-                 uint8_t* target) {
-  const std::vector<uint8_t> outside(static_cast<size_t>(bands), gray);
-  Tiles pixels(tiles, bands, outside.data());
+                 const std::vector<TileView>& tiles, int bands, Level* target) {
+  const std::vector<Level> outside(static_cast<size_t>(bands),
+                                   kernels::kFillLevel<Level>);
+  Tiles<Level> pixels(tiles, bands, outside.data());
   for (size_t i = 0; i < xs.size(); ++i, target += bands) {
     const int x = xs[i] >> kernels::kPlaceBits,
               y = ys[i] >> kernels::kPlaceBits;
     const int along_x = xs[i] & (kernels::kPlaces - 1),
               along_y = ys[i] & (kernels::kPlaces - 1);
-    const uint8_t* const upper_left = pixels.pixel_at(x, y);
-    const uint8_t* const upper_right = pixels.pixel_at(x + 1, y);
-    const uint8_t* const lower_left = pixels.pixel_at(x, y + 1);
-    const uint8_t* const lower_right = pixels.pixel_at(x + 1, y + 1);
+    const Level* const upper_left = pixels.pixel_at(x, y);
+    const Level* const upper_right = pixels.pixel_at(x + 1, y);
+    const Level* const lower_left = pixels.pixel_at(x, y + 1);
+    const Level* const lower_right = pixels.pixel_at(x + 1, y + 1);
     for (int band = 0; band < bands; ++band) {
-      target[band] = kernels::blended(upper_left[band], upper_right[band],
-                                      lower_left[band], lower_right[band],
-                                      along_x, along_y);
+      target[band] = kernels::blended<Level>(
+          upper_left[band], upper_right[band], lower_left[band],
+          lower_right[band], along_x, along_y);
     }
   }
 }
@@ -179,7 +183,7 @@ codecs::PixelRows rows_to_warp(const Warp& warp, int width,
 }
 
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
-                   int width, codecs::PixelRows rows, int bands) {
+                   int width, codecs::PixelRows rows, int type) {
   std::vector<TileView> views;
   for (const PlacedTile& tile : tiles) {
     if (tile.seen.empty()) continue;
@@ -198,12 +202,15 @@ cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
   const auto count = static_cast<size_t>(width);
   std::vector<int> xs(count), ys(count), kinds(count);
   std::vector<uint8_t> row(3 * count + 1);
-  cv::Mat result(static_cast<int>(rows.size()), width, CV_8UC(bands));
+  cv::Mat result(static_cast<int>(rows.size()), width, type);
   for (int y = 0; y < result.rows; ++y) {
     map.place_row(rows.begin + y, xs.data(), ys.data());
-    if (bands != codecs::kColours) {
-      fetch_bands(xs, ys, views, bands, kernels::kFillGray,
-                  result.ptr<uint8_t>(y));
+    if (result.depth() == CV_16U) {
+      fetch_bands(xs, ys, views, result.channels(), result.ptr<uint16_t>(y));
+      continue;
+    }
+    if (type != CV_8UC3) {
+      fetch_bands(xs, ys, views, result.channels(), result.ptr<uint8_t>(y));
       continue;
     }
     row_kernels().fetch(xs.data(), ys.data(), width, views.data(),
@@ -225,9 +232,9 @@ labels::BoxedImage apply_warp(const labels::BoxedImage& image, const Warp& warp,
     return result;
   }
   const codecs::ImageSize size{image.pixels.rows, image.pixels.cols};
-  result.pixels = warp_tiles(
-      {placed_tile(image.pixels, {size, 0, 0, {0, size.height}})}, warp,
-      target.width, {0, target.height}, image.pixels.channels());
+  result.pixels =
+      warp_tiles({placed_tile(image.pixels, {size, 0, 0, {0, size.height}})},
+                 warp, target.width, {0, target.height}, image.pixels.type());
   return result;
 }
 

@@ -42,12 +42,11 @@ codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                const PlacedPicture& picture);
 
 // Rows `rows` of the warped picture of tiles that do not overlap, gray around
-// them: the bytes that the whole one would have. Tiles have `bands`, or no
-// pixel. REQUIRES: what the rows are made from (rows_to_warp) is in memory, as
-// far as a tile has it.
+// them: the bytes that the whole one would have. Tiles are of `type`, or have
+// no pixel. REQUIRES: what the rows are made from (rows_to_warp) is in memory,
+// as far as a tile has it.
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
-                   int width, codecs::PixelRows rows,
-                   int bands = codecs::kColours);
+                   int width, codecs::PixelRows rows, int type = CV_8UC3);
 
 // The rows of a picture of that size, tiles or not, that are touched.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,

@@ -64,7 +64,7 @@ void finish_plan(std::vector<labels::PixelBox> boxes, codecs::ImageSize size,
   if (finish.mirrored) flip_left_right(moved);
   SampleRecipe& recipe = planned.recipe;
   recipe.width = size.width;
-  recipe.bands = images.bands();
+  recipe.type = images.type();
   recipe.has_colours = images.has_colours();
   recipe.made = rows.made;
   recipe.kept = rows.kept;

@@ -6,8 +6,8 @@
 //                         HSV -> flips
 //   validation            letterbox
 //
-// Images without colours (ImageSource::has_colours) have no HSV, gray and
-// CLAHE; their draws are made all the same.
+// Images without colours of 8 bits (ImageSource::has_colours) have no HSV, gray
+// and CLAHE; their draws are made all the same.
 //
 // Every draw comes from the sample's own streams (seed, epoch, sample; where
 // samples are drawn by weight, its place in the epoch), so the result depends

@@ -37,7 +37,7 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
                                       std::vector<labels::PixelBox>& boxes,
                                       sampling::RandomStream& draws);
 
-// `pixels` are rows of the picture, RGB uint8, the first of them its
+// `pixels` are rows of the picture, the first of them its
 // `first_row`. Where a pixel's centre is inside an outline (crossing the
 // outline an odd number of times), it becomes the mirrored one of before.
 void paste_mirrored(cv::Mat& pixels, int64_t first_row,

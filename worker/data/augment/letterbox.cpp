@@ -100,9 +100,9 @@ PlacedTile placed_tile(const cv::Mat& pixels, const PlacedPicture& picture) {
 }
 
 cv::Mat place_tiles(const std::vector<PlacedTile>& tiles, int width,
-                    codecs::PixelRows rows, int bands) {
+                    codecs::PixelRows rows, int type) {
   cv::Mat result = codecs::plain_picture(static_cast<int>(rows.size()), width,
-                                         bands, kernels::kFillGray);
+                                         type, kernels::kFillGray);
   const cv::Point first(0, static_cast<int>(rows.begin));
   const cv::Rect all(first, result.size());
   for (const PlacedTile& tile : tiles) {
@@ -117,7 +117,7 @@ cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry) {
   return place_tiles({placed_tile(resize_to_letterbox(pixels, geometry),
                                   placed_picture(geometry))},
                      static_cast<int>(geometry.width), {0, geometry.height},
-                     pixels.channels());
+                     pixels.type());
 }
 
 }  // namespace headroom::augment

@@ -75,9 +75,9 @@ cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 PlacedTile placed_tile(const cv::Mat& pixels, const PlacedPicture& picture);
 
 // Rows `rows`, `width` pixels wide, of tiles that do not overlap, gray around
-// them. A new image. REQUIRES: tiles have `bands`, or no pixel.
+// them. A new image. REQUIRES: tiles are of `type`, or have no pixel.
 cv::Mat place_tiles(const std::vector<PlacedTile>& tiles, int width,
-                    codecs::PixelRows rows, int bands);
+                    codecs::PixelRows rows, int type);
 
 // A new image; never shares pixels with `pixels`.
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry);

@@ -16,7 +16,7 @@
 namespace headroom::augment {
 
 struct LoadedImage {
-  // RGB uint8, or bands; may be shared with a cache: never written to
+  // RGB or bands, of 8 or 16 bits; may be shared with a cache: never written to
   cv::Mat pixels;
   codecs::ImageSize source;  // the size before resizing
   std::span<const labels::BoxLabel> labels;
@@ -31,10 +31,10 @@ class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // The bands of every sample.
-  virtual int bands() const { return codecs::kColours; }
-  // Are they red, green and blue?
-  virtual bool has_colours() const { return bands() == codecs::kColours; }
+  // The type of every sample's pixels.
+  virtual int type() const { return CV_8UC3; }
+  // Are they red, green and blue of 8 bits, as colours' changes take them?
+  virtual bool has_colours() const { return type() == CV_8UC3; }
 
   // The size of a whole sample once load() has resized it to fit the network.
   virtual codecs::ImageSize loaded_size(int64_t sample) const = 0;

@@ -25,16 +25,29 @@ double draw_mixup_ratio(sampling::RandomStream& draws) {
   return first / (first + second);
 }
 
+namespace {
+
+template <typename Level>
+void mix_levels(cv::Mat& first, const cv::Mat& second, double ratio) {
+  const int levels = first.cols * first.channels();
+  for (int y = 0; y < first.rows; ++y) {
+    auto* const target = first.ptr<Level>(y);
+    const auto* const other = second.ptr<Level>(y);
+    for (int i = 0; i < levels; ++i) {
+      target[i] = kernels::mixed(target[i], other[i], ratio);
+    }
+  }
+}
+
+}  // namespace
+
 void mix_in(cv::Mat& first, const cv::Mat& second, double ratio) {
   HEADROOM_CHECK(first.size() == second.size() && first.type() == second.type(),
                  "pictures of different size");
-  const int row_bytes = first.cols * first.channels();
-  for (int y = 0; y < first.rows; ++y) {
-    auto* const target = first.ptr<uint8_t>(y);
-    const auto* const other = second.ptr<uint8_t>(y);
-    for (int i = 0; i < row_bytes; ++i) {
-      target[i] = kernels::mixed(target[i], other[i], ratio);
-    }
+  if (first.depth() == CV_16U) {
+    mix_levels<uint16_t>(first, second, ratio);
+  } else {
+    mix_levels<uint8_t>(first, second, ratio);
   }
 }
 

@@ -127,7 +127,7 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
   for (size_t i = 0; i < plan.samples.size(); ++i) {
     const LoadedImage image = load(plan.samples[i]);
     if (!image.fault.empty()) faults.push_back(image.fault);
-    mosaic.bands = image.pixels.channels();
+    mosaic.type = image.pixels.type();
     const codecs::ImageSize loaded{image.pixels.rows, image.pixels.cols};
     const int place = static_cast<int>(i);
     const MosaicTile tile =
@@ -150,7 +150,7 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
 
 void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
                    int width, codecs::PixelRows rows) {
-  cv::Mat canvas = place_tiles(mosaic.tiles, width, rows, mosaic.bands);
+  cv::Mat canvas = place_tiles(mosaic.tiles, width, rows, mosaic.type);
   paste_mirrored(canvas, rows.begin, outlines);
   const cv::Point origin(0, static_cast<int>(rows.begin));
   mosaic.tiles = {{canvas, origin, {origin, canvas.size()}}};

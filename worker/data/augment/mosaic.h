@@ -66,7 +66,7 @@ MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
 // A mosaic: tiles side by side, and the boxes on it.
 struct Mosaic {
   std::vector<PlacedTile> tiles;
-  int bands = codecs::kColours;         // bands of their pixels
+  int type = CV_8UC3;                   // their pixels' type
   std::vector<labels::PixelBox> boxes;  // clipped to the canvas
   // The boxes that have an outline, clipped to the canvas too.
   std::vector<OutlinedBox> outlines;

@@ -55,6 +55,42 @@ void spread_brightness(cv::Mat& pixels, double clip_limit) {
   }
 }
 
+uint16_t mean_of(std::vector<uint16_t>& levels) {
+  const auto count = static_cast<uint32_t>(levels.size());
+  uint32_t sum = count / 2;
+  for (const uint16_t level : levels) sum += level;
+  return static_cast<uint16_t>(sum / count);
+}
+
+uint16_t median_of(std::vector<uint16_t>& levels) {
+  const auto middle =
+      levels.begin() + static_cast<ptrdiff_t>(levels.size() / 2);
+  std::nth_element(levels.begin(), middle, levels.end());
+  return *middle;
+}
+
+// 16 bits: OpenCV's median has no side of 7 for them, and its mean is of
+// floating point. `border` is OpenCV's name of what is beyond the edges.
+template <typename Reduce>
+void change_levels(cv::Mat& pixels, int side, int border,
+                   const Reduce& reduce) {
+  const int reach = side / 2, bands = pixels.channels();
+  cv::Mat around;
+  cv::copyMakeBorder(pixels, around, reach, reach, reach, reach, border);
+  std::vector<uint16_t> levels(static_cast<size_t>(side * side));
+  for (int y = 0; y < pixels.rows; ++y) {
+    auto* target = pixels.ptr<uint16_t>(y);
+    for (int i = 0; i < pixels.cols * bands; ++i) {
+      size_t count = 0;
+      for (int row = 0; row < side; ++row) {
+        const auto* source = around.ptr<uint16_t>(y + row) + i;
+        for (int x = 0; x < side; ++x) levels[count++] = source[x * bands];
+      }
+      target[i] = reduce(levels);
+    }
+  }
+}
+
 }  // namespace
 
 PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
@@ -69,6 +105,16 @@ PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
 
 void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
                    bool has_colours) {
+  if (pixels.depth() == CV_16U) {
+    if (changes.blur > 0) {
+      change_levels(pixels, changes.blur, cv::BORDER_REFLECT_101, mean_of);
+    }
+    if (changes.median_blur > 0) {
+      change_levels(pixels, changes.median_blur, cv::BORDER_REPLICATE,
+                    median_of);
+    }
+    return;
+  }
   if (changes.blur > 0) {
     codecs::change_bands(pixels, [&](cv::Mat& bands) {
       cv::blur(bands.clone(), bands, {changes.blur, changes.blur});

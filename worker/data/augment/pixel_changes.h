@@ -37,8 +37,9 @@ struct PixelChanges {
 PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
                                 sampling::RandomStream& draws);
 
-// Changes uint8 pixels in place; without colours only by mean and median.
-// REQUIRES: the whole sample where needs_all_rows(); colours are RGB.
+// Changes pixels of 8 or 16 bits in place; without colours, and of 16 bits,
+// only by mean and median. REQUIRES: the whole sample where needs_all_rows();
+// colours are RGB.
 void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
                    bool has_colours = true);
 
@@ -66,7 +67,7 @@ void jitter_hsv(cv::Mat& pixels, const HsvGains& gains);
 double draw_mixup_ratio(sampling::RandomStream& draws);
 
 // The first becomes ratio x first + (1 - ratio) x second, fractions cut.
-// REQUIRES: pictures of one size and kind, uint8.
+// REQUIRES: pictures of one size and kind, of 8 or 16 bits.
 void mix_in(cv::Mat& first, const cv::Mat& second, double ratio);
 
 }  // namespace headroom::augment

@@ -11,8 +11,8 @@
 
 namespace headroom::augment {
 
-// RGB uint8, seen through a window of a larger picture. Coordinates are those
-// of the larger one.
+// Pixels, RGB uint8 for RowKernels, seen through a window of a larger picture.
+// Coordinates are those of the larger one.
 struct TileView {
   const uint8_t* pixels = nullptr;  // its first row and column
   // Bytes between rows; all rows together are less than 2 GiB.

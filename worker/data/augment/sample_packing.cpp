@@ -34,7 +34,8 @@ bool can_be_packed(const SampleRecipe& recipe) {
 SampleRecipe recipe_of(const cv::Mat& pixels) {
   SampleRecipe recipe;
   recipe.width = pixels.cols;
-  recipe.bands = pixels.channels();
+  recipe.type = pixels.type();
+  recipe.has_colours = recipe.type == CV_8UC3;
   recipe.made = recipe.kept = {0, pixels.rows};
   recipe.picture.tiles = {
       {pixels, {0, 0}, cv::Rect(cv::Point(0, 0), pixels.size())}};

@@ -9,9 +9,9 @@ cv::Mat render_picture(PictureRecipe& picture, const SampleRecipe& recipe) {
   const int width = static_cast<int>(recipe.width);
   cv::Mat pixels =
       is_identity(picture.warp)
-          ? place_tiles(picture.tiles, width, recipe.made, recipe.bands)
+          ? place_tiles(picture.tiles, width, recipe.made, recipe.type)
           : warp_tiles(picture.tiles, picture.warp, width, recipe.made,
-                       recipe.bands);
+                       recipe.type);
   picture.tiles.clear();
   return pixels;
 }

@@ -28,8 +28,8 @@ struct PictureRecipe {
 };
 
 struct SampleRecipe {
-  int64_t width = 0;  // the sample's
-  int bands = codecs::kColours;
+  int64_t width = 0;        // the sample's
+  int type = CV_8UC3;       // its pixels' type
   bool has_colours = true;  // else neither gray, CLAHE nor HSV
   // The rows that are made, and the part of them that is kept, before the
   // sample is turned upside down.

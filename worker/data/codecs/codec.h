@@ -25,7 +25,7 @@ struct ImageHeader {
 struct RawImage {
   ImageHeader header;
   PixelRows kept;  // rows of the image as stored
-  cv::Mat pixels;  // those rows; RGB uint8, or the bands of a TIFF
+  cv::Mat pixels;  // those rows; RGB, or the bands of a TIFF
 };
 
 class ScanlineReader;
@@ -63,6 +63,6 @@ void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
 // The rows as stored that make rows `wanted` of the upright image, with room
 // for their pixels: all where the orientation swaps the axes.
 RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
-                       int bands = kColours);
+                       int type = CV_8UC3);
 
 }  // namespace headroom::codecs

@@ -19,6 +19,7 @@
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/level_reader.h"
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/packs/packed_file.h"
 
@@ -163,7 +164,29 @@ std::unique_ptr<ScanlineReader> open_rows(const Codec& codec, ImageFile& file,
         std::to_string(header.width) + " x " + std::to_string(header.height) +
         " pixels have a side above the limit of " + std::to_string(kMaxSide));
   }
-  return rows;
+  if (limits.ranges.empty()) return rows;
+  return std::make_unique<LevelReader>(std::move(rows), limits);
+}
+
+// Reads the file through, for its verdict.
+RawImage decode_levels(const Codec& codec, ImageFile& file,
+                       const ImageLimits& limits, PixelRows wanted) {
+  const auto rows = open_rows(codec, file, limits);
+  const ImageHeader& header = rows->header();
+  const int bands = CV_MAT_CN(rows->type());
+  check_samples(header.width, header.height, bands, limits);
+  RawImage raw = allocate_rows(header, wanted, rows->type());
+  rows->skip(raw.kept.begin);
+  constexpr int64_t kAtOnce = 16;
+  for (int64_t y = 0; y < raw.kept.size(); y += kAtOnce) {
+    cv::Mat part = raw.pixels.rowRange(
+        static_cast<int>(y),
+        static_cast<int>(std::min(y + kAtOnce, raw.kept.size())));
+    rows->read(part);
+  }
+  rows->skip(header.height - raw.kept.end);
+  rows->finish();
+  return raw;
 }
 
 }  // namespace
@@ -182,7 +205,7 @@ PixelRows clamp_rows(PixelRows rows, int64_t height) {
   return {begin, std::clamp(rows.end, begin, height)};
 }
 
-RawImage allocate_rows(const ImageHeader& header, PixelRows wanted, int bands) {
+RawImage allocate_rows(const ImageHeader& header, PixelRows wanted, int type) {
   RawImage raw;
   raw.header = header;
   raw.kept = {0, header.height};
@@ -193,7 +216,7 @@ RawImage allocate_rows(const ImageHeader& header, PixelRows wanted, int bands) {
     }
   }
   raw.pixels.create(static_cast<int>(raw.kept.size()),
-                    static_cast<int>(header.width), CV_8UC(bands));
+                    static_cast<int>(header.width), type);
   return raw;
 }
 
@@ -207,7 +230,10 @@ ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
   ImageResult result;
   result.reason = reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
-    RawImage raw = find_codec(opened, limits).decode(opened, limits, rows);
+    const Codec& codec = find_codec(opened, limits);
+    RawImage raw = limits.ranges.empty()
+                       ? codec.decode(opened, limits, rows)
+                       : decode_levels(codec, opened, limits, rows);
     result.size = upright_size(raw.header);
     result.pixels = finished(raw, rows, result.size);
   });
@@ -266,6 +292,7 @@ StreamedImage inspect_streamed(const std::filesystem::path& file,
 ImageSamples read_samples(const std::filesystem::path& file) {
   ImageLimits limits;
   limits.bands = kAnyBands;
+  limits.as_stored = true;
   ImageSamples samples;
   reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
@@ -274,6 +301,17 @@ ImageSamples read_samples(const std::filesystem::path& file) {
     }
   });
   return samples;
+}
+
+bool has_deep_samples(const std::filesystem::path& file) {
+  ImageLimits limits;
+  limits.bands = kAnyBands;
+  limits.as_stored = true;
+  bool is_deep = false;
+  read_image_rows(file, limits, [&](ScanlineReader& rows) {
+    is_deep = CV_MAT_DEPTH(rows.type()) != CV_8U;
+  });
+  return is_deep;
 }
 
 }  // namespace headroom::codecs

@@ -4,7 +4,8 @@
 // out is 8-bit RGB with the EXIF orientation applied, to pixels and size
 // alike. Gray is repeated, alpha is dropped, 16 bits are reduced to 8, and the
 // first picture of an animation or multi-page file is taken. Where another
-// number of bands is wanted, a TIFF's samples are kept (tiff.cpp).
+// number of bands is wanted, a TIFF's samples are kept (tiff.cpp); where a
+// range of values is, what comes out has 16 bits (level_reader.h).
 //
 // A file is refused, with a reason, when it is damaged (truncated, corrupt
 // data, as its library reports them), foreign, or larger than the limits.
@@ -28,6 +29,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "parallel/base/value_range.h"
 
 namespace headroom::codecs {
 
@@ -98,7 +101,20 @@ struct ImageLimits {
   // Bands of a pixel: kColours, which are made of whatever is there, another
   // number, or kAnyBands.
   int bands = kColours;
+  // The values that become level 0 and kMostLevel of 16 bits; none: 8 bits.
+  ValueRanges ranges = {};
+  // Rows come with the samples that the file has, floating ones too.
+  bool as_stored = false;
+
+  // The type of pixels. REQUIRES: bands != kAnyBands.
+  int type() const {
+    return CV_MAKETYPE(ranges.empty() ? CV_8U : CV_16U, bands);
+  }
+  // May samples be other than 8 or 16 unsigned bits?
+  bool takes_any_samples() const { return as_stored || !ranges.empty(); }
 };
+
+inline constexpr int kMostLevel = 65'535;
 
 // What the pixels of a file are made of, apart from any wish.
 struct ImageSamples {
@@ -109,7 +125,8 @@ struct ImageSamples {
 };
 
 struct ImageResult {
-  cv::Mat pixels;      // RGB uint8, or bands; continuous; empty if refused
+  // RGB, or bands, of ImageLimits::type(); continuous; empty if refused.
+  cv::Mat pixels;
   ImageSize size;      // the whole image's, whatever rows `pixels` holds
   std::string reason;  // why refused; empty if not
   bool ok() const { return reason.empty(); }
@@ -130,6 +147,9 @@ ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
 
 // Reads the header alone. REQUIRES: the file can be decoded.
 ImageSamples read_samples(const std::filesystem::path& file);
+
+// Has a sample of the file more than 8 bits? False where nothing reads it.
+bool has_deep_samples(const std::filesystem::path& file);
 
 // Reads the header alone: the data may still turn out to be damaged.
 ImageSizeResult read_image_size(const std::filesystem::path& file,

@@ -1,5 +1,6 @@
 #include "worker/data/codecs/image_bands.h"
 
+#include <algorithm>
 #include <cstring>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
@@ -41,10 +42,14 @@ void check_samples(int64_t width, int64_t height, int bands,
                      std::to_string(limits.max_pixels * kColours) + " samples");
 }
 
-cv::Mat plain_picture(int rows, int cols, int bands, uint8_t value) {
-  cv::Mat picture(rows, cols, CV_8UC(bands));
-  if (!picture.empty()) {
-    std::memset(picture.data, value, picture.total() * picture.elemSize());
+cv::Mat plain_picture(int rows, int cols, int type, uint8_t value) {
+  cv::Mat picture(rows, cols, type);
+  const size_t samples = picture.total() * static_cast<size_t>(CV_MAT_CN(type));
+  if (picture.depth() == CV_16U) {
+    std::fill_n(reinterpret_cast<uint16_t*>(picture.data), samples,
+                static_cast<uint16_t>(value * (kMostLevel / 255)));
+  } else if (samples > 0) {
+    std::memset(picture.data, value, samples);
   }
   return picture;
 }
@@ -61,6 +66,9 @@ void change_bands(cv::Mat& pixels,
 }
 
 void resize_bands(const cv::Mat& pixels, cv::Mat& target, int interpolation) {
+  if (pixels.depth() == CV_16U && interpolation == cv::INTER_LINEAR) {
+    interpolation = cv::INTER_LINEAR_EXACT;
+  }
   if (pixels.channels() == kColours) {
     return cv::resize(pixels, target, target.size(), 0, 0, interpolation);
   }
@@ -89,6 +97,11 @@ cv::Mat transposed(const cv::Mat& pixels) {
 }
 
 cv::Mat shown_colours(const cv::Mat& pixels) {
+  if (pixels.depth() == CV_16U) {
+    cv::Mat bytes;
+    pixels.convertTo(bytes, CV_8U, 1.0 / 257);
+    return shown_colours(bytes);
+  }
   if (pixels.channels() == kColours) return pixels;
   cv::Mat result(pixels.rows, pixels.cols,
                  CV_MAKETYPE(pixels.depth(), kColours));

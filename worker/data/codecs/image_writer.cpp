@@ -198,7 +198,13 @@ std::string encode_tiff_bytes(const cv::Mat& pixels) {
                is_rgb ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK);
   TIFFSetField(tiff.get(), TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
   TIFFSetField(tiff.get(), TIFFTAG_COMPRESSION, COMPRESSION_ADOBE_DEFLATE);
-  TIFFSetField(tiff.get(), TIFFTAG_PREDICTOR, PREDICTOR_HORIZONTAL);
+  const bool is_floating = pixels.depth() == CV_32F;
+  TIFFSetField(tiff.get(), TIFFTAG_PREDICTOR,
+               is_floating ? PREDICTOR_FLOATINGPOINT : PREDICTOR_HORIZONTAL);
+  if (is_floating || pixels.depth() == CV_16S) {
+    TIFFSetField(tiff.get(), TIFFTAG_SAMPLEFORMAT,
+                 is_floating ? SAMPLEFORMAT_IEEEFP : SAMPLEFORMAT_INT);
+  }
   TIFFSetField(tiff.get(), TIFFTAG_ROWSPERSTRIP,
                std::max(1, kStripBytes / row_bytes));
   const std::vector<uint16_t> extra(

@@ -22,7 +22,8 @@ std::string encode_jpeg(const cv::Mat& pixels, int quality);
 
 // The bytes of a TIFF file of any number of bands, with all their bits, in
 // deflated strips. Three bands or more are called RGB and further ones, so that
-// other programs show the first three. REQUIRES: 8 or 16 bits, not empty.
+// other programs show the first three. REQUIRES: CV_8U, CV_16U, CV_16S
+// or CV_32F, not empty.
 std::string encode_tiff_bytes(const cv::Mat& pixels);
 
 }  // namespace headroom::codecs

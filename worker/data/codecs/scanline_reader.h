@@ -14,6 +14,8 @@
 // 16 bits stay 16 in PNG, and in TIFF of gray or RGB samples; everything else
 // has 8. Colours become RGB; gray PNG and 16-bit gray TIFF keep one channel;
 // alpha is dropped. Bands (ImageLimits::bands) stay bands, of 8 or 16 bits.
+// Signed 16 bits and float32 are read from TIFFs where limits take any samples;
+// with ranges, rows are levels (level_reader.h).
 //
 // Errors: ImageRefusal, which read_image_rows turns into a reason.
 #pragma once
@@ -43,7 +45,7 @@ class ScanlineReader {
 
   // The picture as stored.
   const ImageHeader& header() const { return header_; }
-  // CV_8U or CV_16U, with channels as above.
+  // CV_8U, CV_16U, CV_16S or CV_32F, with channels as above.
   int type() const { return type_; }
 
   // The next rows.rows rows. REQUIRES: the picture's width, type(), and so many

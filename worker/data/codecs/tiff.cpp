@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -21,8 +22,9 @@
 
 namespace headroom::codecs {
 
-// The samples of a TIFF as they are: bands of 8 or 16 bits, side by side or
-// plane after plane, in strips or tiles.
+// The samples of a TIFF as they are: bands of 8 or 16 bits (and float32 where
+// ImageLimits take any samples), side by side or plane after plane, in strips
+// or tiles.
 //
 //   samples of a pixel                 bands     with ch 3 or 1   as they come
 //   gray; gray and another one         1, 2      gray             1, 2
@@ -40,22 +42,26 @@ struct TiffLayout {
   int bits = 1;     // bits of a sample
   bool is_rgb = false;
   bool is_plain = false;  // gray or RGB, black at 0
-  bool is_unsigned = true;
+  int format = SAMPLEFORMAT_UINT;
   bool is_planar = false;
 
   int bands() const { return samples - alphas; }
-  bool has_whole_samples() const {
-    return is_unsigned && (bits == 8 || bits == 16);
+  // OpenCV's name of what a sample is; kNoDepth where it has none here.
+  static constexpr int kNoDepth = -1;
+  int depth() const;
+  bool has_whole_samples(bool takes_any) const {
+    return depth() == CV_8U || depth() == CV_16U ||
+           (takes_any && depth() != kNoDepth);
   }
 };
 TiffLayout tiff_layout(TIFF* tiff);
 
 // How many samples of a pixel are to be read as they are; 0: colours are.
 // Throws ImageRefusal where the file has not what is wanted
-// (ImageLimits::bands).
-int tiff_bands(const TiffLayout& layout, int wanted);
+// (ImageLimits::bands and ranges).
+int tiff_bands(const TiffLayout& layout, const ImageLimits& limits);
 
-// May colours be made of them, as tiff_bands(layout, kColours) does?
+// May colours be made of them, as tiff_bands does for kColours?
 bool reads_as_colours(const TiffLayout& layout);
 
 class TiffBandReader {
@@ -68,9 +74,7 @@ class TiffBandReader {
                  const ImageLimits& limits);
 
   // The type has as many bits as the file.
-  int type() const {
-    return CV_MAKETYPE(layout_.bits == 8 ? CV_8U : CV_16U, bands_);
-  }
+  int type() const { return CV_MAKETYPE(layout_.depth(), bands_); }
 
   // The rows of the strip, or of the row of tiles, that begins at `first_row`.
   // False: libtiff cannot. REQUIRES: the picture's width, type(), and all rows
@@ -114,16 +118,27 @@ bool has_own_bands(const TiffLayout& layout) {
   return layout.is_plain && layout.bands() > (layout.is_rgb ? kColours : 1);
 }
 
-int checked(const TiffLayout& layout, int bands) {
+int checked(const TiffLayout& layout, int bands, bool takes_any) {
   check_num_bands(bands);
-  if (layout.has_whole_samples()) return bands;
+  if (layout.has_whole_samples(takes_any)) return bands;
+  const bool is_unsigned = layout.format == SAMPLEFORMAT_UINT;
   throw ImageRefusal(
-      std::to_string(bands) + " bands of " + std::to_string(layout.bits) +
-      (layout.is_unsigned ? "" : " signed or floating") +
-      " bits, but those of 8 and 16 unsigned bits are read: convert them");
+      counted(bands, "band") + " of " + std::to_string(layout.bits) +
+      (is_unsigned ? "" : " signed or floating") +
+      " bits, but those of 8 and 16 unsigned bits are read: " +
+      (layout.depth() == TiffLayout::kNoDepth
+           ? "convert them"
+           : "say in data.yaml which values are 0 and 1, range: [low, high]"));
 }
 
 }  // namespace
+
+int TiffLayout::depth() const {
+  if (format == SAMPLEFORMAT_UINT && bits == 8) return CV_8U;
+  if (format == SAMPLEFORMAT_UINT && bits == 16) return CV_16U;
+  if (format == SAMPLEFORMAT_INT && bits == 16) return CV_16S;
+  return format == SAMPLEFORMAT_IEEEFP && bits == 32 ? CV_32F : kNoDepth;
+}
 
 TiffLayout tiff_layout(TIFF* tiff) {
   uint16_t samples = 1, bits = 1, photometric = 0;
@@ -136,7 +151,7 @@ TiffLayout tiff_layout(TIFF* tiff) {
   TiffLayout layout;
   layout.samples = samples;
   layout.bits = bits;
-  layout.is_unsigned = format == SAMPLEFORMAT_UINT;
+  layout.format = format;
   layout.is_planar = planar == PLANARCONFIG_SEPARATE && samples > 1;
   layout.is_rgb = photometric == PHOTOMETRIC_RGB && samples >= kColours;
   layout.is_plain =
@@ -147,21 +162,27 @@ TiffLayout tiff_layout(TIFF* tiff) {
   return layout;
 }
 
-int tiff_bands(const TiffLayout& layout, int wanted) {
+int tiff_bands(const TiffLayout& layout, const ImageLimits& limits) {
   const int bands = layout.bands();
+  const int wanted = limits.bands;
+  const bool takes_any = limits.takes_any_samples();
+  // libtiff makes no colours of them.
+  if (layout.is_plain && layout.depth() == CV_32F) {
+    checked(layout, bands, takes_any);
+  }
   if (wanted == kAnyBands) {
-    return has_own_bands(layout) ? checked(layout, bands) : 0;
+    return has_own_bands(layout) ? checked(layout, bands, takes_any) : 0;
   }
   if (wanted != kColours) {
     if (!layout.is_plain) refuse_bands("colours", wanted);
     if (layout.samples != wanted && bands != wanted) {
       refuse_bands(bands, wanted);
     }
-    return checked(layout, wanted);
+    return checked(layout, wanted, takes_any);
   }
   if (!has_own_bands(layout)) return 0;
   if (!layout.is_rgb && bands == kColours) {
-    return layout.has_whole_samples() ? kColours : 0;
+    return layout.has_whole_samples(takes_any) ? kColours : 0;
   }
   if (!reads_as_colours(layout)) refuse_bands(bands, wanted);
   return 0;
@@ -342,7 +363,7 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   const auto opened = open_tiff_header(file, limits);
   TIFF* const tiff = opened->tiff.get();
   const ImageHeader header = tiff_header(tiff, limits);
-  const int bands = tiff_bands(tiff_layout(tiff), limits.bands);
+  const int bands = tiff_bands(tiff_layout(tiff), limits);
   if (bands > 0) check_samples(header.width, header.height, bands, limits);
   return header;
 }
@@ -391,7 +412,7 @@ RawImage decode_bands(OpenTiff& opened, const ImageHeader& header,
   TiffBandReader reader(tiff, layout, header, bands, limits);
   source.reading_pixels = true;
   source.error.clear();
-  RawImage image = allocate_rows(header, wanted, bands);
+  RawImage image = allocate_rows(header, wanted, CV_8UC(bands));
   cv::Mat chunk(static_cast<int>(tiff_chunk_rows(tiff, header.height)),
                 static_cast<int>(header.width), reader.type());
   for_each_chunk(tiff, header, [&](PixelRows rows) {
@@ -421,18 +442,25 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   TIFF* const tiff = opened->tiff.get();
   const ImageHeader header = tiff_header(tiff, limits);
   const TiffLayout layout = tiff_layout(tiff);
-  const int bands = tiff_bands(layout, limits.bands);
+  const int bands = tiff_bands(layout, limits);
   return bands == 0
              ? decode_colours(*opened, header, wanted)
              : decode_bands(*opened, header, layout, bands, limits, wanted);
 }
 
-// Gray or RGB of 16 bits, side by side: to be read without libtiff's RGBA,
-// which has 8. Returns how many samples that takes; else 0.
-int plain_16_bits(const TiffLayout& layout) {
-  if (layout.bits != 16 || !layout.is_unsigned || !layout.is_plain ||
-      layout.is_planar || layout.samples > kMostBands) {
-    return 0;
+// Gray or RGB of more than 8 bits: to be read without libtiff's RGBA, which has
+// 8. Returns how many samples that takes; else 0. Plane after plane they are
+// left to RGBA unless limits take any samples.
+int plain_samples(const TiffLayout& layout, const ImageLimits& limits) {
+  const bool is_read = limits.takes_any_samples()
+                           ? layout.depth() > CV_8U
+                           : layout.depth() == CV_16U && !layout.is_planar;
+  if (!is_read || !layout.is_plain || layout.samples > kMostBands) {
+    if (layout.bits <= 8 || limits.ranges.empty()) return 0;
+    throw ImageRefusal("samples of " + std::to_string(layout.bits) +
+                       " bits that are neither gray, RGB nor bands, or not "
+                       "read with range: convert them, for example with "
+                       "gdal_translate -ot UInt16");
   }
   return layout.is_rgb || layout.samples >= kColours ? kColours : 1;
 }
@@ -502,9 +530,9 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
   const int64_t chunk = tiff_chunk_rows(tiff, header.height);
   check_pixels(header.width, chunk, limits);
   const TiffLayout layout = tiff_layout(tiff);
-  int bands = tiff_bands(layout, limits.bands);
+  int bands = tiff_bands(layout, limits);
   if (bands > 0) check_samples(header.width, chunk, bands, limits);
-  if (bands == 0) bands = plain_16_bits(layout);
+  if (bands == 0) bands = plain_samples(layout, limits);
   std::optional<TiffBandReader> reader;
   if (bands > 0) reader.emplace(tiff, layout, header, bands, limits);
   return std::make_unique<TiffRows>(std::move(opened), header, chunk,
@@ -521,7 +549,9 @@ ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits) {
   const TiffLayout layout = tiff_layout(opened->tiff.get());
   if (!layout.is_plain) return {};
   ImageSamples samples;
-  if (const int own = tiff_bands(layout, kAnyBands)) samples.bands = own;
+  ImageLimits any = limits;
+  any.bands = kAnyBands;
+  if (const int own = tiff_bands(layout, any)) samples.bands = own;
   if (layout.alphas > 0) samples.with_alpha = layout.samples;
   samples.are_colours = reads_as_colours(layout);
   return samples;

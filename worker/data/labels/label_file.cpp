@@ -275,9 +275,11 @@ std::string label_text(std::span<const BoxLabel> boxes,
 }
 
 std::string data_yaml_text(const std::vector<std::string>& class_names,
-                           const std::vector<std::string>& splits) {
+                           const std::vector<std::string>& splits,
+                           const std::string& range) {
   // JSON's quoting is YAML's too.
-  std::string text = "names: " + nlohmann::json(class_names).dump() + "\n";
+  std::string text =
+      "names: " + nlohmann::json(class_names).dump() + "\n" + range;
   for (const std::string& split : splits) {
     text += split + ": images/" + split + "\n";
   }

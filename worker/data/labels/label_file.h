@@ -75,9 +75,11 @@ std::optional<std::string> read_label_text(const std::filesystem::path& file,
 std::string label_text(std::span<const BoxLabel> boxes,
                        std::span<const Outline> outlines = {});
 
-// The text of a data.yaml whose splits are images/SPLIT beside it.
+// The text of a data.yaml whose splits are images/SPLIT beside it. `range` is a
+// line of it, or "".
 std::string data_yaml_text(const std::vector<std::string>& class_names,
-                           const std::vector<std::string>& splits);
+                           const std::vector<std::string>& splits,
+                           const std::string& range = "");
 
 // A point of an outline, in fractions of the image's width and height.
 using IndexedPoint = std::array<float, 2>;

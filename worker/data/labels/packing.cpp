@@ -181,12 +181,14 @@ std::vector<PackedSplit> pack_data(const configs::DataConfig& config,
                                    const PackingRequest& request) {
   NewFolder folder(request.output, "pack", "--output");
   std::vector<PackedSplit> splits;
-  std::string yaml = "names: " + nlohmann::json(config.names).dump() + "\n";
+  std::string yaml = "names: " + nlohmann::json(config.names).dump() + "\n" +
+                     configs::range_line(config.range);
   std::vector<Split> wanted = {Split::kTrain, Split::kVal};
   if (!config.test.empty()) wanted.push_back(Split::kTest);
   IndexOptions options = request.index;
   options.keep_outlines = true;
   options.limits.bands = codecs::kAnyBands;
+  options.limits.as_stored = config.range.has_value();
   for (const Split split : wanted) {
     PackedSplit& packed = splits.emplace_back();
     packed.report.split = split_name(split);

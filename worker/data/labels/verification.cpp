@@ -203,7 +203,14 @@ void copy_image(const NewFolder& copy, const fs::path& image,
 }  // namespace
 
 std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
-                                       const IndexOptions& options) {
+                                       const IndexOptions& given) {
+  IndexOptions options = given;
+  // Whatever is measured, the same images can be read.
+  if (config.range) {
+    options.limits.ranges = config.range->is_measured()
+                                ? ValueRanges{ValueRange()}
+                                : config.range->ranges;
+  }
   std::vector<VerifiedSplit> splits;
   splits.push_back(verify_split(config, Split::kTrain, "train", options));
   splits.push_back(verify_split(config, Split::kVal, "val", options));
@@ -215,7 +222,7 @@ std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
 
 void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
                           const std::vector<std::string>& class_names,
-                          const fs::path& folder) {
+                          const fs::path& folder, const std::string& range) {
   NewFolder copy(folder, "verify", "--fix-to");
   std::vector<std::string> names;
   for (const VerifiedSplit& split : splits) {
@@ -238,7 +245,7 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
                  label_text(verdict.boxes, verdict.outlines));
     }
   }
-  copy.write("data.yaml", data_yaml_text(class_names, names));
+  copy.write("data.yaml", data_yaml_text(class_names, names, range));
   copy.finish();
 }
 

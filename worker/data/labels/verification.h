@@ -46,11 +46,13 @@ std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
                                        const IndexOptions& options);
 
 // Images that are kept, byte for byte, and their boxes as YOLO text files:
-// folder/images/SPLIT, folder/labels/SPLIT, folder/data.yaml. Throws Error:
+// folder/images/SPLIT, folder/labels/SPLIT, folder/data.yaml, of which `range`
+// is a line, or "". Throws Error:
 // exit 2 if the folder is not empty, exit 5 if it cannot be written.
 void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
                           const std::vector<std::string>& class_names,
-                          const std::filesystem::path& folder);
+                          const std::filesystem::path& folder,
+                          const std::string& range = "");
 
 // The report that people read: per split every fault, with `all` also every
 // image.

@@ -9,12 +9,14 @@
 namespace headroom::loader {
 
 at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
-                             int64_t bands, const AllocateImages& allocate) {
+                             int64_t bands, const AllocateImages& allocate,
+                             at::ScalarType type) {
   constexpr int64_t kAlignment = 64;
+  const auto sample = static_cast<int64_t>(c10::elementSize(type));
   // aligned_alloc wants whole multiples, and a batch may be empty.
   const int64_t bytes =
-      (n * height * width * bands / kAlignment + 1) * kAlignment;
-  const at::TensorOptions options = at::TensorOptions().dtype(at::kByte);
+      (n * height * width * bands * sample / kAlignment + 1) * kAlignment;
+  const at::TensorOptions options = at::TensorOptions().dtype(type);
   const std::vector<int64_t> sizes = {n, height, width, bands};
   if (allocate) {
     std::shared_ptr<void> memory = allocate(bytes);

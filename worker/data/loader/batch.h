@@ -24,12 +24,18 @@ namespace headroom::loader {
 // std::bad_alloc or Error.
 using AllocateImages = std::function<std::shared_ptr<void>(int64_t bytes)>;
 
-// [n, height, width, bands] uint8, not initialised, and not from LibTorch's
+// [n, height, width, bands], not initialised, and not from LibTorch's
 // allocator: what a step is measured by must not contain what the loader
 // prefetches. Throws std::bad_alloc.
 at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
                              int64_t bands = 3,
-                             const AllocateImages& allocate = {});
+                             const AllocateImages& allocate = {},
+                             at::ScalarType type = at::kByte);
+
+// The type of the images of such a data set.
+inline at::ScalarType image_type(bool has_range) {
+  return has_range ? at::kUInt16 : at::kByte;
+}
 
 struct Batch {
   int64_t step = 0;  // training only
@@ -38,8 +44,9 @@ struct Batch {
   int64_t local_begin = 0;  // the first local sample's place in it
   // The ranges of local samples, counted from the global batch's first.
   std::vector<plan::SampleRange> micro_batches;
-  // [n, rows, W, 3] uint8, RGB, or of more or fewer bands; n may be 0. The rows
-  // of the images that this rank works on: all, unless images are split.
+  // [n, rows, W, 3] RGB, or of more or fewer bands, uint8, or uint16 where the
+  // data set declares a range; n may be 0. The rows of the images that this
+  // rank works on: all, unless images are split.
   at::Tensor images;
   // What each image is made from where a device renders them: [n, room] uint8,
   // of row i the first packed_bytes[i] a PackedSample. `images` has sizes alone

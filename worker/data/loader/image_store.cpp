@@ -35,7 +35,7 @@ ImageStore::Entry ImageStore::decode(int64_t sample,
     entry.fault = dataset_.path(sample).string() + ": " + decoded.reason;
     entry.pixels =
         codecs::plain_picture(static_cast<int>(entry.held.size()), size.width,
-                              bands(), kernels::kFillGray);
+                              type(), kernels::kFillGray);
   } else if (size == indexed) {
     entry.pixels = decoded.pixels;
   } else {
@@ -55,7 +55,8 @@ ImageStore::Entry ImageStore::entry_with(int64_t sample,
   const Entry entry = decode(sample, rows);
   if (entry.held != codecs::PixelRows{0, loaded_size(sample).height})
     return entry;
-  const auto bytes = static_cast<int64_t>(entry.pixels.total()) * bands();
+  const auto bytes =
+      static_cast<int64_t>(entry.pixels.total() * entry.pixels.elemSize());
   const std::lock_guard lock(mutex_);
   if (cached_bytes_ + bytes <= options_.cache_bytes &&
       entries_.emplace(sample, entry).second) {

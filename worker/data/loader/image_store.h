@@ -31,7 +31,7 @@ class ImageStore : public augment::ImageSource {
   };
   ImageStore(const labels::Dataset& dataset, const Options& options);
 
-  int bands() const override { return options_.limits.bands; }
+  int type() const override { return options_.limits.type(); }
   codecs::ImageSize loaded_size(int64_t sample) const override;
 
   // An image that cannot be decoded, or has changed its size since it was

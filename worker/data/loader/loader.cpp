@@ -55,11 +55,12 @@ cv::Size size_of(const at::Tensor& images) {
 }
 
 int64_t image_bytes(const at::Tensor& images) {
-  return images.size(1) * images.size(2) * images.size(3);
+  return images.size(1) * images.size(2) * images.size(3) *
+         static_cast<int64_t>(images.element_size());
 }
 
 // Bilinearly where the batch has another size, with pixels as areas: YOLOv5's
-// interpolation, rounded to bytes.
+// interpolation, rounded to levels.
 void fit_pixels(const cv::Mat& pixels, cv::Mat& target) {
   if (target.size() == pixels.size()) {
     pixels.copyTo(target);
@@ -70,8 +71,9 @@ void fit_pixels(const cv::Mat& pixels, cv::Mat& target) {
 
 void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
                  int64_t index) {
-  cv::Mat target(size_of(images), CV_8UC(static_cast<int>(images.size(3))),
-                 images.data_ptr<uint8_t>() + index * image_bytes(images));
+  auto* const memory = static_cast<uint8_t*>(images.mutable_data_ptr());
+  cv::Mat target(size_of(images), pixels.type(),
+                 memory + index * image_bytes(images));
   fit_pixels(pixels, target);
 }
 
@@ -178,7 +180,7 @@ class Loader::Implementation {
     result.width = options_.image_width;
     result.training = !is_validation();
     result.cache_bytes = budget_.cache_bytes;
-    result.limits.bands = options_.bands;
+    result.limits = options_.image_limits();
     return result;
   }
 
@@ -237,13 +239,13 @@ class Loader::Implementation {
   }
 
   void make_room(Batch& batch, const std::vector<int64_t>& sizes) const {
+    const at::ScalarType type = image_type(!options_.ranges.empty());
     if (!options_.packs_samples) {
       batch.images = make_image_tensor(sizes[0], sizes[1], sizes[2], sizes[3],
-                                       options_.allocate_images);
+                                       options_.allocate_images, type);
       return;
     }
-    batch.images =
-        at::empty(sizes, at::TensorOptions(at::kMeta).dtype(at::kByte));
+    batch.images = at::empty(sizes, at::TensorOptions(at::kMeta).dtype(type));
     const int64_t room = packed_room(image_bytes(batch.images));
     batch.packed =
         make_image_tensor(sizes[0], 1, room, 1, options_.allocate_images)
@@ -288,10 +290,8 @@ class Loader::Implementation {
     const augment::SampleId id = plan.id_of(options_.seed, index);
     const codecs::PixelRows rows{plan.rows.begin, plan.rows.end};
     augment::PlannedSample planned;
-    codecs::ImageLimits limits;
-    limits.bands = options_.bands;
     tiles::RandomCrops crops(*options_.dataset, store_, id, plan.height,
-                             plan.width, limits);
+                             plan.width, options_.image_limits());
     augment::ImageSource& images =
         options_.random_crop ? static_cast<augment::ImageSource&>(crops)
                              : store_;
@@ -312,7 +312,7 @@ class Loader::Implementation {
     }
     HEADROOM_CHECK(planned.recipe.kept.size() == rows.size() &&
                        planned.recipe.width == plan.width &&
-                       planned.recipe.bands == options_.bands,
+                       planned.recipe.type == store_.type(),
                    "a sample of another size than its plan");
     put(std::move(planned.recipe), pending.batch, index);
     pending.made[index] = std::move(planned.sample);

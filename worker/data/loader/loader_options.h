@@ -10,7 +10,9 @@
 #include <string>
 
 #include "configs/run_config.h"
+#include "parallel/base/value_range.h"
 #include "parallel/plan/batch_split.h"
+#include "worker/data/codecs/image.h"
 #include "worker/data/loader/batch.h"
 
 namespace headroom::labels {
@@ -48,6 +50,7 @@ struct LoaderOptions {
   int64_t image_width = 640;
   int64_t stride = 32;                // the model's largest
   int bands = 3;                      // an image's bands: RGB, or a TIFF's
+  ValueRanges ranges = {};            // those of the run; none: 8 bits
   configs::Hyperparameters hyp;       // augmentation; training only
   bool random_crop = false;           // windows of larger images; training only
   bool multi_scale = false;           // batches are resized; kTrainMosaic only
@@ -72,6 +75,12 @@ struct LoaderOptions {
   }
   plan::SampleRange rows_of(int64_t height) const {
     return own_rows ? own_rows(height) : plan::SampleRange{0, height};
+  }
+  codecs::ImageLimits image_limits() const {
+    codecs::ImageLimits limits;
+    limits.bands = bands;
+    limits.ranges = ranges;
+    return limits;
   }
   // Cells of an image of that size at the largest stride.
   int64_t smallest_map_elements(int64_t height, int64_t width) const {

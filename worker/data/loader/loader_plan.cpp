@@ -49,7 +49,8 @@ void check_options(const LoaderOptions& options) {
 // are addressed with 31 bits.
 void check_canvas(const LoaderOptions& options) {
   constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
-  const int64_t bytes = 3 * 4 * options.image_height * options.image_width;
+  const int64_t bytes = 3 * 4 * sample_bytes(!options.ranges.empty()) *
+                        options.image_height * options.image_width;
   if (bytes <= kMostBytes) return;
   throw Error("data",
               "hyp.copy_paste needs mosaics of " + format_bytes(bytes) +
@@ -258,6 +259,7 @@ configs::LoaderBudget LoaderPlan::budget() const {
   }
   shape.source_pixels = largest_source_pixels();
   shape.bands = options_.bands;
+  shape.sample_bytes = sample_bytes(!options_.ranges.empty());
   shape.packs = options_.packs_samples;
   shape.images_of_a_batch = divided_up(options_.global_batch_size, ranks);
   shape.most_threads = options_.num_threads;

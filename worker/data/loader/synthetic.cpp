@@ -49,10 +49,11 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
   batch_.micro_batches = part.micro_batches;
   batch_.image_height = height;
   batch_.image_width = options.image_width;
-  batch_.images =
-      make_image_tensor(local.size(), rows.size(), options.image_width,
-                        options.bands, options.allocate_images);
-  const int64_t row_bytes = options.image_width * options.bands;
+  batch_.images = make_image_tensor(
+      local.size(), rows.size(), options.image_width, options.bands,
+      options.allocate_images, image_type(!options.ranges.empty()));
+  const int64_t row_bytes = options.image_width * options.bands *
+                            sample_bytes(!options.ranges.empty());
   std::vector<uint8_t> image(static_cast<size_t>(height * row_bytes));
   for (int64_t i = 0; i < local.size(); ++i) {
     const int64_t sample = local.begin + i;
@@ -62,7 +63,9 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
       batch_.labels.push_back(draw_box(i, draws));
     }
     fill_random(image.data(), static_cast<int64_t>(image.size()), draws);
-    std::memcpy(batch_.images.data_ptr<uint8_t>() + i * rows.size() * row_bytes,
+    auto* const images =
+        static_cast<uint8_t*>(batch_.images.mutable_data_ptr());
+    std::memcpy(images + i * rows.size() * row_bytes,
                 image.data() + rows.begin * row_bytes,
                 static_cast<size_t>(rows.size() * row_bytes));
     batch_.samples.push_back(sample);

@@ -72,7 +72,7 @@ augment::LoadedImage RandomCrops::load(int64_t sample, codecs::PixelRows rows) {
   if (!cut.ok()) {
     image.fault = dataset_.path(sample).string() + ": " + cut.reason;
     cut.pixels = codecs::plain_picture(static_cast<int>(window.height),
-                                       static_cast<int>(window.width), bands(),
+                                       static_cast<int>(window.width), type(),
                                        kernels::kFillGray);
   } else {
     image.own_labels = std::make_shared<const std::vector<labels::BoxLabel>>(

@@ -40,7 +40,7 @@ class RandomCrops : public augment::ImageSource {
               const augment::SampleId& made, int64_t height, int64_t width,
               const codecs::ImageLimits& limits = {});
 
-  int bands() const override { return limits_.bands; }
+  int type() const override { return limits_.type(); }
   codecs::ImageSize loaded_size(int64_t sample) const override;
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 

@@ -116,7 +116,7 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
                                const TileRect& window,
                                const codecs::ImageLimits& limits) {
   codecs::ImageResult result;
-  bool has_eight_bits = true;
+  bool is_as_wanted = true;
   result.reason = codecs::read_image_rows(
       file, limits, [&](codecs::ScanlineReader& reader) {
         const codecs::ImageHeader& header = reader.header();
@@ -125,8 +125,9 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
         result.size = codecs::swaps_axes(header.orientation)
                           ? codecs::ImageSize{stored.width, stored.height}
                           : stored;
-        has_eight_bits = CV_MAT_DEPTH(reader.type()) == CV_8U;
-        if (!has_eight_bits || window.y + window.height > result.size.height ||
+        is_as_wanted = CV_MAT_TYPE(reader.type()) == limits.type() ||
+                       CV_MAT_DEPTH(reader.type()) == CV_8U;
+        if (!is_as_wanted || window.y + window.height > result.size.height ||
             window.x + window.width > result.size.width) {
           return;
         }
@@ -146,7 +147,7 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
         result.pixels =
             codecs::upright(std::move(result.pixels), header.orientation);
       });
-  if (!result.ok() || has_eight_bits) return result;
+  if (!result.ok() || is_as_wanted) return result;
   // How 16 bits become 8 is the format's business.
   result =
       codecs::decode_rows(file, {window.y, window.y + window.height}, limits);

@@ -45,10 +45,13 @@ void refuse_unknown_class(const configs::DataConfig& config,
               "complete names, or correct the label", ExitCode::kData);
 }
 
-// All that a file has.
-codecs::ImageLimits limits_of(const TilingRequest& request) {
+// All that a file has; what is no whole number of 8 or 16 bits is read only
+// where data.yaml says by a range what it means.
+codecs::ImageLimits limits_of(const configs::DataConfig& config,
+                              const TilingRequest& request) {
   codecs::ImageLimits limits = request.index.limits;
   limits.bands = codecs::kAnyBands;
+  limits.as_stored = config.range.has_value();
   return limits;
 }
 
@@ -73,7 +76,8 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
       static_cast<int64_t>(planned.images.size()), request.index.num_threads,
       [&](int64_t i) {
         LargeImage& image = planned.images[static_cast<size_t>(i)];
-        image.file = codecs::inspect_streamed(image.path, limits_of(request));
+        image.file =
+            codecs::inspect_streamed(image.path, limits_of(config, request));
         if (!image.file.ok()) return;
         const codecs::ImageSize size = image.file.size;
         image.labels = sources.images[static_cast<size_t>(i)].labels(size);
@@ -94,14 +98,17 @@ struct TileFile {
 TileFile tile_file(const codecs::StreamedImage& image, const cv::Mat& pixels) {
   if (image.is_jpeg)
     return {".jpg", codecs::encode_jpeg(pixels, kTileJpegQuality)};
-  if (pixels.channels() == 1 || pixels.channels() == codecs::kColours) {
+  const bool fits_png = pixels.depth() == CV_8U || pixels.depth() == CV_16U;
+  if (fits_png &&
+      (pixels.channels() == 1 || pixels.channels() == codecs::kColours)) {
     return {".png", codecs::encode_png_bytes(pixels)};
   }
   return {".tif", codecs::encode_tiff_bytes(pixels)};
 }
 
 // Returns why the image is refused, then with nothing written; "" if it is not.
-std::string write_tiles(const LargeImage& image, const std::string& split,
+std::string write_tiles(const configs::DataConfig& config,
+                        const LargeImage& image, const std::string& split,
                         const NewFolder& folder, const TilingRequest& request) {
   if (image.plan.tiles.empty()) return "";
   std::vector<TileRect> rects;
@@ -112,7 +119,7 @@ std::string write_tiles(const LargeImage& image, const std::string& split,
     written.push_back(file);
   };
   std::string reason = cut_tiles(
-      image.path, rects, limits_of(request),
+      image.path, rects, limits_of(config, request),
       [&](size_t index, const cv::Mat& pixels) {
         if (request.stopped()) {
           throw Error("tile", "interrupted; nothing was written",
@@ -158,24 +165,24 @@ void add_to(TiledSplit& split, const LargeImage& image,
   }
 }
 
-void write_split(PlannedSplit& planned, const NewFolder& folder,
-                 const TilingRequest& request) {
+void write_split(const configs::DataConfig& config, PlannedSplit& planned,
+                 const NewFolder& folder, const TilingRequest& request) {
   const std::string& name = planned.result.report.split;
   folder.make(fs::path("images") / name);
   folder.make(fs::path("labels") / name);
   std::vector<std::string> reasons(planned.images.size());
-  parallel_for(static_cast<int64_t>(reasons.size()), request.index.num_threads,
-               [&](int64_t i) {
-                 const auto at = static_cast<size_t>(i);
-                 const LargeImage& image = planned.images[at];
-                 reasons[at] = image.file.ok()
-                                   ? write_tiles(image, name, folder, request)
-                                   : image.file.reason;
-                 if (request.index.image_done) {
-                   request.index.image_done(
-                       name, static_cast<int64_t>(reasons.size()));
-                 }
-               });
+  parallel_for(
+      static_cast<int64_t>(reasons.size()), request.index.num_threads,
+      [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        const LargeImage& image = planned.images[at];
+        reasons[at] = image.file.ok()
+                          ? write_tiles(config, image, name, folder, request)
+                          : image.file.reason;
+        if (request.index.image_done) {
+          request.index.image_done(name, static_cast<int64_t>(reasons.size()));
+        }
+      });
   for (size_t i = 0; i < reasons.size(); ++i) {
     add_to(planned.result, planned.images[i], reasons[i]);
   }
@@ -214,7 +221,7 @@ std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
   std::vector<TiledSplit> splits;
   std::vector<std::string> names;
   for (PlannedSplit& split : planned) {
-    write_split(split, folder, request);
+    write_split(config, split, folder, request);
     names.push_back(split.result.report.split);
     // Published sets have test images without labels.
     if (names.back() != "test") refuse_without_box(config, split.result);
@@ -223,7 +230,9 @@ std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
   const std::vector<std::string> classes =
       request.index.single_cls ? std::vector<std::string>{"item"}
                                : config.names;
-  folder.write("data.yaml", labels::data_yaml_text(classes, names));
+  folder.write("data.yaml",
+               labels::data_yaml_text(classes, names,
+                                      configs::range_line(config.range)));
   folder.finish();
   return splits;
 }

@@ -4,7 +4,8 @@
 //   DIR/images/SPLIT/STEM_Y_X.jpg   JPEG of quality 95 where the image is JPEG,
 //                                   else .png with as many bits as were read;
 //                                   .tif where it has other bands than gray
-//                                   or RGB (tiff_file.h), with all of them
+//                                   or RGB (tiff_file.h), with all of them, or
+//                                   other samples than PNG
 //   DIR/labels/SPLIT/STEM_Y_X.txt   boxes of the tile; polygons were read as
 //                                   their bounding boxes
 //   DIR/data.yaml

@@ -26,7 +26,7 @@ class SameInAll : public MadeImages {
  public:
   SameInAll(LoadImage make, int bands)
       : MadeImages(std::move(make)), bands_(bands) {}
-  int bands() const override { return bands_; }
+  int type() const override { return CV_8UC(bands_); }
 
  private:
   int bands_;

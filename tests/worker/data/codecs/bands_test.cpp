@@ -221,13 +221,21 @@ TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
 }
 
 TEST_F(Bands, OtherSamplesAreRefused) {
-  cv::Mat wide;
-  test_bands(20, 30, 5, 1).convertTo(wide, CV_32F);
+  const cv::Mat picture = test_bands(20, 30, 5, 1);
+  cv::Mat floats, doubles;
+  picture.convertTo(floats, CV_32F);
+  picture.convertTo(doubles, CV_64F);
   BandForm form;
   form.format = SAMPLEFORMAT_IEEEFP;
-  EXPECT_EQ(reason(written(wide, form), 5),
-            "5 bands of 32 signed or floating bits, but those of 8 and 16 "
-            "unsigned bits are read: convert them");
+  const std::string what =
+      " signed or floating bits, but those of 8 and 16 unsigned bits are "
+      "read: ";
+  EXPECT_EQ(reason(written(floats, form), 5),
+            "5 bands of 32" + what +
+                "say in data.yaml which values are 0 and 1, range: [low, "
+                "high]");
+  EXPECT_EQ(reason(written(doubles, form), 5),
+            "5 bands of 64" + what + "convert them");
 }
 
 // The tags of the first page, 12 bytes each.

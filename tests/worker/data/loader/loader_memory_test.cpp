@@ -13,6 +13,7 @@
 #include "parallel/base/units.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/loader/loader.h"
 #include "worker/data/loader/loader_plan.h"
 
@@ -78,7 +79,8 @@ class LoaderMemory : public testing::Test {
   // Training on pictures of the network's size, an image a batch.
   // Returns what the former costs beyond what the loader says it needs.
   int64_t compare(const std::string& name, const std::string& bytes,
-                  int bands = codecs::kColours) {
+                  int bands = codecs::kColours,
+                  const ValueRanges& ranges = {}) {
     for (int i = 0; i < kImages; ++i) {
       const std::string name_of_file = std::to_string(i);
       // The content decides on the format, not the name.
@@ -87,6 +89,7 @@ class LoaderMemory : public testing::Test {
     }
     labels::IndexOptions index;
     index.limits.bands = bands;
+    index.limits.ranges = ranges;
     const labels::Dataset dataset =
         labels::index_dataset(data_config(folder_, folder_.path() / "images"),
                               labels::Split::kTrain, index)
@@ -94,6 +97,7 @@ class LoaderMemory : public testing::Test {
     LoaderOptions options;
     options.dataset = &dataset;
     options.bands = bands;
+    options.ranges = ranges;
     options.mode = LoaderMode::kTrainRect;
     options.image_height = kHeight;
     options.image_width = kWidth;
@@ -193,6 +197,16 @@ TEST_F(LoaderMemory, TiffOfBands) {
               kBeside)
         << name;
   }
+}
+
+// Twice the bytes, as the loader says.
+TEST_F(LoaderMemory, SixteenBits) {
+  constexpr int64_t kBeside = int64_t{2} << 20;  // rows on their way, the heap
+  cv::Mat deep;
+  picture_.convertTo(deep, CV_16U, 257);
+  EXPECT_LE(compare("PNG of 16 bits", codecs::encode_png_bytes(deep),
+                    codecs::kColours, {{0, 65535}}),
+            kBeside);
 }
 
 }  // namespace

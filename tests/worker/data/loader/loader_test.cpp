@@ -142,6 +142,40 @@ TEST_F(LoaderTest, BandsGoThroughAlike) {
   }
 }
 
+// 16 bits: the same for any threads, ranks, rows and start.
+TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
+  for (const LoaderMode mode : {LoaderMode::kTrainMosaic,
+                                LoaderMode::kTrainRect,
+                                LoaderMode::kValidation}) {
+    LoaderOptions deep = options(mode);
+    deep.ranges = {{-100, 400}};
+    deep.hyp.mixup = deep.hyp.flipud = 0.5;
+    const std::vector<Batch> reference = take(deep, 4);
+    ASSERT_EQ(reference[0].images.scalar_type(), at::kUInt16);
+    // Gray and the files' values alone are 114 and multiples of 500 / 65535.
+    const at::Tensor levels = reference[0].images.to(at::kInt);
+    EXPECT_GE(levels.min().item<int>(), 100 * 65535 / 500);
+    EXPECT_LE(levels.max().item<int>(), 355 * 65535 / 500 + 1);
+    LoaderOptions changed = deep;
+    changed.num_threads = 5;
+    changed.host_memory_limit_bytes = 5;
+    const std::vector<Batch> again = take(changed, 4);
+    for (size_t i = 0; i < again.size(); ++i) {
+      expect_same(again[i], reference[i]);
+    }
+    if (mode == LoaderMode::kValidation) continue;
+    deep.first_step = 3;
+    expect_same(take(deep, 1)[0], reference[3]);
+    deep.first_step = 0;
+    deep.own_rows = [](int64_t height) {
+      return plan::SampleRange{height / 2, height};
+    };
+    const int64_t rows = reference[0].images.size(1);
+    EXPECT_TRUE(take(deep, 1)[0].images.equal(
+        reference[0].images.slice(1, rows / 2, rows)));
+  }
+}
+
 TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
   for (int i = 0; i < kImages; ++i) {
     folder_.write("labels/train/" + std::to_string(100 + i) + ".txt",

@@ -44,7 +44,8 @@ class RenderedBatches : public LoaderFixture {
   }
 
   void count(const Batch& batch) {
-    const int64_t image = batch.images[0].numel();
+    const int64_t image = batch.images[0].numel() *
+                          static_cast<int64_t>(batch.images.element_size());
     for (const int64_t bytes : batch.packed_bytes) {
       ++samples_;
       // A copy of finished pixels has neither more nor less.
@@ -82,6 +83,19 @@ TEST_F(RenderedBatches, WithWhatTheCpuDoes) {
   expect_as_on_the_cpu(asked);
   EXPECT_GT(finished_, 0);
   EXPECT_LT(finished_, samples_);
+}
+
+// The files' 8 bits, spread over 16: tiles of both bytes are sent.
+TEST_F(RenderedBatches, OfSixteenBits) {
+  for (const bool multi_scale : {false, true}) {
+    LoaderOptions asked = options();
+    asked.ranges = {{-7, 300}};
+    asked.multi_scale = multi_scale;
+    asked.hyp.mixup = asked.hyp.flipud = 0.5;
+    asked.hyp.blur = 0.1;
+    ASSERT_EQ(take(asked, 1)[0].images.scalar_type(), at::kUInt16);
+    expect_as_on_the_cpu(asked);
+  }
 }
 
 TEST_F(RenderedBatches, OfOtherSizes) {

@@ -59,7 +59,7 @@ void expect_rows_of_warps(const configs::Hyperparameters& hyp, int times) {
     const cv::Mat whole = warped_by_opencv(
         augment::place_tiles({augment::placed_tile(pixels, picture)},
                              target.width, {0, target.height},
-                             codecs::kColours),
+                             CV_8UC3),
         warp);
     EXPECT_TRUE(
         same_pixels(augment::warp_tiles({augment::placed_tile(pixels, picture)},

@@ -1,0 +1,97 @@
+#include "worker/data/labels/measured_range.h"
+
+#include <gtest/gtest.h>
+
+#include <opencv2/core.hpp>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/image_writer.h"
+
+namespace headroom::labels {
+namespace {
+
+configs::RangeWish percentiles(double low, double high, bool per_band) {
+  return {.ranges = {},
+          .low_percentile = low,
+          .high_percentile = high,
+          .per_band = per_band};
+}
+
+class MeasuredRange : public testing::Test {
+ protected:
+  MeasuredRange() {
+    std::filesystem::create_directories(folder_.path() / "images");
+  }
+  // Two bands: 0 to 999 in steps of 1 by columns, and ten times that.
+  void write(const std::string& name, int rows) {
+    cv::Mat picture(rows, 1000, CV_32FC2);
+    for (int y = 0; y < rows; ++y) {
+      for (int x = 0; x < 1000; ++x) {
+        picture.ptr<float>(y)[2 * x] = static_cast<float>(x);
+        picture.ptr<float>(y)[2 * x + 1] = static_cast<float>(10 * x);
+      }
+    }
+    write_bands(folder_.path() / "images" / (name + ".tif"), picture,
+                {.format = SAMPLEFORMAT_IEEEFP});
+    folder_.write("labels/" + name + ".txt", "0 .5 .5 .2 .2\n");
+  }
+  ValueRanges measured(const configs::RangeWish& wish, int64_t threads = 3) {
+    IndexOptions index;
+    index.limits.bands = codecs::kAnyBands;
+    index.limits.as_stored = true;
+    return measured_range(
+        index_dataset(data_config(folder_, folder_.path() / "images"),
+                      Split::kTrain, index)
+            .dataset,
+        wish, threads);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(MeasuredRange, IsOfTheSpreadPixels) {
+  for (int i = 0; i < 5; ++i) write(std::to_string(i), 30 + 50 * i);
+  const ValueRanges bands = measured(percentiles(10, 90, true));
+  ASSERT_EQ(bands.size(), 2u);
+  EXPECT_NEAR(bands[0].low, 100, 20);
+  EXPECT_NEAR(bands[0].high, 900, 20);
+  EXPECT_NEAR(bands[1].low, 1000, 200);
+  EXPECT_NEAR(bands[1].high, 9000, 200);
+  const ValueRanges all = measured(percentiles(0, 75, false));
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].low, 0);
+  // Half of the second band's values are above 5,000.
+  EXPECT_NEAR(all[0].high, 5000, 200);
+  EXPECT_EQ(measured(percentiles(10, 90, true), 1), bands);
+}
+
+TEST_F(MeasuredRange, LooksAtAFewOfManyImages) {
+  constexpr int kMany = 600;
+  for (int i = 0; i < kMany; ++i) {
+    cv::Mat dark(8, 8, CV_16U, cv::Scalar(i % 2 == 0 ? 100 : 5000));
+    folder_.write("images/" + std::to_string(1000 + i) + ".png",
+                  codecs::encode_png_bytes(dark));
+  }
+  folder_.write("labels/1000.txt", "0 .5 .5 .2 .2\n");
+  EXPECT_EQ(measured(percentiles(1, 99, false)), (ValueRanges{{100, 5000}}));
+}
+
+TEST_F(MeasuredRange, OneValueIsRefused) {
+  folder_.write("images/1.png", codecs::encode_png_bytes(cv::Mat(
+                                    9, 9, CV_16U, cv::Scalar(700))));
+  folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+  try {
+    measured(percentiles(1, 99, false));
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kData);
+    EXPECT_EQ(error.text(),
+              "both percentiles that range asks for are 700.000000 in the "
+              "training images");
+  }
+}
+
+}  // namespace
+}  // namespace headroom::labels

@@ -1,0 +1,106 @@
+#include "worker/data/codecs/level_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "worker/data/codecs/image_bands.h"
+
+namespace headroom::codecs {
+namespace {
+
+// Gray becomes colours where these are wanted.
+int bands_of(const ScanlineReader& stored, const ImageLimits& limits) {
+  const int channels = CV_MAT_CN(stored.type());
+  return channels == 1 && limits.bands == kColours ? kColours : channels;
+}
+
+}  // namespace
+
+LevelReader::LevelReader(std::unique_ptr<ScanlineReader> stored,
+                         const ImageLimits& limits)
+    : ScanlineReader(stored->header(), CV_16UC(bands_of(*stored, limits))),
+      stored_(std::move(stored)) {
+  const int bands = CV_MAT_CN(type());
+  const std::string why = range_error(limits.ranges, bands);
+  if (!why.empty()) {
+    throw ImageRefusal(why +
+                       ": write one pair for all in data.yaml, or one "
+                       "for each band");
+  }
+  for (int band = 0; band < bands; ++band) {
+    const ValueRange& range =
+        limits.ranges[limits.ranges.size() == 1 ? 0 : band];
+    scales_.push_back({range.low, kMostLevel / (range.high - range.low)});
+  }
+}
+
+template <typename Sample>
+void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
+  const int channels = samples.channels();
+  const auto bands = static_cast<int>(scales_.size());
+  for (int y = 0; y < rows.rows; ++y) {
+    const auto* source = samples.ptr<Sample>(y);
+    auto* target = rows.ptr<uint16_t>(y);
+    for (int x = 0; x < rows.cols; ++x, source += channels, target += bands) {
+      for (int band = 0; band < bands; ++band) {
+        const auto value =
+            static_cast<double>(source[channels == 1 ? 0 : band]);
+        if constexpr (std::is_floating_point_v<Sample>) {
+          if (std::isnan(value)) {
+            throw ImageRefusal(
+                "the value in row " + std::to_string(next_ + y) + ", column " +
+                std::to_string(x) +
+                " is no number (NaN): fill such places, for example with "
+                "gdal_fillnodata");
+          }
+        }
+        const double level =
+            (value - scales_[band].low) * scales_[band].levels_per_unit;
+        target[band] = static_cast<uint16_t>(
+            std::clamp(level, 0.0, double{kMostLevel}) + 0.5);
+      }
+    }
+  }
+}
+
+void LevelReader::read(cv::Mat& rows) {
+  samples_.create(rows.rows, rows.cols, stored_->type());
+  stored_->read(samples_);
+  switch (samples_.depth()) {
+    case CV_8U:
+      convert<uint8_t>(samples_, rows);
+      break;
+    case CV_16U:
+      convert<uint16_t>(samples_, rows);
+      break;
+    case CV_16S:
+      convert<int16_t>(samples_, rows);
+      break;
+    default:
+      convert<float>(samples_, rows);
+  }
+  next_ += rows.rows;
+}
+
+// Floating values are looked at, too: damage is the same whichever rows are
+// wanted.
+void LevelReader::skip(int64_t rows) {
+  if (CV_MAT_DEPTH(stored_->type()) == CV_32F) {
+    ScanlineReader::skip(rows);
+    return;
+  }
+  stored_->skip(rows);
+  next_ += rows;
+}
+
+void LevelReader::pass(int64_t rows) {
+  stored_->pass(rows);
+  next_ += rows;
+}
+
+void LevelReader::finish() { stored_->finish(); }
+
+}  // namespace headroom::codecs

@@ -1,0 +1,115 @@
+#include "worker/data/labels/measured_range.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/parallel_for.h"
+#include "worker/data/codecs/scanline_reader.h"
+
+namespace headroom::labels {
+namespace {
+
+// The values of each band; numbers alone.
+using BandValues = std::vector<std::vector<double>>;
+
+// The first of the `most` places, evenly spread over `length`, from `number`.
+int64_t spread_place(int64_t number, int64_t most, int64_t length) {
+  return number * length / std::min(most, length);
+}
+
+void take_row(const cv::Mat& row, int64_t most, BandValues& values) {
+  cv::Mat numbers;
+  row.convertTo(numbers, CV_64F);
+  const int bands = numbers.channels();
+  const auto* source = numbers.ptr<double>(0);
+  for (int64_t i = 0; i < std::min<int64_t>(most, numbers.cols); ++i) {
+    const int64_t column = spread_place(i, most, numbers.cols);
+    for (int band = 0; band < bands; ++band) {
+      const double value = source[column * bands + band];
+      if (std::isfinite(value)) {
+        values[static_cast<size_t>(band)].push_back(value);
+      }
+    }
+  }
+}
+
+// Nothing of an image that cannot be read.
+BandValues values_of(const std::filesystem::path& file) {
+  constexpr int64_t kMostLines = 64;
+  codecs::ImageLimits limits;
+  limits.bands = codecs::kAnyBands;
+  limits.as_stored = true;
+  BandValues values;
+  const std::string reason = codecs::read_image_rows(
+      file, limits, [&](codecs::ScanlineReader& reader) {
+        const codecs::ImageHeader& header = reader.header();
+        values.resize(static_cast<size_t>(CV_MAT_CN(reader.type())));
+        cv::Mat row(1, static_cast<int>(header.width), reader.type());
+        int64_t next = 0;
+        for (int64_t i = 0; i < std::min(kMostLines, header.height); ++i) {
+          const int64_t wanted = spread_place(i, kMostLines, header.height);
+          reader.pass(wanted - next);
+          reader.read(row);
+          next = wanted + 1;
+          take_row(row, kMeasuredPixels / kMostLines, values);
+        }
+      });
+  return reason.empty() ? values : BandValues();
+}
+
+double percentile(std::vector<double>& values, double percent) {
+  const auto last = static_cast<double>(values.size() - 1);
+  const auto place = values.begin() +
+                     static_cast<ptrdiff_t>(std::lround(percent / 100 * last));
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+}  // namespace
+
+ValueRanges measured_range(const Dataset& dataset,
+                           const configs::RangeWish& wish,
+                           int64_t num_threads) {
+  const int64_t used = std::min(kMeasuredImages, dataset.size());
+  std::vector<BandValues> images(static_cast<size_t>(used));
+  parallel_for(used, num_threads, [&](int64_t i) {
+    images[static_cast<size_t>(i)] =
+        values_of(dataset.path(spread_place(i, used, dataset.size())));
+  });
+  BandValues all;
+  for (BandValues& image : images) {
+    all.resize(wish.per_band ? std::max(all.size(), image.size()) : 1);
+    for (size_t band = 0; band < image.size(); ++band) {
+      std::vector<double>& to = all[wish.per_band ? band : 0];
+      to.insert(to.end(), image[band].begin(), image[band].end());
+    }
+    image.clear();
+  }
+  ValueRanges ranges;
+  for (std::vector<double>& values : all) {
+    if (values.empty()) {
+      throw Error("data",
+                  "range asks for percentiles, but no training image that was "
+                  "looked at can be read",
+                  "see headroom verify, or write range: [low, high]",
+                  ExitCode::kData);
+    }
+    const ValueRange range{percentile(values, wish.low_percentile),
+                           percentile(values, wish.high_percentile)};
+    if (range.low == range.high) {
+      throw Error("data",
+                  "both percentiles that range asks for are " +
+                      std::to_string(range.low) + " in the training images",
+                  "write percentiles further apart, or range: [low, high]",
+                  ExitCode::kData);
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+}  // namespace headroom::labels
