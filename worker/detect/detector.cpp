@@ -98,7 +98,7 @@ at::Tensor network_input_of(const cv::Mat& pixels) {
 // A tile as decode_image would have it in the whole picture.
 cv::Mat in_network_samples(const cv::Mat& pixels,
                            const codecs::ImageLimits& limits) {
-  if (pixels.depth() != CV_8U) {
+  if (pixels.depth() != CV_MAT_DEPTH(limits.type())) {
     throw codecs::ImageRefusal(
         "it has more than 8 bits a sample and is too large to be held: cut it "
         "with headroom tile");
