@@ -62,6 +62,8 @@ std::vector<WorkerFlag> flags_of(DatasetQuery& query) {
        &query.threads},
       {"--label-counts", "", "The answer says how many boxes the images have.",
        &query.label_counts},
+      {"--noindex", "", "Every file is opened, and nothing of it is kept.",
+       &query.noindex},
       {"--anchors-for", "MODEL",
        "The answer says which anchors this model gets.", &anchors.model},
       {"--weights", "FILE", "The anchors of these weights are judged.",

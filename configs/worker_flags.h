@@ -45,6 +45,7 @@ struct DatasetQuery {
   bool single_cls = false;
   int64_t threads = 8;
   bool label_counts = false;
+  bool noindex = false;
   AnchorQuery anchors = {};  // asked for where a model is named
 
   bool wants_anchors() const { return !anchors.model.empty(); }

@@ -118,7 +118,8 @@ void ask_data(configs::RunConfig& config, WantedFacts wanted) {
       .data = config.data,
       .single_cls = config.single_cls,
       .threads = std::max<int64_t>(1, config.loader_threads),
-      .label_counts = wanted.label_counts};
+      .label_counts = wanted.label_counts,
+      .noindex = config.noindex};
   DataReader reader;
   if (wanted.label_counts) {
     reader.doing = "labels were read";

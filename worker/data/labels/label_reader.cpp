@@ -8,6 +8,7 @@
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/parallel_for.h"
 #include "worker/data/labels/file_list.h"
 
 namespace headroom::labels {
@@ -31,49 +32,72 @@ const Value& of_split(Split split, const Value& train, const Value& val,
 
 class YoloLabels : public LabelReader {
  public:
-  YoloLabels(std::vector<fs::path> images, int64_t num_classes, bool single_cls)
+  YoloLabels(std::vector<std::string> images, int64_t num_classes,
+             bool single_cls)
       : images_(std::move(images)),
         num_classes_(num_classes),
         single_cls_(single_cls) {}
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return false; }
 
-  ImageLabels read(size_t index, codecs::ImageSize) const override {
-    ImageLabels result;
-    result.file = label_path(images_[index]);
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    const std::string file = label_file(index);
     std::string reason;
-    auto text = read_label_text(result.file, reason);
-    if (text && !text->empty()) {
-      const std::string kind = to_string(
-          foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes)));
-      if (!kind.empty()) {
-        reason = kind + ", not lines `class cx cy w h`";
-        text.reset();
-      }
+    const auto text = read_label_text(file, reason);
+    return text ? read_text(index, size, file, *text)
+                : unreadable_labels(file, std::move(reason));
+  }
+
+  std::string label_file(size_t index) const override {
+    return label_path(images_[index]);
+  }
+
+  ImageLabels read_text(size_t, codecs::ImageSize, const std::string& file,
+                        std::string_view text) const override {
+    // An empty file says that its image has no box.
+    const std::string kind =
+        text.empty() ? ""
+                     : to_string(foreign_kind(text.substr(0, kFileHeadBytes)));
+    if (!kind.empty()) {
+      return unreadable_labels(file, kind + ", not lines `class cx cy w h`");
     }
-    if (text) {
-      result.labels = parse_label_file(*text, result.file.string(),
-                                       num_classes_, single_cls_);
-    } else {
-      result.fault =
-          DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
-                    reason, "its image left out"};
-    }
-    return result;
+    return {.file = file,
+            .labels = parse_label_file(text, file, num_classes_, single_cls_),
+            .fault = std::nullopt};
   }
 
  private:
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   int64_t num_classes_;
   bool single_cls_;
 };
 
 // Are an image's boxes in Pascal VOC's form, and in YOLO's not?
-bool has_voc_file(const fs::path& image) {
-  std::error_code error;
-  return !fs::exists(label_path(image), error) &&
-         fs::exists(voc_file_of(image), error);
+bool has_voc_file(const std::string& image) {
+  return !file_exists(label_path(image)) && file_exists(voc_file_of(image));
+}
+
+// Takes the images with such a file out of `images`; both keep their order.
+std::vector<std::string> take_voc_images(std::vector<std::string>& images,
+                                         int64_t num_threads) {
+  std::vector<char> is_voc(images.size());
+  parallel_for(static_cast<int64_t>(images.size()), num_threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 is_voc[at] = has_voc_file(images[at]) ? 1 : 0;
+               });
+  std::vector<std::string> voc;
+  size_t kept = 0;
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (is_voc[i] != 0) {
+      voc.push_back(std::move(images[i]));
+    } else if (kept++ < i) {
+      images[kept - 1] = std::move(images[i]);
+    }
+  }
+  images.resize(kept);
+  return voc;
 }
 
 // Folders where an image's table may lie: the data file's, then
@@ -110,41 +134,51 @@ fs::path find_table(const std::vector<fs::path>& folders,
 // after their folder (test_labels.csv of images/test), or after train where the
 // split has its images.
 fs::path table_of(const configs::DataConfig& config, Split split,
-                  const std::vector<fs::path>& images) {
+                  const std::vector<std::string>& images) {
   if (images.empty()) return "";
   std::vector<std::string> names = {
       split_name(split) + "_labels.csv",
-      images.front().parent_path().filename().string() + "_labels.csv"};
+      fs::path(images.front()).parent_path().filename().string() +
+          "_labels.csv"};
   if (split_sources(config, split) == config.train) {
     names.emplace_back("train_labels.csv");
   }
   const fs::path table =
       find_table(folders_of_tables(config, images.front()), names);
   if (table.empty()) return "";
-  const bool has_texts = std::ranges::any_of(images, [](const fs::path& image) {
-    std::error_code error;
-    return fs::exists(label_path(image), error);
-  });
+  const bool has_texts = std::ranges::any_of(
+      images,
+      [](const std::string& image) { return file_exists(label_path(image)); });
   return has_texts ? "" : fs::absolute(table).lexically_normal();
 }
 
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
-  std::stable_sort(
-      images.begin(), images.end(),
-      [](const SplitImage& a, const SplitImage& b) { return a.path < b.path; });
-  std::vector<SplitImage> unique;
-  for (SplitImage& image : images) {
-    if (!unique.empty() && unique.back().path == image.path) {
-      report.add(
-          {DataFaultKind::kListedTwice, image.path.string(), "", "used once"});
+  std::ranges::stable_sort(images, path_precedes, &SplitImage::path);
+  size_t kept = 0;
+  for (const SplitImage& image : images) {
+    if (kept > 0 && images[kept - 1].path == image.path) {
+      report.add({DataFaultKind::kListedTwice, std::string(image.path), "",
+                  "used once"});
     } else {
-      unique.push_back(std::move(image));
+      images[kept++] = image;
     }
   }
-  images = std::move(unique);
+  images.resize(kept);
 }
 
 }  // namespace
+
+ImageLabels unreadable_labels(const std::string& file, std::string reason) {
+  return {.file = file,
+          .labels = {},
+          .fault = DataFault{DataFaultKind::kUnreadableLabels, file,
+                             std::move(reason), "its image left out"}};
+}
+
+ImageLabels LabelReader::read_text(size_t index, codecs::ImageSize size,
+                                   const std::string&, std::string_view) const {
+  return read(index, size);
+}
 
 std::string split_name(Split split) {
   return of_split<std::string>(split, "train", "val", "test");
@@ -178,8 +212,8 @@ std::optional<int32_t> ClassRules::find(const std::string& name, int64_t line,
 }
 
 SplitImages open_split(const configs::DataConfig& config, Split split,
-                       bool single_cls, DataReport& report,
-                       bool keep_outlines) {
+                       bool single_cls, DataReport& report, bool keep_outlines,
+                       int64_t num_threads) {
   const ClassRules classes{config.names, single_cls};
   SplitImages result;
   std::vector<fs::path> folders_and_lists;
@@ -200,11 +234,8 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     }
   }
   if (!folders_and_lists.empty()) {
-    std::vector<fs::path> images = list_images(folders_and_lists, report);
-    const auto annotated = std::ranges::stable_partition(
-        images, [](const fs::path& image) { return !has_voc_file(image); });
-    std::vector<fs::path> voc(annotated.begin(), annotated.end());
-    images.erase(annotated.begin(), annotated.end());
+    std::vector<std::string> images = list_images(folders_and_lists, report);
+    std::vector<std::string> voc = take_voc_images(images, num_threads);
     const fs::path table =
         voc.empty() ? table_of(config, split, images) : fs::path();
     if (!voc.empty()) {
@@ -215,10 +246,11 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                         : open_csv_labels_of(table, images, classes, report);
     if (in_table) {
       report.table = table.string();
-      const std::set<fs::path> named(in_table->images().begin(),
-                                     in_table->images().end());
-      std::erase_if(
-          images, [&](const fs::path& image) { return named.contains(image); });
+      const std::set<std::string_view> named(in_table->images().begin(),
+                                             in_table->images().end());
+      std::erase_if(images, [&](const std::string& image) {
+        return named.contains(image);
+      });
       result.readers.push_back(std::move(in_table));
     }
     result.readers.push_back(std::make_unique<YoloLabels>(
