@@ -35,8 +35,13 @@ ImageBoxes boxes_of(const LabelFile& labels) {
 // the boxes are in pixels, the size.
 ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
                       const KnownImage* known, KnownImage& found) {
-  const std::string file = image.reader->label_file(image.index);
-  const auto stamp = file.empty() ? std::nullopt : stamp_of(file);
+  std::string file;
+  std::optional<FileStamp> stamp;
+  for (std::string& place : image.reader->label_files(image.index)) {
+    stamp = stamp_of(place);
+    file = std::move(place);
+    if (stamp) break;
+  }
   if (!stamp) return image.labels(size);
   found.labels = *stamp;
   if (known != nullptr && known->believes_labels && known->labels == *stamp) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -71,7 +72,10 @@ class Lister {
   }
 
   std::vector<std::string> take() {
-    std::ranges::sort(files_, path_precedes);
+    // A folder's files come in order; those of several sources may not.
+    if (!std::ranges::is_sorted(files_, path_precedes)) {
+      std::ranges::sort(files_, path_precedes);
+    }
     std::vector<std::string> unique;
     unique.reserve(files_.size());
     for (std::string& file : files_) {
@@ -98,16 +102,20 @@ class Lister {
     const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()),
                                                    &::closedir);
     if (!open) refuse(errno);
-    const std::string inside = (directory / "").string();
+    std::vector<std::pair<std::string, unsigned char>> entries;
     errno = 0;
     while (const dirent* entry = ::readdir(open.get())) {
       const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") {
-        add_entry(inside + entry->d_name, entry->d_type);
-      }
+      if (name != "." && name != "..")
+        entries.emplace_back(name, entry->d_type);
       errno = 0;
     }
     if (errno != 0) refuse(errno);
+    // By name, a folder's content in the folder's place: that is
+    // path_precedes().
+    std::ranges::sort(entries);
+    const std::string inside = (directory / "").string();
+    for (const auto& [name, type] : entries) add_entry(inside + name, type);
   }
 
   void add_entry(std::string path, unsigned char type) {
@@ -187,10 +195,18 @@ size_t suffix_begin(std::string_view file) {
 }  // namespace
 
 bool path_precedes(std::string_view a, std::string_view b) {
-  const auto [x, y] = std::ranges::mismatch(a, b);
-  if (x == a.end() || y == b.end()) return y != b.end();
-  if (*x == '/' || *y == '/') return *x == '/';
-  return static_cast<unsigned char>(*x) < static_cast<unsigned char>(*y);
+  const size_t length = std::min(a.size(), b.size());
+  size_t at = 0;
+  // Neighbours have long beginnings in common.
+  constexpr size_t kStep = 16;
+  while (at + kStep <= length &&
+         std::memcmp(a.data() + at, b.data() + at, kStep) == 0) {
+    at += kStep;
+  }
+  while (at < length && a[at] == b[at]) ++at;
+  if (at == length) return a.size() < b.size();
+  if (a[at] == '/' || b[at] == '/') return a[at] == '/';
+  return static_cast<unsigned char>(a[at]) < static_cast<unsigned char>(b[at]);
 }
 
 std::string lower_suffix(std::string_view file) {
@@ -237,14 +253,18 @@ bool stays_in_folder(const std::string& name) {
          std::find(path.begin(), path.end(), "..") == path.end();
 }
 
-std::string label_path(std::string_view image) {
+std::vector<std::string> label_paths(std::string_view image) {
   std::string beside = with_suffix(image, ".txt");
   constexpr std::string_view kImages = "/images/";
   const size_t at = beside.rfind(kImages);
-  if (at == std::string::npos) return beside;
-  std::string mapped = beside;
-  mapped.replace(at, kImages.size(), "/labels/");
-  return !file_exists(mapped) && file_exists(beside) ? beside : mapped;
+  if (at == std::string::npos) return {beside};
+  return {std::string(beside).replace(at, kImages.size(), "/labels/"), beside};
+}
+
+std::string label_path(std::string_view image) {
+  const std::vector<std::string> paths = label_paths(image);
+  const auto found = std::ranges::find_if(paths, file_exists);
+  return found == paths.end() ? paths[0] : *found;
 }
 
 }  // namespace headroom::labels

@@ -33,6 +33,9 @@ std::string lower_suffix(std::string_view file);
 // image. The first of the two where neither exists.
 std::string label_path(std::string_view image);
 
+// These places, whether there is a file or not.
+std::vector<std::string> label_paths(std::string_view image);
+
 // The same path with another suffix, "stack#3.txt" of "stack.tif#3", or one
 // more: "a.txt" of "a.jpg" and
 // ".txt".

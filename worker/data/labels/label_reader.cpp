@@ -42,15 +42,15 @@ class YoloLabels : public LabelReader {
   bool is_in_pixels() const override { return false; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    const std::string file = label_file(index);
+    const std::string file = label_path(images_[index]);
     std::string reason;
     const auto text = read_label_text(file, reason);
     return text ? read_text(index, size, file, *text)
                 : unreadable_labels(file, std::move(reason));
   }
 
-  std::string label_file(size_t index) const override {
-    return label_path(images_[index]);
+  std::vector<std::string> label_files(size_t index) const override {
+    return label_paths(images_[index]);
   }
 
   ImageLabels read_text(size_t, codecs::ImageSize, const std::string& file,
@@ -153,7 +153,9 @@ fs::path table_of(const configs::DataConfig& config, Split split,
 }
 
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
-  std::ranges::stable_sort(images, path_precedes, &SplitImage::path);
+  if (!std::ranges::is_sorted(images, path_precedes, &SplitImage::path)) {
+    std::ranges::stable_sort(images, path_precedes, &SplitImage::path);
+  }
   size_t kept = 0;
   for (const SplitImage& image : images) {
     if (kept > 0 && images[kept - 1].path == image.path) {

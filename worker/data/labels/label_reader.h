@@ -73,11 +73,11 @@ class LabelReader {
   // REQUIRES: index < images().size(); `size` positive where is_in_pixels().
   virtual ImageLabels read(size_t index, codecs::ImageSize size) const = 0;
 
-  // The file with the boxes of this image alone, present or not; "" where many
-  // images share a file.
-  virtual std::string label_file(size_t) const { return ""; }
+  // The files of which the first that is there has the boxes of this image
+  // alone; none where many images share a file.
+  virtual std::vector<std::string> label_files(size_t) const { return {}; }
 
-  // What read() gives where `file`, which is label_file(), has this text.
+  // What read() gives where `file`, one of label_files(), has this text.
   virtual ImageLabels read_text(size_t index, codecs::ImageSize size,
                                 const std::string& file,
                                 std::string_view text) const;

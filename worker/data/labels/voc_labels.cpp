@@ -191,11 +191,11 @@ class VocLabels : public LabelReader {
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    return read_annotation(label_file(index), classes_, size);
+    return read_annotation(label_files(index)[0], classes_, size);
   }
 
-  std::string label_file(size_t index) const override {
-    return (folder_ / "Annotations" / (stems_[index] + ".xml")).string();
+  std::vector<std::string> label_files(size_t index) const override {
+    return {(folder_ / "Annotations" / (stems_[index] + ".xml")).string()};
   }
 
   ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
@@ -210,6 +210,18 @@ class VocLabels : public LabelReader {
   std::vector<std::string> stems_;  // the images' stems
 };
 
+// STEM.xml beside an image, and where else it may lie.
+std::vector<std::string> voc_files_of(std::string_view image) {
+  std::vector<std::string> files = {with_suffix(image, ".xml")};
+  constexpr std::string_view kImages = "/images/";
+  const size_t at = files[0].rfind(kImages);
+  if (at == std::string::npos) return files;
+  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
+    files.push_back(std::string(files[0]).replace(at, kImages.size(), folder));
+  }
+  return files;
+}
+
 // Annotations beside their images, as labelling programs write them.
 class VocFiles : public LabelReader {
  public:
@@ -220,11 +232,11 @@ class VocFiles : public LabelReader {
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    return read_annotation(label_file(index), classes_, size);
+    return read_annotation(voc_file_of(images_[index]), classes_, size);
   }
 
-  std::string label_file(size_t index) const override {
-    return voc_file_of(images_[index]);
+  std::vector<std::string> label_files(size_t index) const override {
+    return voc_files_of(images_[index]);
   }
 
   ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
@@ -240,17 +252,9 @@ class VocFiles : public LabelReader {
 }  // namespace
 
 std::string voc_file_of(std::string_view image) {
-  const std::string beside = with_suffix(image, ".xml");
-  if (file_exists(beside)) return beside;
-  constexpr std::string_view kImages = "/images/";
-  const size_t at = beside.rfind(kImages);
-  if (at == std::string::npos) return beside;
-  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
-    std::string mapped = beside;
-    mapped.replace(at, kImages.size(), folder);
-    if (file_exists(mapped)) return mapped;
-  }
-  return beside;
+  const std::vector<std::string> files = voc_files_of(image);
+  const auto found = std::ranges::find_if(files, file_exists);
+  return found == files.end() ? files[0] : *found;
 }
 
 std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
