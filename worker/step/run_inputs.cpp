@@ -36,7 +36,8 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
   labels::IndexOptions options;
   options.limits.bands = layers::picture_channels(inputs.table.input_channels);
   options.single_cls = config.single_cls;
-  options.num_threads = std::max<int64_t>(1, config.loader_threads);
+  // Files are waited for more than computed on.
+  options.num_threads = std::max(options.num_threads, config.loader_threads);
   if (!config.noindex) options.kept_in = labels::index_folder();
   options.keep_outlines =
       split == labels::Split::kTrain && pastes_objects(config);

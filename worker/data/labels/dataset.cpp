@@ -414,9 +414,8 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
   if (!packs.empty()) return index_packs(config, split, packs, options);
   IndexedDataset result;
   result.report.split = split_name(split);
-  const SplitImages split_images =
-      open_split(config, split, options.single_cls, result.report,
-                 options.keep_outlines, options.num_threads);
+  const SplitImages split_images = open_split(
+      config, split, options.single_cls, result.report, options.keep_outlines);
   const std::vector<SplitImage>& images = split_images.images;
   FolderIndex index(index_place(options.kept_in, config, split, options.limits),
                     images);
@@ -487,8 +486,7 @@ BoxCounts count_boxes(const configs::DataConfig& config, Split split,
     }
   } else {
     const SplitImages split_images =
-        open_split(config, split, options.single_cls, ignored,
-                   options.keep_outlines, options.num_threads);
+        open_split(config, split, options.single_cls, ignored);
     const std::vector<SplitImage>& images = split_images.images;
     counts.resize(images.size());
     // Boxes do not depend on bands: the index of most models serves.

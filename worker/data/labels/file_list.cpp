@@ -235,6 +235,18 @@ bool image_exists(const fs::path& image) {
          file_exists(codecs::image_page(image).file);
 }
 
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()),
+                                                 &::closedir);
+  if (!open) return names;
+  while (const dirent* entry = ::readdir(open.get())) {
+    names.emplace_back(entry->d_name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 bool file_exists(const std::string& file) {
   struct stat status {};
   return ::stat(file.c_str(), &status) == 0;

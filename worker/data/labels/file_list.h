@@ -43,6 +43,9 @@ std::string with_suffix(std::string_view file, std::string_view suffix);
 
 bool file_exists(const std::string& file);
 
+// What lies in a folder, sorted; nothing where it cannot be listed.
+std::vector<std::string> names_in(const std::string& folder);
+
 // Is there such a file, or the file of such a page?
 bool image_exists(const std::filesystem::path& image);
 

@@ -1,6 +1,7 @@
 #include "worker/data/labels/label_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -8,7 +9,6 @@
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/base/parallel_for.h"
 #include "worker/data/labels/file_list.h"
 
 namespace headroom::labels {
@@ -73,30 +73,41 @@ class YoloLabels : public LabelReader {
   bool single_cls_;
 };
 
-// Are an image's boxes in Pascal VOC's form, and in YOLO's not?
-bool has_voc_file(const std::string& image) {
-  return !file_exists(label_path(image)) && file_exists(voc_file_of(image));
-}
-
-// Takes the images with such a file out of `images`; both keep their order.
-std::vector<std::string> take_voc_images(std::vector<std::string>& images,
-                                         int64_t num_threads) {
-  std::vector<char> is_voc(images.size());
-  parallel_for(static_cast<int64_t>(images.size()), num_threads,
-               [&](int64_t i) {
-                 const auto at = static_cast<size_t>(i);
-                 is_voc[at] = has_voc_file(images[at]) ? 1 : 0;
-               });
-  std::vector<std::string> voc;
-  size_t kept = 0;
-  for (size_t i = 0; i < images.size(); ++i) {
-    if (is_voc[i] != 0) {
-      voc.push_back(std::move(images[i]));
-    } else if (kept++ < i) {
-      images[kept - 1] = std::move(images[i]);
+// Says whether files are there by listing their folders: one question a folder
+// instead of one a file. REQUIRES, to be quick: files that come by folder.
+class FolderLists {
+ public:
+  bool has(const std::string& file) {
+    const size_t slash = file.rfind('/') + 1;
+    if (file.compare(0, slash, folder_) != 0) {
+      folder_ = file.substr(0, slash);
+      names_ = names_in(folder_);
     }
+    return std::ranges::binary_search(names_, file.substr(slash));
   }
-  images.resize(kept);
+
+ private:
+  std::string folder_;
+  std::vector<std::string> names_;  // sorted
+};
+
+// Takes the images whose boxes are in Pascal VOC's form, and in YOLO's not, out
+// of `images`; both keep their order.
+std::vector<std::string> take_voc_images(std::vector<std::string>& images) {
+  std::array<FolderLists, 2> lists;  // one for each of label_paths()
+  const auto has_text = [&lists](const std::string& image) {
+    const std::vector<std::string> paths = label_paths(image);
+    for (size_t i = 0; i < paths.size(); ++i) {
+      if (lists[i].has(paths[i])) return true;
+    }
+    return false;
+  };
+  std::vector<std::string> voc;
+  std::erase_if(images, [&](const std::string& image) {
+    const bool is_voc = !has_text(image) && file_exists(voc_file_of(image));
+    if (is_voc) voc.push_back(image);
+    return is_voc;
+  });
   return voc;
 }
 
@@ -214,8 +225,8 @@ std::optional<int32_t> ClassRules::find(const std::string& name, int64_t line,
 }
 
 SplitImages open_split(const configs::DataConfig& config, Split split,
-                       bool single_cls, DataReport& report, bool keep_outlines,
-                       int64_t num_threads) {
+                       bool single_cls, DataReport& report,
+                       bool keep_outlines) {
   const ClassRules classes{config.names, single_cls};
   SplitImages result;
   std::vector<fs::path> folders_and_lists;
@@ -237,7 +248,7 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
   }
   if (!folders_and_lists.empty()) {
     std::vector<std::string> images = list_images(folders_and_lists, report);
-    std::vector<std::string> voc = take_voc_images(images, num_threads);
+    std::vector<std::string> voc = take_voc_images(images);
     const fs::path table =
         voc.empty() ? table_of(config, split, images) : fs::path();
     if (!voc.empty()) {

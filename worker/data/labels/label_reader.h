@@ -104,7 +104,7 @@ struct SplitImages {
 // are read only with `keep_outlines`.
 SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
-                       bool keep_outlines = false, int64_t num_threads = 8);
+                       bool keep_outlines = false);
 
 // A table of labels that lies where people put them, beside the data file or in
 // a folder of the images, and that nobody reads: what to tell somebody whose
