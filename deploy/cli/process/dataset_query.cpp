@@ -57,7 +57,11 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
                          reader.words.end());
   options.on_line = [&](const ChildLine& line) {
     const std::lock_guard lock(mutex);
-    if (!line.record && line.text.starts_with('{')) answer = line.text;
+    if (line.record) {
+      log::pass_on(*line.record);
+    } else if (line.text.starts_with('{')) {
+      answer = line.text;
+    }
   };
   ChildProcess child(std::move(options));
   while (!child.wait(kTick)) {

@@ -111,8 +111,7 @@ class Lister {
       errno = 0;
     }
     if (errno != 0) refuse(errno);
-    // By name, a folder's content in the folder's place: that is
-    // path_precedes().
+    // A folder's content stands where its name does: path_precedes().
     std::ranges::sort(entries);
     const std::string inside = (directory / "").string();
     for (const auto& [name, type] : entries) add_entry(inside + name, type);
