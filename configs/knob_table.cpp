@@ -436,6 +436,11 @@ std::vector<Knob> what_is_written() {
            "The run draws no pictures: curves, the confusion matrix, labels, "
            "and batches with their boxes.",
            {.flag = {.spellings = {"--noplots"}, .commands = kTrainAndVal}}),
+      knob("noindex", &C::noindex,
+           "The run opens every image and label file when it starts, and keeps "
+           "nothing of it. Otherwise what was found out lies in "
+           "~/.cache/headroom for the next start, which opens what changed.",
+           {.flag = {.spellings = {"--noindex"}, .commands = kTrainAndVal}}),
       knob("save_period", &C::save_period,
            "The weights of one epoch in N are kept, too; -1 keeps none of "
            "these.",

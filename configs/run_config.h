@@ -152,6 +152,7 @@ struct RunConfig {
   bool noval = false;
   bool nosave = false;
   bool noplots = false;
+  bool noindex = false;
   int64_t save_period = -1;
   int64_t checkpoint_every_steps = 0;  // 0: at each epoch's end
   int64_t keep_checkpoints = 2;

@@ -65,6 +65,8 @@ std::vector<WorkerFlag> flags_of(DatasetQuery& query) {
       {"--value-range", "",
        "The answer has the percentiles that range asks for.",
        &query.value_range},
+      {"--noindex", "", "Every file is opened, and nothing of it is kept.",
+       &query.noindex},
       {"--anchors-for", "MODEL",
        "The answer says which anchors this model gets.", &anchors.model},
       {"--weights", "FILE", "The anchors of these weights are judged.",

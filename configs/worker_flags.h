@@ -46,6 +46,7 @@ struct DatasetQuery {
   int64_t threads = 8;
   bool label_counts = false;
   bool value_range = false;
+  bool noindex = false;
   AnchorQuery anchors = {};  // asked for where a model is named
 
   bool wants_anchors() const { return !anchors.model.empty(); }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""What packs cost and save beside loose files.
+"""What packs, and the index of loose files, cost and save.
 
     packs.py start [--images 100000] [--folder DIR] [--headroom PROGRAM]
+    packs.py index [--images 100000] [--folder DIR] [--headroom PROGRAM]
     packs.py slow  [--milliseconds 5 50] [--loader build/bin/benchmark_loader]
 
 start  a data set of so many images (one small JPEG under many names, boxes in
        one CSV), packed; then seconds to the first step of a run and the largest
        resident memory of its process, on the files and on the packs
+index  the same of a data set of so many images (links to few) with a label file
+       each: without an index, at the first start and at the second
 slow   mosaic samples a second of a loader of 2 threads from 600 images of
        500 x 400 pixels, loose and packed, behind a file system in user space
        that answers every call so many milliseconds late (as root, with
@@ -60,6 +63,28 @@ def make_many(folder, count):
     return folder / 'data.yaml'
 
 
+def make_files(folder, count):
+    """Images are links to 64 files, labels are files of their own."""
+    originals = folder / 'originals'
+    originals.mkdir(parents=True)
+    for seed in range(64):
+        picture(originals / f'{seed}.jpg', (48, 48), seed)
+    for begin in range(0, count, 10000):
+        images, labels = (folder / part / 'train' / f'{begin // 10000:04d}'
+                          for part in ('images', 'labels'))
+        images.mkdir(parents=True)
+        labels.mkdir(parents=True)
+        for i in range(begin, min(begin + 10000, count)):
+            os.link(originals / f'{i % 64}.jpg', images / f'{i:08d}.jpg')
+            (labels / f'{i:08d}.txt').write_text(f'0 0.5 0.5 0.{i % 40 + 20} 0.{i % 30 + 20}\n')
+    for part in ('images', 'labels'):
+        (folder / part / 'val').mkdir()
+    shutil.copy(originals / '0.jpg', folder / 'images/val/v.jpg')
+    (folder / 'labels/val/v.txt').write_text('0 0.5 0.5 0.4 0.4\n')
+    (folder / 'data.yaml').write_text('train: images/train\nval: images/val\nnames: [a]\n')
+    return folder / 'data.yaml'
+
+
 def resident(folder):
     """The largest resident memory of the run's workers, in MiB."""
     largest = 0
@@ -79,14 +104,16 @@ def resident(folder):
     return largest
 
 
-def first_step(headroom, data, folder):
+def first_step(headroom, data, folder, words=()):
     command = [headroom, 'train', '--data', str(data), '--cfg', 'yolov5n', '--img',
                '64', '--batch', '8', '--processes', '1', '--max-steps', '2',
-               '--noautoanchor', '--name', 'run', '--project', str(folder), '--no-page',
-               '--device', 'cpu']
+               '--noautoanchor', '--name', 'run', '--project', str(folder), '--page', 'off',
+               '--device', 'cpu', *words]
     shutil.rmtree(folder, ignore_errors=True)
+    environment = {**os.environ, 'XDG_CACHE_HOME': str(folder.parent / 'cache')}
     begin = time.monotonic()
-    run = subprocess.Popen(command, cwd=folder.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    run = subprocess.Popen(command, cwd=folder.parent, env=environment,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     seconds, memory = None, 0
     steps = folder / 'run' / 'steps.jsonl'
     while run.poll() is None:
@@ -111,8 +138,26 @@ def start(arguments):
               f'{(folder / "packs/train.index").stat().st_size / 2**20:.0f} MiB')
         print('| | seconds to the first step | resident MiB |\n|---|---|---|')
         for name, source in [('files', data), ('packs', folder / 'packs')]:
-            seconds, memory = first_step(arguments.headroom, source, folder / 'runs')
+            seconds, memory = first_step(arguments.headroom, source, folder / 'runs',
+                                         ['--noindex'])
             print(f'| {name} | {seconds:.1f} | {memory} |', flush=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+def index(arguments):
+    folder = pathlib.Path(tempfile.mkdtemp(dir=arguments.folder))
+    try:
+        data = make_files(folder / 'files', arguments.images)
+        time.sleep(2.1)  # younger files are read again
+        print(f'| {arguments.images} images | seconds to the first step | resident MiB |\n'
+              '|---|---|---|')
+        for name, words in [('without an index', ['--noindex']), ('first start', []),
+                            ('second start', [])]:
+            seconds, memory = first_step(arguments.headroom, data, folder / 'runs', words)
+            print(f'| {name} | {seconds:.1f} | {memory} |', flush=True)
+        size = sum(file.stat().st_size for file in (folder / 'cache').rglob('*') if file.is_file())
+        print(f'index of {size / 2**20:.0f} MiB')
     finally:
         shutil.rmtree(folder)
 
@@ -198,7 +243,7 @@ def slow(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('what', choices=['start', 'slow', 'serve'])
+    parser.add_argument('what', choices=['start', 'index', 'slow', 'serve'])
     parser.add_argument('places', nargs='*', type=pathlib.Path)
     parser.add_argument('--images', type=int, default=100000)
     parser.add_argument('--milliseconds', type=float, nargs='+', default=[5, 50])
@@ -210,6 +255,8 @@ def main():
         serve_late(*arguments.places, arguments.milliseconds[0])
     elif arguments.what == 'start':
         start(arguments)
+    elif arguments.what == 'index':
+        index(arguments)
     else:
         slow(arguments)
 

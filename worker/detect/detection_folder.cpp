@@ -16,6 +16,7 @@
 #include "worker/chart/chart_text.h"
 #include "worker/chart/palette.h"
 #include "worker/data/codecs/image_writer.h"
+#include "worker/data/labels/file_list.h"
 
 namespace headroom::detect {
 namespace {
@@ -128,7 +129,7 @@ nlohmann::json image_id_of(const std::filesystem::path& image,
                            const CocoIds& ids) {
   const auto known = ids.images.find(image.string());
   if (known != ids.images.end()) return known->second;
-  const std::string stem = image.stem().string();
+  const std::string stem = labels::with_suffix(image.filename().native(), "");
   if (const auto id = parse_whole(stem)) return *id;
   return stem;
 }
@@ -274,7 +275,7 @@ DetectionFolder::DetectionFolder(fs::path folder,
       options_(with_categories(std::move(options), class_names_)) {}
 
 std::string DetectionFolder::name_of(const fs::path& image) {
-  const std::string stem = image.stem().string();
+  const std::string stem = labels::with_suffix(image.filename().native(), "");
   std::string name = stem;
   while (!names_.emplace(name, 1).second) {
     name = stem + "_" + std::to_string(++names_[stem]);

@@ -29,7 +29,7 @@ constexpr std::array kPlaylists = {".m3u",  ".m3u8",     ".mpd",     ".pls",
 
 template <typename Suffixes>
 bool is_one_of(const Suffixes& suffixes, const fs::path& file) {
-  return std::ranges::find(suffixes, labels::lower_suffix(file)) !=
+  return std::ranges::find(suffixes, labels::lower_suffix(file.native())) !=
          suffixes.end();
 }
 
@@ -92,7 +92,7 @@ ImageSources find_images(const std::string& source) {
   refuse_what_is_no_file(source);
   std::vector<fs::path> given = {source};
   std::error_code ignored;
-  if (!fs::exists(source, ignored)) given = files_of_pattern(source);
+  if (!labels::image_exists(source)) given = files_of_pattern(source);
   if (given.empty()) {
     refuse("there is nothing at " + source,
            "name an image, a video, a folder, a pattern such as "
@@ -107,7 +107,8 @@ ImageSources find_images(const std::string& source) {
     (is_video(file) && !is_folder ? videos : wanted).push_back(file);
   }
   labels::DataReport report;
-  sources.images = labels::list_images(wanted, report);
+  const std::vector<std::string> images = labels::list_images(wanted, report);
+  sources.images.assign(images.begin(), images.end());
   for (const labels::DataFault& fault : report.faults) {
     if (!is_video(fault.where))
       sources.left_out.push_back(labels::to_string(fault));

@@ -24,6 +24,7 @@
 #include "parallel/predict/label_bound.h"
 #include "proto/event_file.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/labels/folder_index.h"
 #include "worker/data/labels/measured_range.h"
 
 namespace headroom::run {
@@ -97,6 +98,7 @@ void count_labels(configs::RunConfig& config) {
   labels::IndexOptions options;
   options.single_cls = config.single_cls;
   options.num_threads = config.threads;
+  if (!config.noindex) options.kept_in = labels::index_folder();
   const labels::BoxCounts counts = labels::count_boxes(
       configs::load_data_config(config.data), labels::Split::kTrain, options);
   predict::LabelStatistics statistics = predict::label_statistics(counts.boxes);

@@ -13,6 +13,7 @@
 #include "parallel/base/check.h"
 #include "parallel/predict/memory_request.h"
 #include "worker/data/codecs/image.h"
+#include "worker/data/labels/folder_index.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/loss/target_assignment.h"
@@ -36,7 +37,9 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
   options.limits.bands = layers::picture_channels(inputs.table.input_channels);
   options.limits.ranges = value_ranges(config);
   options.single_cls = config.single_cls;
-  options.num_threads = std::max<int64_t>(1, config.loader_threads);
+  // Files are waited for more than computed on.
+  options.num_threads = std::max(options.num_threads, config.loader_threads);
+  if (!config.noindex) options.kept_in = labels::index_folder();
   options.keep_outlines =
       split == labels::Split::kTrain && pastes_objects(config);
   labels::IndexedDataset indexed = labels::index_dataset(data, split, options);

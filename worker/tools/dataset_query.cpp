@@ -8,10 +8,12 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
+#include "parallel/base/log.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/labels/folder_index.h"
 #include "worker/data/labels/measured_range.h"
 #include "worker/data/sampling/random.h"
 #include "worker/data/tiles/random_crop.h"
@@ -108,6 +110,7 @@ std::string data_answer_json(const configs::DatasetQuery& question) {
   labels::IndexOptions options;
   options.single_cls = question.single_cls;
   options.num_threads = question.threads;
+  if (!question.noindex) options.kept_in = labels::index_folder();
   std::optional<layers::ModelTable> table;
   if (question.wants_anchors()) table = table_of(question.anchors);
   options.limits.bands = table ? layers::picture_channels(table->input_channels)
@@ -118,6 +121,7 @@ std::string data_answer_json(const configs::DatasetQuery& question) {
       question.value_range && config.range && config.range->is_measured();
   if ((table && !question.anchors.keep) || measures) {
     indexed = labels::index_dataset(config, labels::Split::kTrain, options);
+    for (const std::string& note : indexed->report.notes) log::info(note);
   }
   nlohmann::json answer = nlohmann::json::object();
   if (question.label_counts) {

@@ -58,7 +58,11 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
                          reader.words.end());
   options.on_line = [&](const ChildLine& line) {
     const std::lock_guard lock(mutex);
-    if (!line.record && line.text.starts_with('{')) answer = line.text;
+    if (line.record) {
+      log::pass_on(*line.record);
+    } else if (line.text.starts_with('{')) {
+      answer = line.text;
+    }
   };
   ChildProcess child(std::move(options));
   while (!child.wait(kTick)) {
@@ -124,7 +128,8 @@ void ask_data(configs::RunConfig& config, WantedFacts wanted) {
       .single_cls = config.single_cls,
       .threads = std::max<int64_t>(1, config.loader_threads),
       .label_counts = wanted.label_counts,
-      .value_range = wanted.value_range};
+      .value_range = wanted.value_range,
+      .noindex = config.noindex};
   DataReader reader;
   if (wanted.label_counts) {
     reader.doing = "labels were read";

@@ -136,7 +136,8 @@ std::string encode_webp(const cv::Mat& rgb, bool lossless) {
 
 void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
                 const TiffForm& form) {
-  TIFF* tiff = TIFFOpen(file.c_str(), form.big ? "w8" : "w");
+  const char* const fresh = form.big ? "w8" : "w";
+  TIFF* tiff = TIFFOpen(file.c_str(), form.appended ? "a" : fresh);
   TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, rgb.cols);
   TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, rgb.rows);
   TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);

@@ -41,6 +41,7 @@ struct TiffForm {
   bool big = false;
   // In strips alone: luma and chroma, the latter at a quarter.
   bool ycbcr = false;
+  bool appended = false;  // a further page of a file that is there
 };
 void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
                 const TiffForm& form);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -25,6 +26,32 @@
 
 namespace headroom::codecs {
 
+bool names_page(std::string_view image) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr size_t kMostDigits = 6;
+  const size_t hash = image.rfind('#');
+  if (hash == std::string_view::npos) return false;
+  const std::string_view number = image.substr(hash + 1);
+  if (number.empty() || number.size() > kMostDigits ||
+      number.find_first_not_of(kDigits) != std::string_view::npos) {
+    return false;
+  }
+  std::string file(image.substr(0, hash));
+  std::ranges::transform(file, file.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return std::ranges::any_of(
+      std::array{".tif", ".tiff", ".svs"},
+      [&](const char* suffix) { return file.ends_with(suffix); });
+}
+
+ImagePage image_page(const std::filesystem::path& image) {
+  const std::string& text = image.native();
+  if (!names_page(text)) return {text, 0};
+  const size_t hash = text.rfind('#');
+  return {text.substr(0, hash), std::stoi(text.substr(hash + 1))};
+}
+
 ImageFile::ImageFile(const std::filesystem::path& file, int64_t max_bytes) {
   if (auto packed = packs::read_packed(file)) {
     if (!packed->error.empty()) throw ImageRefusal(packed->error);
@@ -33,7 +60,14 @@ ImageFile::ImageFile(const std::filesystem::path& file, int64_t max_bytes) {
     return;
   }
   // A named pipe in a data folder would block an ordinary open for ever.
-  descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  constexpr int kHow = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  descriptor_ = ::open(file.c_str(), kHow);
+  if (descriptor_ < 0 && errno == ENOENT && names_page(file.native())) {
+    const ImagePage named = image_page(file);
+    if (named.page == 0) throw ImageRefusal("page 0: the first page is 1");
+    page_ = named.page;
+    descriptor_ = ::open(named.file.c_str(), kHow);
+  }
   if (descriptor_ < 0) {
     throw ImageRefusal(std::string("cannot be opened: ") +
                        std::strerror(errno));
@@ -103,6 +137,10 @@ const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {
   const std::span<const uint8_t> head(buffer.data(), file.read_at(0, buffer));
   for (const Codec* codec : kCodecs) {
     if (!codec->matches(head)) continue;
+    if (file.page() > 0 && codec != &kTiffCodec) {
+      throw ImageRefusal(std::string("a ") + codec->name +
+                         " file, which has no pages");
+    }
     if (codec != &kTiffCodec && limits.bands != kColours &&
         limits.bands != kAnyBands) {
       refuse_bands(std::string("colours (") + codec->name + ")", limits.bands);

@@ -3,9 +3,10 @@
 // The content decides which decoder reads a file, never its name. What comes
 // out is 8-bit RGB with the EXIF orientation applied, to pixels and size
 // alike. Gray is repeated, alpha is dropped, 16 bits are reduced to 8, and the
-// first picture of an animation or multi-page file is taken. Where another
-// number of bands is wanted, a TIFF's samples are kept (tiff.cpp); where a
-// range of values is, what comes out has 16 bits (level_reader.h).
+// first picture of an animation or multi-page file is taken, or the page of a
+// TIFF that the name asks for. Where another number of bands is wanted, a
+// TIFF's samples are kept (tiff.cpp); where a range of values is, what comes out
+// has 16 bits (level_reader.h).
 //
 // A file is refused, with a reason, when it is damaged (truncated, corrupt
 // data, as its library reports them), foreign, or larger than the limits.
@@ -28,6 +29,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parallel/base/value_range.h"
@@ -43,6 +45,14 @@ class ImageRefusal : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A TIFF's page is named behind its file and counted from 1: stack.tif#3.
+bool names_page(std::string_view image);
+struct ImagePage {
+  std::string file;
+  int page = 0;  // 0: none is named
+};
+ImagePage image_page(const std::filesystem::path& image);
+
 class ImageFile {
  public:
   // Throws ImageRefusal: missing, not a regular file, empty, longer than
@@ -53,6 +63,8 @@ class ImageFile {
   ImageFile& operator=(const ImageFile&) = delete;
 
   int64_t size() const { return size_; }
+  // The page that the name asks for; 0: none.
+  int page() const { return page_; }
 
   // Fills `buffer` from `offset` on; fewer bytes only where the file ends or
   // cannot be read. Never throws: C libraries call it.
@@ -65,6 +77,7 @@ class ImageFile {
   int descriptor_ = -1;
   std::vector<uint8_t> held_;  // all of a file that lies in a pack
   int64_t size_ = 0;
+  int page_ = 0;
 };
 
 struct ImageSize {

@@ -1,6 +1,6 @@
 // TIFF and BigTIFF through libtiff: strips or tiles, any compression and
 // colour space that libtiff can turn into RGBA, or bands as they are.
-// The first page is taken.
+// The first page is taken, or the one that the file's name asks for.
 #include <tiffio.h>
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "parallel/base/units.h"
 #include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
@@ -78,6 +79,39 @@ int on_warning(TIFF*, void* user, const char* module, const char* format,
   return 1;
 }
 
+// The compressions that libtiff knows by no codec, as people know them.
+std::string compression_name(uint16_t compression) {
+  switch (compression) {
+    case 33003:
+    case 33005:
+      return "Aperio's JPEG 2000";
+    case COMPRESSION_JP2000:
+      return "JPEG 2000";
+    default:
+      return "method " + std::to_string(compression);
+  }
+}
+
+void check_compression(TIFF* tiff) {
+  uint16_t compression = COMPRESSION_NONE;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &compression);
+  if (TIFFIsCODECConfigured(compression) != 0) return;
+  throw ImageRefusal("a TIFF compressed by " + compression_name(compression) +
+                     ", which is not read: write it anew, for example with "
+                     "vips or gdal_translate, as JPEG or deflate");
+}
+
+// The name asks for a page that counts from 1; none: the first.
+void go_to_page(TIFF* tiff, const TiffSource& source) {
+  const int page = source.file->page();
+  if (page <= 1) return;
+  if (TIFFSetDirectory(tiff, static_cast<tdir_t>(page - 1)) != 0) return;
+  const int64_t pages = TIFFNumberOfDirectories(tiff);
+  if (pages >= page) refuse_tiff(source.error);
+  throw ImageRefusal("there is no page " + std::to_string(page) +
+                     ": the file has " + counted(pages, "page"));
+}
+
 TiffHandle open_source(TiffSource& source, const ImageLimits& limits) {
   const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)>
       options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
@@ -91,6 +125,8 @@ TiffHandle open_source(TiffSource& source, const ImageLimits& limits) {
                                     close_source, source_size, map_bytes,
                                     unmap_bytes, options.get()));
   if (!tiff) refuse_tiff(source.error);
+  go_to_page(tiff.get(), source);
+  check_compression(tiff.get());
   return tiff;
 }
 

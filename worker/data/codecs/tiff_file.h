@@ -34,8 +34,8 @@ struct OpenTiff {
   TiffHandle tiff;
 };
 
-// Reads the first page's directory; the file as a whole only where libtiff
-// wants it so.
+// Reads the directory of the page that the file's name asks for; the file as a
+// whole only where libtiff wants it so.
 std::unique_ptr<OpenTiff> open_tiff(ImageFile& file, const ImageLimits& limits);
 
 // The same for its header alone.

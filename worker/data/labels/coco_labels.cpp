@@ -58,7 +58,7 @@ class CocoLabels : public LabelReader {
         continue;
       }
       index_of.emplace(image.id, images_.size());
-      images_.push_back((folder / image.file_name).lexically_normal());
+      images_.push_back((folder / image.file_name).lexically_normal().string());
     }
     boxes_.resize(images_.size());
     for (CocoAnnotation& box : content.annotations) {
@@ -73,12 +73,12 @@ class CocoLabels : public LabelReader {
     }
   }
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     ImageLabels result;
-    result.file = file_;
+    result.file = file_.string();
     BoxRules rules(result.labels);
     for (const CocoAnnotation& box : boxes_[index]) {
       rules.at(place(box.line), name_of(box));
@@ -128,7 +128,7 @@ class CocoLabels : public LabelReader {
   fs::path file_;
   ClassRules classes_;
   std::map<int64_t, std::string> category_names_;
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   std::vector<std::vector<CocoAnnotation>> boxes_;  // each image's boxes
 };
 

@@ -73,8 +73,8 @@ class ImageNames {
  public:
   virtual ~ImageNames() = default;
   // The image of that name; nothing, and `why`, where there is none.
-  virtual std::optional<fs::path> find(const std::string& name,
-                                       std::string& why) const = 0;
+  virtual std::optional<std::string> find(const std::string& name,
+                                          std::string& why) const = 0;
 };
 
 // Looks in folders: the first that has the name counts.
@@ -91,14 +91,14 @@ class NamesInFolders : public ImageNames {
     }
   }
 
-  std::optional<fs::path> find(const std::string& name,
-                               std::string&) const override {
+  std::optional<std::string> find(const std::string& name,
+                                  std::string&) const override {
     std::error_code error;
     const auto found = std::ranges::find_if(folders_, [&](const fs::path& f) {
       return fs::exists(f / name, error);
     });
     const fs::path& folder = found == folders_.end() ? folders_[0] : *found;
-    return (folder / name).lexically_normal();
+    return (folder / name).lexically_normal().string();
   }
 
  private:
@@ -108,38 +108,37 @@ class NamesInFolders : public ImageNames {
 // Looks among a split's images, of which one alone may have the name.
 class NamesOfImages : public ImageNames {
  public:
-  explicit NamesOfImages(const std::vector<fs::path>& images) {
-    for (const fs::path& image : images) {
-      by_name_[image.filename().string()].push_back(image);
+  explicit NamesOfImages(const std::vector<std::string>& images) {
+    for (const std::string& image : images) {
+      by_name_[image.substr(image.rfind('/') + 1)].push_back(image);
     }
   }
 
-  std::optional<fs::path> find(const std::string& name,
-                               std::string& why) const override {
+  std::optional<std::string> find(const std::string& name,
+                                  std::string& why) const override {
     const std::string ending = "/" + fs::path(name).lexically_normal().string();
-    std::vector<fs::path> found;
+    std::vector<std::string> found;
     const auto named = by_name_.find(fs::path(name).filename().string());
     if (named != by_name_.end()) {
       std::ranges::copy_if(
           named->second, std::back_inserter(found),
-          [&](const fs::path& p) { return p.string().ends_with(ending); });
+          [&](const std::string& path) { return path.ends_with(ending); });
     }
     if (found.size() == 1) return found.front();
     why = found.empty() ? "no image of the split is called '" + name + "'"
-                        : "'" + name + "' is " + found[0].string() + " and " +
-                              found[1].string();
+                        : "'" + name + "' is " + found[0] + " and " + found[1];
     return std::nullopt;
   }
 
  private:
-  std::map<std::string, std::vector<fs::path>> by_name_;
+  std::map<std::string, std::vector<std::string>> by_name_;
 };
 
 // Indices of the images that a table has named so far. An image may have
 // several names.
-struct KnownImages {
+struct NamedImages {
   std::map<std::string, std::optional<size_t>> by_name;
-  std::map<fs::path, size_t> by_path;
+  std::map<std::string, size_t> by_path;
 };
 
 class CsvLabels : public LabelReader {
@@ -151,19 +150,19 @@ class CsvLabels : public LabelReader {
     std::string line;
     std::getline(stream, line);
     read_header(line);
-    KnownImages known;
+    NamedImages known;
     for (int64_t number = 2; std::getline(stream, line); ++number) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       add(fields_of(line), number, names, known, report);
     }
   }
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     ImageLabels result;
-    result.file = file_;
+    result.file = file_.string();
     BoxRules rules(result.labels);
     for (const CsvBox& box : boxes_[index]) {
       std::array<double, 4> corners{};
@@ -221,7 +220,7 @@ class CsvLabels : public LabelReader {
   }
 
   void add(const Fields& line_fields, int64_t line, const ImageNames& names,
-           KnownImages& known, DataReport& report) {
+           NamedImages& known, DataReport& report) {
     const std::vector<Field>& fields = line_fields.all;
     if (line_fields.open_quote > 0) {
       report.add({DataFaultKind::kBadLine, place(line, line_fields.open_quote),
@@ -255,12 +254,12 @@ class CsvLabels : public LabelReader {
   // and is reported once.
   std::optional<size_t> index_of(const std::string& name,
                                  const std::string& where,
-                                 const ImageNames& names, KnownImages& known,
+                                 const ImageNames& names, NamedImages& known,
                                  DataReport& report) {
     const auto [at, is_new_name] = known.by_name.try_emplace(name);
     if (!is_new_name) return at->second;
     std::string why;
-    const std::optional<fs::path> image = names.find(name, why);
+    const std::optional<std::string> image = names.find(name, why);
     if (!image) {
       report.add(
           {DataFaultKind::kUnknownImage, where, why, "its boxes dropped"});
@@ -278,7 +277,7 @@ class CsvLabels : public LabelReader {
   fs::path file_;
   ClassRules classes_;
   std::array<size_t, kColumns.size()> columns_{};
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   std::vector<std::vector<CsvBox>> boxes_;  // each image's boxes
 };
 
@@ -295,7 +294,7 @@ std::unique_ptr<LabelReader> open_csv_labels(const fs::path& file,
 }
 
 std::unique_ptr<LabelReader> open_csv_labels_of(
-    const fs::path& file, const std::vector<fs::path>& images,
+    const fs::path& file, const std::vector<std::string>& images,
     const ClassRules& classes, DataReport& report) {
   try {
     return std::make_unique<CsvLabels>(file, NamesOfImages(images), classes,

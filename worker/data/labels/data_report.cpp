@@ -87,6 +87,9 @@ std::vector<std::string> DataReport::lines(int64_t max_lines) const {
     head += "; " + counted(num_faults(), "fault") + ": " + counts_text();
   }
   std::vector<std::string> result{head};
+  for (const std::string& note : notes) {
+    result.push_back(short_line(note, 8192));
+  }
   const auto shown =
       std::min<int64_t>(max_lines, static_cast<int64_t>(faults.size()));
   for (int64_t i = 0; i < shown; ++i) result.push_back(to_string(faults[i]));

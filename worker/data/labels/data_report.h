@@ -54,6 +54,8 @@ struct DataReport {
   // Faults in the order of files and lines; at most kMaxDataFaults are kept,
   // but all are counted.
   std::vector<DataFault> faults;
+  // What the index of the files has to say, a line each (folder_index.h).
+  std::vector<std::string> notes;
 
   void add(DataFault fault);
   // Are classes 1 to `num_classes` there, and none is 0?

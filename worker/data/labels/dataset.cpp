@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
+#include "worker/data/labels/folder_index.h"
 #include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {
@@ -29,16 +30,51 @@ ImageBoxes boxes_of(const LabelFile& labels) {
   return {static_cast<int64_t>(labels.boxes.size()), labels.num_polygons};
 }
 
-Examined examine(const SplitImage& image, const IndexOptions& options) {
+// The boxes of an image, from the text that `known` has where its label file is
+// as it was; else from the file, and `found` has the text then. REQUIRES: where
+// the boxes are in pixels, the size.
+ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
+                      const KnownImage* known, KnownImage& found) {
+  std::string file;
+  std::optional<FileStamp> stamp;
+  for (std::string& place : image.reader->label_files(image.index)) {
+    stamp = stamp_of(place);
+    file = std::move(place);
+    if (stamp) break;
+  }
+  if (!stamp) return image.labels(size);
+  found.labels = *stamp;
+  if (known != nullptr && known->believes_labels && known->labels == *stamp) {
+    found.label_text = known->label_text;
+  } else {
+    std::string reason;
+    auto text = read_label_text(file, reason);
+    if (!text) return unreadable_labels(file, std::move(reason));
+    found.label_text = std::move(*text);
+  }
+  found.believes_labels = true;
+  return image.reader->read_text(image.index, size, file, found.label_text);
+}
+
+Examined examine(const SplitImage& image, const IndexOptions& options,
+                 const KnownImage* known, KnownImage& found) {
   Examined result;
-  result.size = codecs::inspect_image(image.path, options.limits);
+  const std::string path(image.path);
+  const auto stamp = stamp_of(path);
+  found.image = stamp.value_or(FileStamp());
+  if (known != nullptr && known->believes_image && known->image == stamp) {
+    result.size.size = known->size;
+  } else {
+    result.size = codecs::inspect_image(path, options.limits);
+  }
   if (!result.size.ok()) {
-    result.undecodable = count_boxes(image, options.limits);
+    result.undecodable = count_boxes(image, options.limits, known);
     return result;
   }
-  std::error_code error;
-  result.file_bytes = static_cast<int64_t>(fs::file_size(image.path, error));
-  result.labels = image.labels(result.size.size);
+  found.believes_image = stamp.has_value();
+  found.size = result.size.size;
+  result.file_bytes = static_cast<int64_t>(found.image.bytes);
+  result.labels = labels_of(image, found.size, known, found);
   if (!options.keep_outlines) result.labels.labels.outlines = {};
   return result;
 }
@@ -50,6 +86,7 @@ class DatasetBuilder {
  public:
   DatasetBuilder(const configs::DataConfig& config, bool single_cls)
       : root_(fs::absolute(config.file).lexically_normal().parent_path()),
+        root_text_((root_ / "").string()),
         hash_(XXH3_createState(), XXH3_freeState) {
     dataset_.class_names_ = config.names;
     if (single_cls) {
@@ -62,10 +99,14 @@ class DatasetBuilder {
     for (const std::string& name : dataset_.class_names_) hash_text(name);
   }
 
-  void add(const fs::path& image, const Examined& examined) {
-    dataset_.path_text_ += image.string();
+  void add(std::string_view image, const Examined& examined) {
+    dataset_.path_text_ += image;
     dataset_.path_offsets_.push_back(dataset_.path_text_.size());
-    add_content(image.lexically_relative(root_).string(), examined);
+    if (image.starts_with(root_text_)) {
+      add_content(image.substr(root_text_.size()), examined);
+    } else {
+      add_content(fs::path(image).lexically_relative(root_).string(), examined);
+    }
   }
 
   void begin_pack(std::shared_ptr<const packs::PackIndex> pack) {
@@ -131,6 +172,7 @@ class DatasetBuilder {
   }
 
   fs::path root_;
+  std::string root_text_;  // the same, ended by a slash
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
   Dataset dataset_;
 };
@@ -143,21 +185,20 @@ void refuse_unknown_class(const configs::DataConfig& config,
   if (first == nullptr) return;
   const auto classes = static_cast<int64_t>(config.names.size());
   const bool from_one = report.counts_classes_from_one(classes);
-  throw Error("data",
-              first->file.string() + ":" +
-                  std::to_string(first->labels.unknown_class->line) +
-                  " has class " + first->labels.unknown_class->class_name +
-                  ", but names in " + config.file.string() + " has " +
-                  counted(classes, "class") + ", 0 to " +
-                  std::to_string(classes - 1) +
-                  " (label files with such a class: " +
-                  std::to_string(report.files_of_unknown_classes) +
-                  (from_one ? "; with class 0: none, so these labels count "
-                              "classes from 1)"
-                            : ")"),
-              from_one ? "take 1 from the class of every line"
-                       : "complete names, or correct the label",
-              ExitCode::kData);
+  throw Error(
+      "data",
+      first->file + ":" + std::to_string(first->labels.unknown_class->line) +
+          " has class " + first->labels.unknown_class->class_name +
+          ", but names in " + config.file.string() + " has " +
+          counted(classes, "class") + ", 0 to " + std::to_string(classes - 1) +
+          " (label files with such a class: " +
+          std::to_string(report.files_of_unknown_classes) +
+          (from_one ? "; with class 0: none, so these labels count "
+                      "classes from 1)"
+                    : ")"),
+      from_one ? "take 1 from the class of every line"
+               : "complete names, or correct the label",
+      ExitCode::kData);
 }
 
 [[noreturn]] void refuse_empty(const configs::DataConfig& config,
@@ -208,7 +249,7 @@ void refuse_unknown_class(const configs::DataConfig& config,
   throw Error("data",
               "none of " + counted(report.images, "image") + " in " + name +
                   " has a box; labels of the first are looked for in " +
-                  images.front().labels({1, 1}).file.string(),
+                  images.front().labels({1, 1}).file,
               "put labels there (YOLO: one `class cx cy w h` per line)",
               ExitCode::kData);
 }
@@ -222,10 +263,10 @@ void count_kept(const LabelFile& labels, DataReport& report) {
 
 // Adds an image to the report, in the order of the files. True if the image is
 // kept.
-bool report_image(const fs::path& image, const Examined& examined,
+bool report_image(std::string_view image, const Examined& examined,
                   DataReport& report) {
   if (!examined.size.ok()) {
-    report.add({DataFaultKind::kUnreadableImage, image.string(),
+    report.add({DataFaultKind::kUnreadableImage, std::string(image),
                 examined.size.reason, "image and its boxes left out"});
     return false;
   }
@@ -291,7 +332,7 @@ void each_packed_image(const configs::DataConfig& config,
     examined.file_bytes = static_cast<int64_t>(entry.bytes);
     examined.labels.labels = labels_of(pack, i, classes, options.keep_outlines);
     if (examined.labels.labels.unknown_class) {
-      examined.labels.file = index.path(i);
+      examined.labels.file = index.path(i).string();
     }
     if (entry.offset + entry.bytes <= shards[entry.shard].bytes) {
       examined.size.size = {entry.height, entry.width};
@@ -376,27 +417,33 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
   const SplitImages split_images = open_split(
       config, split, options.single_cls, result.report, options.keep_outlines);
   const std::vector<SplitImage>& images = split_images.images;
-  std::vector<Examined> examined(images.size());
-  parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
-               [&](int64_t i) { examined[i] = examine(images[i], options); });
-
+  FolderIndex index(index_place(options.kept_in, config, split, options.limits),
+                    images);
   DatasetBuilder builder(config, options.single_cls);
-  const ImageLabels* unknown = nullptr;
-  for (const Examined& image : examined) {
-    add_classes(image.labels.labels, result.report);
-    if (unknown == nullptr && image.labels.labels.unknown_class) {
-      unknown = &image.labels;
+  std::optional<ImageLabels> unknown;
+  for (const FolderIndex::Chunk* chunk = &index.next(); chunk->size() > 0;
+       chunk = &index.next()) {
+    std::vector<Examined> examined(chunk->size());
+    std::vector<KnownImage> found(chunk->size());
+    parallel_for(static_cast<int64_t>(chunk->size()), options.num_threads,
+                 [&](int64_t i) {
+                   const auto at = static_cast<size_t>(i);
+                   examined[at] = examine(images[chunk->begin + at], options,
+                                          chunk->known[at], found[at]);
+                 });
+    for (size_t i = 0; i < chunk->size(); ++i) {
+      const std::string_view path = images[chunk->begin + i].path;
+      const Examined& image = examined[i];
+      add_classes(image.labels.labels, result.report);
+      if (!unknown && image.labels.labels.unknown_class) unknown = image.labels;
+      if (image.undecodable) result.undecodable.push_back(*image.undecodable);
+      if (!report_image(path, image, result.report)) continue;
+      builder.add(path, image);
     }
+    index.keep(std::move(found));
   }
-  refuse_unknown_class(config, unknown, result.report);
-  for (size_t i = 0; i < images.size(); ++i) {
-    if (const auto boxes = examined[i].undecodable) {
-      result.undecodable.push_back(*boxes);
-    }
-    if (!report_image(images[i].path, examined[i], result.report)) continue;
-    builder.add(images[i].path, examined[i]);
-    examined[i] = {};
-  }
+  result.report.notes = index.finish();
+  refuse_unknown_class(config, unknown ? &*unknown : nullptr, result.report);
   if (result.report.boxes == 0) {
     refuse_empty(config, result.report, images);
   }
@@ -405,15 +452,22 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
 }
 
 std::optional<ImageBoxes> count_boxes(const SplitImage& image,
-                                      const codecs::ImageLimits& limits) {
+                                      const codecs::ImageLimits& limits,
+                                      const KnownImage* known) {
   codecs::ImageSize size;
   if (image.reader->is_in_pixels()) {
-    const codecs::ImageSizeResult header =
-        codecs::read_image_size(image.path, limits);
-    if (!header.ok()) return std::nullopt;
-    size = header.size;
+    const std::string path(image.path);
+    if (known != nullptr && known->believes_image &&
+        known->image == stamp_of(path)) {
+      size = known->size;
+    } else {
+      const auto header = codecs::read_image_size(path, limits);
+      if (!header.ok()) return std::nullopt;
+      size = header.size;
+    }
   }
-  const ImageLabels labels = image.labels(size);
+  KnownImage found;
+  const ImageLabels labels = labels_of(image, size, known, found);
   if (labels.fault) return std::nullopt;
   return boxes_of(labels.labels);
 }
@@ -435,11 +489,21 @@ BoxCounts count_boxes(const configs::DataConfig& config, Split split,
         open_split(config, split, options.single_cls, ignored);
     const std::vector<SplitImage>& images = split_images.images;
     counts.resize(images.size());
-    parallel_for(static_cast<int64_t>(images.size()), options.num_threads,
-                 [&](int64_t i) {
-                   const auto at = static_cast<size_t>(i);
-                   counts[at] = count_boxes(images[at], options.limits);
-                 });
+    // Boxes do not depend on bands: the index of most models serves.
+    codecs::ImageLimits limits = options.limits;
+    if (limits.bands == codecs::kAnyBands) limits.bands = codecs::kColours;
+    FolderIndex index(index_place(options.kept_in, config, split, limits),
+                      images, /*is_kept=*/false);
+    for (const FolderIndex::Chunk* chunk = &index.next(); chunk->size() > 0;
+         chunk = &index.next()) {
+      parallel_for(static_cast<int64_t>(chunk->size()), options.num_threads,
+                   [&](int64_t i) {
+                     const auto at = static_cast<size_t>(i);
+                     counts[chunk->begin + at] =
+                         count_boxes(images[chunk->begin + at], options.limits,
+                                     chunk->known[at]);
+                   });
+    }
   }
   BoxCounts result;
   for (const auto& image : counts) {

@@ -30,11 +30,16 @@ class PackIndex;
 
 namespace headroom::labels {
 
+struct KnownImage;
+
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
   bool keep_outlines = false;  // outlines of polygon labels
   int64_t num_threads = 8;     // image headers are read in parallel
   codecs::ImageLimits limits;
+  // Where what is found out about files is kept for the next start
+  // (folder_index.h); "": nowhere.
+  std::filesystem::path kept_in = {};
   // Is told, from any thread, of each image that a tool has gone through, with
   // its split and how many images that has.
   std::function<void(const std::string& split, int64_t images)> image_done = {};
@@ -109,9 +114,11 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
 // (For formats whose boxes are in pixels, the headers of images are read.) An
 // image that cannot be decoded counts here and is left out of training.
 
-// The boxes of one image; nothing if its labels cannot be read.
+// The boxes of one image; nothing if its labels cannot be read. `known`: what
+// an earlier start found; null: nothing.
 std::optional<ImageBoxes> count_boxes(const SplitImage& image,
-                                      const codecs::ImageLimits& limits);
+                                      const codecs::ImageLimits& limits,
+                                      const KnownImage* known = nullptr);
 
 struct BoxCounts {
   // One number an image; images whose labels cannot be read are left out.

@@ -1,11 +1,15 @@
 #include "worker/data/labels/file_list.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -13,6 +17,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "worker/data/codecs/image.h"
 
 namespace headroom::labels {
 namespace {
@@ -52,24 +57,30 @@ class Lister {
     const fs::path absolute = fs::absolute(source).lexically_normal();
     if (fs::is_directory(absolute, error)) {
       add_directory(absolute);
+    } else if (codecs::names_page(absolute.native()) &&
+               image_exists(absolute)) {
+      files_.push_back(absolute.string());
     } else if (!fs::is_regular_file(absolute, error)) {
       refuse_source(absolute, fs::exists(absolute, error)
                                   ? "it is neither a file nor a folder"
                                   : "it does not exist");
-    } else if (lower_suffix(absolute) == ".txt") {
+    } else if (lower_suffix(absolute.native()) == ".txt") {
       add_list(absolute);
     } else {
-      files_.push_back(absolute);
+      files_.push_back(absolute.string());
     }
   }
 
-  std::vector<fs::path> take() {
-    std::sort(files_.begin(), files_.end());
-    std::vector<fs::path> unique;
-    for (fs::path& file : files_) {
+  std::vector<std::string> take() {
+    // A folder's files come in order; those of several sources may not.
+    if (!std::ranges::is_sorted(files_, path_precedes)) {
+      std::ranges::sort(files_, path_precedes);
+    }
+    std::vector<std::string> unique;
+    unique.reserve(files_.size());
+    for (std::string& file : files_) {
       if (!unique.empty() && unique.back() == file) {
-        report_.add(
-            {DataFaultKind::kListedTwice, file.string(), "", "used once"});
+        report_.add({DataFaultKind::kListedTwice, file, "", "used once"});
       } else {
         unique.push_back(std::move(file));
       }
@@ -85,32 +96,49 @@ class Lister {
         !entered_.insert({status.st_dev, status.st_ino}).second) {
       return;
     }
-    std::error_code error;
-    fs::directory_iterator entry(directory, error);
-    if (error) refuse_source(directory, error.message());
-    for (; entry != fs::directory_iterator(); entry.increment(error)) {
-      std::error_code ignored;  // a dangling link is no directory
-      if (entry->is_directory(ignored)) {
-        add_directory(entry->path());
-      } else {
-        add_file(entry->path());
-      }
+    const auto refuse = [&directory](int error) {
+      refuse_source(directory, std::generic_category().message(error));
+    };
+    const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()),
+                                                   &::closedir);
+    if (!open) refuse(errno);
+    std::vector<std::pair<std::string, unsigned char>> entries;
+    errno = 0;
+    while (const dirent* entry = ::readdir(open.get())) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..")
+        entries.emplace_back(name, entry->d_type);
+      errno = 0;
     }
-    if (error) refuse_source(directory, error.message());
+    if (errno != 0) refuse(errno);
+    // A folder's content stands where its name does: path_precedes().
+    std::ranges::sort(entries);
+    const std::string inside = (directory / "").string();
+    for (const auto& [name, type] : entries) add_entry(inside + name, type);
   }
 
-  void add_file(const fs::path& file) {
+  void add_entry(std::string path, unsigned char type) {
+    std::error_code ignored;  // a dangling link is no directory
+    const bool may_lead_on = type == DT_LNK || type == DT_UNKNOWN;
+    if (type == DT_DIR || (may_lead_on && fs::is_directory(path, ignored))) {
+      add_directory(path);
+    } else {
+      add_file(std::move(path));
+    }
+  }
+
+  void add_file(std::string file) {
     const std::string suffix = lower_suffix(file);
     if (contains(kDecodedSuffixes, suffix)) {
-      files_.push_back(file);
+      files_.push_back(std::move(file));
     } else if (contains(kOtherSuffixes, suffix)) {
-      report_.add({DataFaultKind::kUnsupportedImage, file.string(), suffix,
-                   "image left out"});
+      report_.add(
+          {DataFaultKind::kUnsupportedImage, file, suffix, "image left out"});
     } else if (!contains(kForeignSuffixes, suffix)) {
       const ForeignKind kind = foreign_kind(file_head(file));
       if (!is_image(kind)) return;
       report_.add(
-          {DataFaultKind::kUnsupportedImage, file.string(),
+          {DataFaultKind::kUnsupportedImage, file,
            to_string(kind) + (suffix.empty() ? " whose name has no suffix"
                                              : ", but its suffix is " + suffix),
            "image left out: give it the suffix of its format"});
@@ -138,32 +166,93 @@ class Lister {
         // "./x" is relative to the list by definition; other relative paths
         // are where either the list or the working directory has them.
         const fs::path beside = list.parent_path() / file;
-        std::error_code error;
         const bool in_list_folder =
-            line.starts_with("./") || fs::exists(beside, error);
+            line.starts_with("./") || image_exists(beside);
         file = in_list_folder ? beside : fs::absolute(file);
       }
-      files_.push_back(file.lexically_normal());
+      files_.push_back(file.lexically_normal().string());
     }
   }
 
   DataReport& report_;
-  std::vector<fs::path> files_;
+  std::vector<std::string> files_;
   std::set<std::pair<dev_t, ino_t>> entered_;
 };
 
 }  // namespace
 
-std::string lower_suffix(const fs::path& file) {
-  std::string suffix = file.extension().string();
+namespace {
+
+// Where a path's suffix begins, ".jpg" of "a/b.jpg"; its end where it has none.
+size_t suffix_begin(std::string_view file) {
+  const size_t slash = file.rfind('/');
+  const size_t name = slash == std::string_view::npos ? 0 : slash + 1;
+  const size_t dot = file.rfind('.');
+  return dot == std::string_view::npos || dot <= name ? file.size() : dot;
+}
+
+}  // namespace
+
+bool path_precedes(std::string_view a, std::string_view b) {
+  const size_t length = std::min(a.size(), b.size());
+  size_t at = 0;
+  // Neighbours have long beginnings in common.
+  constexpr size_t kStep = 16;
+  while (at + kStep <= length &&
+         std::memcmp(a.data() + at, b.data() + at, kStep) == 0) {
+    at += kStep;
+  }
+  while (at < length && a[at] == b[at]) ++at;
+  if (at == length) return a.size() < b.size();
+  if (a[at] == '/' || b[at] == '/') return a[at] == '/';
+  return static_cast<unsigned char>(a[at]) < static_cast<unsigned char>(b[at]);
+}
+
+std::string lower_suffix(std::string_view file) {
+  std::string suffix(file.substr(suffix_begin(file)));
   for (char& c : suffix) {
     c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return suffix;
 }
 
-std::vector<fs::path> list_images(const std::vector<fs::path>& sources,
-                                  DataReport& report) {
+std::string with_suffix(std::string_view file, std::string_view suffix) {
+  std::string result(file.substr(0, suffix_begin(file)));
+  if (codecs::names_page(file)) result += file.substr(file.rfind('#'));
+  return result.append(suffix);
+}
+
+void refuse_page(const fs::path& image, const std::string& tag) {
+  if (!codecs::names_page(image.native()) || file_exists(image.string()))
+    return;
+  throw Error(tag, image.string() + " is a page, and whole files are copied",
+              "write the pages as files, for example with tiffsplit");
+}
+
+bool image_exists(const fs::path& image) {
+  return file_exists(image.string()) ||
+         file_exists(codecs::image_page(image).file);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()),
+                                                 &::closedir);
+  if (!open) return names;
+  while (const dirent* entry = ::readdir(open.get())) {
+    names.emplace_back(entry->d_name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+bool file_exists(const std::string& file) {
+  struct stat status {};
+  return ::stat(file.c_str(), &status) == 0;
+}
+
+std::vector<std::string> list_images(const std::vector<fs::path>& sources,
+                                     DataReport& report) {
   Lister lister(report);
   for (const fs::path& source : sources) lister.add_source(source);
   return lister.take();
@@ -175,17 +264,18 @@ bool stays_in_folder(const std::string& name) {
          std::find(path.begin(), path.end(), "..") == path.end();
 }
 
-fs::path label_path(const fs::path& image) {
-  const fs::path beside = fs::path(image).replace_extension(".txt");
+std::vector<std::string> label_paths(std::string_view image) {
+  std::string beside = with_suffix(image, ".txt");
   constexpr std::string_view kImages = "/images/";
-  std::string text = beside.string();
-  const size_t at = text.rfind(kImages);
-  if (at == std::string::npos) return beside;
-  const fs::path mapped = text.replace(at, kImages.size(), "/labels/");
-  std::error_code error;
-  const bool only_beside =
-      !fs::exists(mapped, error) && fs::exists(beside, error);
-  return only_beside ? beside : mapped;
+  const size_t at = beside.rfind(kImages);
+  if (at == std::string::npos) return {beside};
+  return {std::string(beside).replace(at, kImages.size(), "/labels/"), beside};
+}
+
+std::string label_path(std::string_view image) {
+  const std::vector<std::string> paths = label_paths(image);
+  const auto found = std::ranges::find_if(paths, file_exists);
+  return found == paths.end() ? paths[0] : *found;
 }
 
 }  // namespace headroom::labels

@@ -1,15 +1,18 @@
 #include "worker/data/labels/label_file.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "parallel/base/units.h"
 #include "worker/data/labels/box_rules.h"
+#include "worker/data/packs/packed_file.h"
 
 namespace headroom::labels {
 namespace {
@@ -232,23 +235,27 @@ void add_classes(const LabelFile& labels, DataReport& report) {
   report.has_class_zero = report.has_class_zero || labels.has_class_zero;
 }
 
-std::optional<std::string> read_label_text(const std::filesystem::path& file,
+std::optional<std::string> read_label_text(const std::string& file,
                                            std::string& reason) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return "";
-  const auto bytes = std::filesystem::file_size(file, error);
-  if (error) {
-    reason = error.message();
-    return std::nullopt;
-  }
-  if (static_cast<int64_t>(bytes) > kMaxLabelFileBytes) {
-    reason = format_bytes(static_cast<int64_t>(bytes)) + " of labels";
-    return std::nullopt;
-  }
-  std::ifstream stream(file, std::ios::binary);
-  std::string text(bytes, '\0');
-  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
+  const packs::OpenFile open(file);
+  if (open.error() == ENOENT || open.error() == ENOTDIR) return "";
+  struct stat status {};
+  if (open.descriptor() < 0 || ::fstat(open.descriptor(), &status) != 0) {
     reason = "cannot be opened";
+    return std::nullopt;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    reason = "is no file";
+    return std::nullopt;
+  }
+  if (status.st_size > kMaxLabelFileBytes) {
+    reason = format_bytes(status.st_size) + " of labels";
+    return std::nullopt;
+  }
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  if (packs::read_at(open.descriptor(), 0, text.data(), text.size()) !=
+      text.size()) {
+    reason = "cannot be read to its end";
     return std::nullopt;
   }
   return text;

@@ -66,7 +66,7 @@ void add_classes(const LabelFile& labels, DataReport& report);
 
 // The text of a label file, "" if there is no such file; nothing, and `reason`,
 // if it cannot be read or is beyond 64 MiB.
-std::optional<std::string> read_label_text(const std::filesystem::path& file,
+std::optional<std::string> read_label_text(const std::string& file,
                                            std::string& reason);
 
 // The lines of a label file, with all digits: read again, the boxes are these

@@ -1,6 +1,7 @@
 #include "worker/data/labels/label_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -31,49 +32,83 @@ const Value& of_split(Split split, const Value& train, const Value& val,
 
 class YoloLabels : public LabelReader {
  public:
-  YoloLabels(std::vector<fs::path> images, int64_t num_classes, bool single_cls)
+  YoloLabels(std::vector<std::string> images, int64_t num_classes,
+             bool single_cls)
       : images_(std::move(images)),
         num_classes_(num_classes),
         single_cls_(single_cls) {}
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return false; }
 
-  ImageLabels read(size_t index, codecs::ImageSize) const override {
-    ImageLabels result;
-    result.file = label_path(images_[index]);
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    const std::string file = label_path(images_[index]);
     std::string reason;
-    auto text = read_label_text(result.file, reason);
-    if (text && !text->empty()) {
-      const std::string kind = to_string(
-          foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes)));
-      if (!kind.empty()) {
-        reason = kind + ", not lines `class cx cy w h`";
-        text.reset();
-      }
+    const auto text = read_label_text(file, reason);
+    return text ? read_text(index, size, file, *text)
+                : unreadable_labels(file, std::move(reason));
+  }
+
+  std::vector<std::string> label_files(size_t index) const override {
+    return label_paths(images_[index]);
+  }
+
+  ImageLabels read_text(size_t, codecs::ImageSize, const std::string& file,
+                        std::string_view text) const override {
+    // An empty file says that its image has no box.
+    const std::string kind =
+        text.empty() ? ""
+                     : to_string(foreign_kind(text.substr(0, kFileHeadBytes)));
+    if (!kind.empty()) {
+      return unreadable_labels(file, kind + ", not lines `class cx cy w h`");
     }
-    if (text) {
-      result.labels = parse_label_file(*text, result.file.string(),
-                                       num_classes_, single_cls_);
-    } else {
-      result.fault =
-          DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
-                    reason, "its image left out"};
-    }
-    return result;
+    return {.file = file,
+            .labels = parse_label_file(text, file, num_classes_, single_cls_),
+            .fault = std::nullopt};
   }
 
  private:
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   int64_t num_classes_;
   bool single_cls_;
 };
 
-// Are an image's boxes in Pascal VOC's form, and in YOLO's not?
-bool has_voc_file(const fs::path& image) {
-  std::error_code error;
-  return !fs::exists(label_path(image), error) &&
-         fs::exists(voc_file_of(image), error);
+// Says whether files are there by listing their folders: one question a folder
+// instead of one a file. REQUIRES, to be quick: files that come by folder.
+class FolderLists {
+ public:
+  bool has(const std::string& file) {
+    const size_t slash = file.rfind('/') + 1;
+    if (file.compare(0, slash, folder_) != 0) {
+      folder_ = file.substr(0, slash);
+      names_ = names_in(folder_);
+    }
+    return std::ranges::binary_search(names_, file.substr(slash));
+  }
+
+ private:
+  std::string folder_;
+  std::vector<std::string> names_;  // sorted
+};
+
+// Takes the images whose boxes are in Pascal VOC's form, and in YOLO's not, out
+// of `images`; both keep their order.
+std::vector<std::string> take_voc_images(std::vector<std::string>& images) {
+  std::array<FolderLists, 2> lists;  // one for each of label_paths()
+  const auto has_text = [&lists](const std::string& image) {
+    const std::vector<std::string> paths = label_paths(image);
+    for (size_t i = 0; i < paths.size(); ++i) {
+      if (lists[i].has(paths[i])) return true;
+    }
+    return false;
+  };
+  std::vector<std::string> voc;
+  std::erase_if(images, [&](const std::string& image) {
+    const bool is_voc = !has_text(image) && file_exists(voc_file_of(image));
+    if (is_voc) voc.push_back(image);
+    return is_voc;
+  });
+  return voc;
 }
 
 // Folders where an image's table may lie: the data file's, then
@@ -110,41 +145,53 @@ fs::path find_table(const std::vector<fs::path>& folders,
 // after their folder (test_labels.csv of images/test), or after train where the
 // split has its images.
 fs::path table_of(const configs::DataConfig& config, Split split,
-                  const std::vector<fs::path>& images) {
+                  const std::vector<std::string>& images) {
   if (images.empty()) return "";
   std::vector<std::string> names = {
       split_name(split) + "_labels.csv",
-      images.front().parent_path().filename().string() + "_labels.csv"};
+      fs::path(images.front()).parent_path().filename().string() +
+          "_labels.csv"};
   if (split_sources(config, split) == config.train) {
     names.emplace_back("train_labels.csv");
   }
   const fs::path table =
       find_table(folders_of_tables(config, images.front()), names);
   if (table.empty()) return "";
-  const bool has_texts = std::ranges::any_of(images, [](const fs::path& image) {
-    std::error_code error;
-    return fs::exists(label_path(image), error);
-  });
+  const bool has_texts = std::ranges::any_of(
+      images,
+      [](const std::string& image) { return file_exists(label_path(image)); });
   return has_texts ? "" : fs::absolute(table).lexically_normal();
 }
 
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
-  std::stable_sort(
-      images.begin(), images.end(),
-      [](const SplitImage& a, const SplitImage& b) { return a.path < b.path; });
-  std::vector<SplitImage> unique;
-  for (SplitImage& image : images) {
-    if (!unique.empty() && unique.back().path == image.path) {
-      report.add(
-          {DataFaultKind::kListedTwice, image.path.string(), "", "used once"});
+  if (!std::ranges::is_sorted(images, path_precedes, &SplitImage::path)) {
+    std::ranges::stable_sort(images, path_precedes, &SplitImage::path);
+  }
+  size_t kept = 0;
+  for (const SplitImage& image : images) {
+    if (kept > 0 && images[kept - 1].path == image.path) {
+      report.add({DataFaultKind::kListedTwice, std::string(image.path), "",
+                  "used once"});
     } else {
-      unique.push_back(std::move(image));
+      images[kept++] = image;
     }
   }
-  images = std::move(unique);
+  images.resize(kept);
 }
 
 }  // namespace
+
+ImageLabels unreadable_labels(const std::string& file, std::string reason) {
+  return {.file = file,
+          .labels = {},
+          .fault = DataFault{DataFaultKind::kUnreadableLabels, file,
+                             std::move(reason), "its image left out"}};
+}
+
+ImageLabels LabelReader::read_text(size_t index, codecs::ImageSize size,
+                                   const std::string&, std::string_view) const {
+  return read(index, size);
+}
 
 std::string split_name(Split split) {
   return of_split<std::string>(split, "train", "val", "test");
@@ -200,11 +247,8 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     }
   }
   if (!folders_and_lists.empty()) {
-    std::vector<fs::path> images = list_images(folders_and_lists, report);
-    const auto annotated = std::ranges::stable_partition(
-        images, [](const fs::path& image) { return !has_voc_file(image); });
-    std::vector<fs::path> voc(annotated.begin(), annotated.end());
-    images.erase(annotated.begin(), annotated.end());
+    std::vector<std::string> images = list_images(folders_and_lists, report);
+    std::vector<std::string> voc = take_voc_images(images);
     const fs::path table =
         voc.empty() ? table_of(config, split, images) : fs::path();
     if (!voc.empty()) {
@@ -215,10 +259,11 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                         : open_csv_labels_of(table, images, classes, report);
     if (in_table) {
       report.table = table.string();
-      const std::set<fs::path> named(in_table->images().begin(),
-                                     in_table->images().end());
-      std::erase_if(
-          images, [&](const fs::path& image) { return named.contains(image); });
+      const std::set<std::string_view> named(in_table->images().begin(),
+                                             in_table->images().end());
+      std::erase_if(images, [&](const std::string& image) {
+        return named.contains(image);
+      });
       result.readers.push_back(std::move(in_table));
     }
     result.readers.push_back(std::make_unique<YoloLabels>(

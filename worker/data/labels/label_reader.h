@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "configs/data_config.h"
@@ -51,28 +52,40 @@ const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::filesystem::path file;      // the place of the labels, present or not
+  std::string file;                // the place of the labels, present or not
   LabelFile labels;                // empty where `fault` is set
   std::optional<DataFault> fault;  // a fault of the file as a whole
 };
+
+// Labels that cost their image.
+ImageLabels unreadable_labels(const std::string& file, std::string reason);
 
 class LabelReader {
  public:
   virtual ~LabelReader() = default;
 
   // Absolute paths in any order; they need not exist.
-  virtual const std::vector<std::filesystem::path>& images() const = 0;
+  virtual const std::vector<std::string>& images() const = 0;
 
   // Are boxes in pixels, so that read() needs the image's size?
   virtual bool is_in_pixels() const = 0;
 
   // REQUIRES: index < images().size(); `size` positive where is_in_pixels().
   virtual ImageLabels read(size_t index, codecs::ImageSize size) const = 0;
+
+  // The files of which the first that is there has the boxes of this image
+  // alone; none where many images share a file.
+  virtual std::vector<std::string> label_files(size_t) const { return {}; }
+
+  // What read() gives where `file`, one of label_files(), has this text.
+  virtual ImageLabels read_text(size_t index, codecs::ImageSize size,
+                                const std::string& file,
+                                std::string_view text) const;
 };
 
 // An image of a split, and who knows its boxes.
 struct SplitImage {
-  std::filesystem::path path;
+  std::string_view path;  // the reader's
   const LabelReader* reader = nullptr;
   size_t index = 0;
 
@@ -128,11 +141,11 @@ std::unique_ptr<LabelReader> open_voc_labels(const std::filesystem::path& split,
                                              DataReport& report);
 
 // STEM.xml beside an image.
-std::filesystem::path voc_file_of(const std::filesystem::path& image);
+std::string voc_file_of(std::string_view image);
 
 // Images whose boxes are in such files.
-std::unique_ptr<LabelReader> open_voc_files(
-    std::vector<std::filesystem::path> images, const ClassRules& classes);
+std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
+                                            const ClassRules& classes);
 
 // The images and boxes of a CSV whose first line names the columns filename,
 // class, xmin, ymin, xmax and ymax, in any order and among others. File names
@@ -147,9 +160,8 @@ std::unique_ptr<LabelReader> open_csv_labels(
 // them or more than one has is a fault. Null, and a fault, where the file is no
 // such table.
 std::unique_ptr<LabelReader> open_csv_labels_of(
-    const std::filesystem::path& file,
-    const std::vector<std::filesystem::path>& images, const ClassRules& classes,
-    DataReport& report);
+    const std::filesystem::path& file, const std::vector<std::string>& images,
+    const ClassRules& classes, DataReport& report);
 
 // Do all of these sources lie in packs?
 bool is_packed(const std::vector<std::filesystem::path>& sources);

@@ -20,17 +20,17 @@ class PackedLabels : public LabelReader {
     report_damage(pack_, report);
     for (int64_t i = 0; i < pack_.index->size(); ++i) {
       if (std::ranges::binary_search(pack_.damaged, i)) continue;
-      images_.push_back(pack_.index->path(i));
+      images_.push_back(pack_.index->path(i).string());
       numbers_.push_back(i);
     }
   }
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return false; }
 
   ImageLabels read(size_t index, codecs::ImageSize) const override {
     return {
-        .file = pack_.index->file(),
+        .file = pack_.index->file().string(),
         .labels = labels_of(pack_, numbers_[index], classes_, keep_outlines_),
         .fault = std::nullopt};
   }
@@ -39,7 +39,7 @@ class PackedLabels : public LabelReader {
   const packs::Pack pack_;
   const ClassRules classes_;
   const bool keep_outlines_;
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   std::vector<int64_t> numbers_;  // each image's in the index
 };
 

@@ -10,6 +10,7 @@
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
+#include "worker/data/labels/file_list.h"
 #include "worker/data/packs/pack_writer.h"
 #include "worker/data/packs/packed_file.h"
 
@@ -33,6 +34,7 @@ std::vector<MemberNames> names_of(const Dataset& dataset,
   std::set<std::string> taken;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const fs::path path = dataset.path(i);
+    refuse_page(path, "pack");
     names.push_back({packed_name(path, folder), ""});
     if (taken.insert(names.back().image).second) continue;
     throw Error("pack",

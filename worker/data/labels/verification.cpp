@@ -10,6 +10,7 @@
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/data/packs/pack_index.h"
@@ -66,13 +67,12 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   }
   add_classes(labels, report);
   if (const auto& unknown = labels.unknown_class) {
-    report.add(
-        {DataFaultKind::kBadClass,
-         examined.labels.file.string() + ":" + std::to_string(unknown->line),
-         "class " + unknown->class_name + ", but " + config.file.string() +
-             " names " +
-             counted(static_cast<int64_t>(config.names.size()), "class"),
-         "training is refused: complete names, or correct the label"});
+    report.add({DataFaultKind::kBadClass,
+                examined.labels.file + ":" + std::to_string(unknown->line),
+                "class " + unknown->class_name + ", but " +
+                    config.file.string() + " names " +
+                    counted(static_cast<int64_t>(config.names.size()), "class"),
+                "training is refused: complete names, or correct the label"});
     if (split.refusal.empty()) split.refusal = "labels have unknown classes";
   }
   split.images.push_back(std::move(examined.verdict));
@@ -190,6 +190,7 @@ OrderedJson fault_json(const DataFault& fault) {
 // Byte for byte, also out of a pack.
 void copy_image(const NewFolder& copy, const fs::path& image,
                 const fs::path& file) {
+  refuse_page(image, "verify");
   const auto packed = packs::read_packed(image);
   if (!packed) return copy.copy(image, file);
   if (!packed->error.empty()) {

@@ -37,13 +37,13 @@ namespace fs = std::filesystem;
 constexpr size_t kMostBytes = size_t{4} << 20;
 
 // Every image below the folder by its stem; of equal stems the first.
-std::map<std::string, fs::path> images_by_stem(const fs::path& folder) {
-  std::map<std::string, fs::path> result;
+std::map<std::string, std::string> images_by_stem(const fs::path& folder) {
+  std::map<std::string, std::string> result;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return result;
   DataReport ignored;  // what is no image here is nobody's image
-  for (const fs::path& image : list_images({folder}, ignored)) {
-    result.emplace(image.stem().string(), image);
+  for (const std::string& image : list_images({folder}, ignored)) {
+    result.emplace(fs::path(image).stem().string(), image);
   }
   return result;
 }
@@ -92,7 +92,7 @@ void read_objects(const pugi::xml_document& document, std::string_view text,
        document.child("annotation").children("object")) {
     const std::string name = object.child("name").text().get();
     const int64_t line = lines.at(object.offset_debug());
-    rules.at(result.file.string() + ":" + std::to_string(line),
+    rules.at(result.file + ":" + std::to_string(line),
              "object '" + name.substr(0, 40) + "'");
     const pugi::xml_node box = object.child("bndbox");
     const auto x1 = parse_number(box.child("xmin").text().get());
@@ -123,38 +123,40 @@ std::string what_it_is(std::string_view text) {
   return (kind.empty() ? "no XML" : kind) + ", not a Pascal VOC annotation";
 }
 
-// The boxes of one annotation; none where there is no such file.
-ImageLabels read_annotation(fs::path file, const ClassRules& classes,
-                            codecs::ImageSize size) {
-  ImageLabels result;
-  result.file = std::move(file);
-  std::string reason;
-  const auto text = read_label_text(result.file, reason);
-  std::error_code ignored;
-  if (text && text->empty() && !fs::exists(result.file, ignored)) return result;
+// The boxes of one annotation.
+ImageLabels read_annotation_text(const std::string& file, std::string_view text,
+                                 const ClassRules& classes,
+                                 codecs::ImageSize size) {
+  if (text.size() > kMostBytes)
+    return unreadable_labels(file, "more than 4 MiB of XML");
+  if (!is_markup(text)) return unreadable_labels(file, what_it_is(text));
   pugi::xml_document document;
-  if (text && text->size() > kMostBytes) {
-    reason = "more than 4 MiB of XML";
-  } else if (text && !is_markup(*text)) {
-    reason = what_it_is(*text);
-  } else if (text) {
-    const pugi::xml_parse_result parsed =
-        document.load_buffer(text->data(), text->size());
-    if (!parsed) {
-      reason = std::string(parsed.description()) + ", in line " +
-               std::to_string(Lines(*text).at(parsed.offset));
-    } else if (!document.child("annotation")) {
-      reason = "its root is not 'annotation'";
-    }
+  const pugi::xml_parse_result parsed =
+      document.load_buffer(text.data(), text.size());
+  if (!parsed) {
+    return unreadable_labels(file,
+                             std::string(parsed.description()) + ", in line " +
+                                 std::to_string(Lines(text).at(parsed.offset)));
   }
-  if (!reason.empty()) {
-    result.fault =
-        DataFault{DataFaultKind::kUnreadableLabels, result.file.string(),
-                  reason, "its image left out"};
-    return result;
+  if (!document.child("annotation")) {
+    return unreadable_labels(file, "its root is not 'annotation'");
   }
-  read_objects(document, *text, classes, size, result);
+  ImageLabels result;
+  result.file = file;
+  read_objects(document, text, classes, size, result);
   return result;
+}
+
+// The same; none where there is no such file.
+ImageLabels read_annotation(const std::string& file, const ClassRules& classes,
+                            codecs::ImageSize size) {
+  std::string reason;
+  const auto text = read_label_text(file, reason);
+  if (!text) return unreadable_labels(file, std::move(reason));
+  if (text->empty() && !file_exists(file)) {
+    return {.file = file, .labels = {}, .fault = std::nullopt};
+  }
+  return read_annotation_text(file, *text, classes, size);
 }
 
 class VocLabels : public LabelReader {
@@ -162,7 +164,7 @@ class VocLabels : public LabelReader {
   VocLabels(const fs::path& split, ClassRules classes, DataReport& report)
       : folder_(configs::voc_folder_of(split)), classes_(std::move(classes)) {
     const auto beside = images_by_stem(folder_ / "JPEGImages");
-    std::optional<std::map<std::string, fs::path>> above;
+    std::optional<std::map<std::string, std::string>> above;
     int64_t line = 0;
     for (std::string& stem : read_stems(split)) {
       ++line;
@@ -185,58 +187,77 @@ class VocLabels : public LabelReader {
     }
   }
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    return read_annotation(folder_ / "Annotations" / (stems_[index] + ".xml"),
-                           classes_, size);
+    return read_annotation(label_files(index)[0], classes_, size);
+  }
+
+  std::vector<std::string> label_files(size_t index) const override {
+    return {(folder_ / "Annotations" / (stems_[index] + ".xml")).string()};
+  }
+
+  ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
+                        std::string_view text) const override {
+    return read_annotation_text(file, text, classes_, size);
   }
 
  private:
   fs::path folder_;
   ClassRules classes_;
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   std::vector<std::string> stems_;  // the images' stems
 };
+
+// STEM.xml beside an image, and where else it may lie.
+std::vector<std::string> voc_files_of(std::string_view image) {
+  std::vector<std::string> files = {with_suffix(image, ".xml")};
+  constexpr std::string_view kImages = "/images/";
+  const size_t at = files[0].rfind(kImages);
+  if (at == std::string::npos) return files;
+  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
+    files.push_back(std::string(files[0]).replace(at, kImages.size(), folder));
+  }
+  return files;
+}
 
 // Annotations beside their images, as labelling programs write them.
 class VocFiles : public LabelReader {
  public:
-  VocFiles(std::vector<fs::path> images, ClassRules classes)
+  VocFiles(std::vector<std::string> images, ClassRules classes)
       : images_(std::move(images)), classes_(std::move(classes)) {}
 
-  const std::vector<fs::path>& images() const override { return images_; }
+  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     return read_annotation(voc_file_of(images_[index]), classes_, size);
   }
 
+  std::vector<std::string> label_files(size_t index) const override {
+    return voc_files_of(images_[index]);
+  }
+
+  ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
+                        std::string_view text) const override {
+    return read_annotation_text(file, text, classes_, size);
+  }
+
  private:
-  std::vector<fs::path> images_;
+  std::vector<std::string> images_;
   ClassRules classes_;
 };
 
 }  // namespace
 
-fs::path voc_file_of(const fs::path& image) {
-  const fs::path beside = fs::path(image).replace_extension(".xml");
-  std::error_code error;
-  if (fs::exists(beside, error)) return beside;
-  constexpr std::string_view kImages = "/images/";
-  const std::string text = beside.string();
-  const size_t at = text.rfind(kImages);
-  if (at == std::string::npos) return beside;
-  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
-    const fs::path mapped =
-        std::string(text).replace(at, kImages.size(), folder);
-    if (fs::exists(mapped, error)) return mapped;
-  }
-  return beside;
+std::string voc_file_of(std::string_view image) {
+  const std::vector<std::string> files = voc_files_of(image);
+  const auto found = std::ranges::find_if(files, file_exists);
+  return found == files.end() ? files[0] : *found;
 }
 
-std::unique_ptr<LabelReader> open_voc_files(std::vector<fs::path> images,
+std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
                                             const ClassRules& classes) {
   return std::make_unique<VocFiles>(std::move(images), classes);
 }

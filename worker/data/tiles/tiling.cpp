@@ -38,7 +38,7 @@ void refuse_unknown_class(const configs::DataConfig& config,
   const auto& unknown = image.labels.labels.unknown_class;
   if (!unknown) return;
   throw Error("tile",
-              image.labels.file.string() + ":" + std::to_string(unknown->line) +
+              image.labels.file + ":" + std::to_string(unknown->line) +
                   " has class " + unknown->class_name + ", but names in " +
                   config.file.string() + " has " +
                   counted(static_cast<int64_t>(config.names.size()), "class"),

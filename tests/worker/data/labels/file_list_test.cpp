@@ -22,7 +22,7 @@ TEST(FileList, DirectoriesAreSearchedAndSorted) {
   DataReport report;
   const auto files = list_images({folder.path()}, report);
   std::vector<std::string> names;
-  for (const fs::path& file : files) {
+  for (const fs::path file : files) {
     names.push_back(file.lexically_relative(folder.path()).string());
   }
   EXPECT_EQ(names, (std::vector<std::string>{"a.png", "b/1.jpeg", "b/2.JPG",
@@ -40,7 +40,7 @@ TEST(FileList, AJfifIsAJpegAndImagesUnderOtherNamesAreNamed) {
   folder.write("notes.doc", "words");
   DataReport report;
   EXPECT_EQ(list_images({folder.path()}, report),
-            std::vector{folder.path() / "a.jfif"});
+            std::vector{(folder.path() / "a.jfif").string()});
   ASSERT_EQ(report.faults.size(), 2u);
   const std::string text =
       to_string(report.faults[0]) + "\n" + to_string(report.faults[1]);
@@ -67,7 +67,8 @@ TEST(FileList, ListFilesNameImages) {
       folder.write("lists/train.txt", "./1.jpg\r\n\n1.jpg\n./missing.jpg  \n" +
                                           other.string() + "\n");
   DataReport report;
-  const auto files = list_images({list}, report);
+  const auto listed = list_images({list}, report);
+  const std::vector<fs::path> files(listed.begin(), listed.end());
   EXPECT_EQ(files,
             (std::vector<fs::path>{other, folder.path() / "lists/1.jpg",
                                    folder.path() / "lists/missing.jpg"}));
@@ -117,11 +118,11 @@ TEST(LabelPath, ReplacesTheLastImagesFolder) {
 TEST(LabelPath, FallsBackToTheImagesSide) {
   const TemporaryFolder folder;
   const fs::path image = folder.write("images/1.jpg", "x");
-  EXPECT_EQ(label_path(image), folder.path() / "labels/1.txt");
+  EXPECT_EQ(label_path(image.native()), folder.path() / "labels/1.txt");
   folder.write("images/1.txt", "");
-  EXPECT_EQ(label_path(image), folder.path() / "images/1.txt");
+  EXPECT_EQ(label_path(image.native()), folder.path() / "images/1.txt");
   folder.write("labels/1.txt", "");
-  EXPECT_EQ(label_path(image), folder.path() / "labels/1.txt");
+  EXPECT_EQ(label_path(image.native()), folder.path() / "labels/1.txt");
 }
 
 }  // namespace

@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
@@ -26,8 +28,12 @@
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/coco_json.h"
+#include "worker/data/labels/dataset.h"
+#include "worker/data/labels/folder_index.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/packing.h"
+#include "worker/data/packs/packed_file.h"
 #include "worker/data/sampling/random.h"
 
 namespace headroom::labels {
@@ -121,6 +127,55 @@ std::string stretched(std::string text, sampling::RandomStream& draws) {
     text.replace(begin, end - begin,
                  draws.below(20) == 0 ? std::string(2000, 'x')
                                       : std::string(kEnds[of(kEnds.size())]));
+  }
+  return text;
+}
+
+// A TIFF whose directories have fields set to ends of what they hold, to other
+// fields, or to places in the file, also those of directories.
+std::string with_damaged_tags(std::string text, sampling::RandomStream& draws) {
+  const bool is_big = text.size() > 16 && text[2] == 43;
+  const size_t pointer_bytes = is_big ? 8 : 4;
+  const size_t entry_bytes = is_big ? 20 : 12;
+  const size_t count_bytes = is_big ? 8 : 2;
+  const auto number_at = [&text](size_t at, size_t bytes) {
+    uint64_t number = 0;
+    if (at <= text.size() && bytes <= text.size() - at) {
+      std::memcpy(&number, text.data() + at, bytes);
+    }
+    return number;
+  };
+  std::vector<size_t> fields = {pointer_bytes};  // where they lie
+  std::vector<uint64_t> values = {
+      0, 1, 2, 3, 255, 65'535, INT32_MAX, UINT32_MAX, UINT64_MAX, text.size()};
+  uint64_t directory = number_at(pointer_bytes, pointer_bytes);
+  for (int page = 0; page < 4 && directory > 0; ++page) {
+    values.push_back(directory);
+    const uint64_t entries = number_at(directory, count_bytes);
+    const size_t first = directory + count_bytes;
+    for (size_t i = 0; i < entries && i < 40; ++i) {
+      const size_t entry = first + i * entry_bytes;
+      fields.insert(fields.end(),
+                    {entry, entry + 2, entry + 4, entry + 4 + pointer_bytes});
+      values.push_back(number_at(entry, 2));
+      values.push_back(number_at(entry + 4 + pointer_bytes, pointer_bytes));
+    }
+    const size_t next = first + entries * entry_bytes;
+    fields.push_back(next);
+    directory = number_at(next, pointer_bytes);
+  }
+  const auto one_of = [&draws](const auto& list) {
+    return list[static_cast<size_t>(
+        draws.below(static_cast<int64_t>(list.size())))];
+  };
+  const int64_t changes = 1 + draws.below(4);
+  for (int64_t i = 0; i < changes; ++i) {
+    const size_t at = one_of(fields);
+    const uint64_t value = one_of(values);
+    const size_t bytes = draws.below(2) == 0 ? 2 : pointer_bytes;
+    if (at <= text.size() && bytes <= text.size() - at) {
+      std::memcpy(text.data() + at, &value, bytes);
+    }
   }
   return text;
 }
@@ -320,6 +375,90 @@ TEST_F(ReaderMutation, ImagesOfBands) {
         ASSERT_EQ(result.pixels.channels(), bands);
       }
     }
+  });
+}
+
+TEST_F(ReaderMutation, TiffDirectories) {
+  std::vector<std::string> samples;
+  for (const bool big : {false, true}) {
+    for (const bool tiled : {false, true}) {
+      TiffForm form{.compression = COMPRESSION_LZW, .tiled = tiled, .big = big};
+      const fs::path file = folder_.path() / "pages.tif";
+      fs::remove(file);
+      for (int page = 0; page < 3; ++page) {
+        write_tiff(file, test_picture(40 + page, 56, 3), form);
+        form.appended = true;
+      }
+      samples.push_back(read_bytes(file));
+    }
+  }
+  codecs::ImageLimits limits;
+  limits.max_pixels = 1'000'000;
+  int64_t sound = 0, refused = 0;
+  const auto read = [&](const std::string& text) {
+    const fs::path file = folder_.write("image.tif", text);
+    for (const char* page : {"", "#3"}) {
+      const std::string path = file.string() + page;
+      codecs::inspect_image(path, limits);
+      const codecs::ImageResult result = codecs::decode_image(path, limits);
+      ASSERT_EQ(result.ok(), !result.pixels.empty());
+      ++(result.ok() ? sound : refused);
+    }
+  };
+  survive(samples, 700, read, with_damaged_tags);
+  EXPECT_GT(sound, 500);
+  EXPECT_GT(refused, 500);
+}
+
+class IndexMutation : public ReaderMutation {
+ protected:
+  static constexpr int kImages = 300;
+
+  void SetUp() override { files_ = write_data_set(folder_, kImages); }
+  configs::DataConfig files_;
+};
+
+TEST_F(IndexMutation, PacksAndTheirIndexes) {
+  PackingRequest request;
+  request.output = folder_.path() / "packs";
+  files_.val = files_.train;
+  pack_data(files_, request);
+  const configs::DataConfig packed = configs::load_data_config(request.output);
+  const auto read = [&](const fs::path& damaged, const std::string& text) {
+    std::ofstream(damaged, std::ios::binary) << text;
+    allow_refusal([&] {
+      const Dataset dataset = index_dataset(packed, Split::kTrain).dataset;
+      ASSERT_LE(dataset.size(), kImages);
+      for (int64_t i = 0; i < dataset.size(); i += 30) {
+        const auto file = packs::read_packed(dataset.path(i));
+        ASSERT_TRUE(file);
+        ASSERT_EQ(file->error.empty(), !file->bytes.empty());
+      }
+    });
+  };
+  for (const char* name : {"train.index", "train-00000.tar"}) {
+    const fs::path file = request.output / name;
+    const std::string sound = read_bytes(file);
+    survive({sound}, 2500, [&](const std::string& text) { read(file, text); });
+    std::ofstream(file, std::ios::binary) << sound;
+  }
+}
+
+// Whatever is damaged, the data set is the one that the files are.
+TEST_F(IndexMutation, IndexesOfFolders) {
+  std::this_thread::sleep_for(FolderIndex::kYoung +
+                              std::chrono::milliseconds(100));
+  IndexOptions options;
+  options.kept_in = folder_.path() / "kept";
+  const auto scan = [&] {
+    return index_dataset(files_, Split::kTrain, options).dataset.digest();
+  };
+  const uint64_t digest = scan();
+  const fs::path file =
+      index_place(options.kept_in, files_, Split::kTrain, {}).file;
+  survive({read_bytes(file)}, 2500, [&](const std::string& text) {
+    std::ofstream(file, std::ios::binary) << text;
+    ASSERT_EQ(scan(), digest);
   });
 }
 

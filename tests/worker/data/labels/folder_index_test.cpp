@@ -1,0 +1,373 @@
+// What an index of files knows never changes what a data set is: each result is
+// compared with that of a scan without one.
+#include "worker/data/labels/folder_index.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/worker/data/data_files.h"
+#include "worker/data/labels/dataset.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int kImages = 300;
+
+// How often this process has called read(); -1 where the system does not count.
+int64_t num_reads() {
+  std::ifstream counters("/proc/self/io");
+  std::string name;
+  int64_t value = 0;
+  while (counters >> name >> value) {
+    if (name == "syscr:") return value;
+  }
+  return -1;
+}
+
+class FolderIndexFiles : public testing::Test {
+ protected:
+  void SetUp() override { config_ = write_data_set(folder_, kImages); }
+
+  // Lets files be old enough to be believed.
+  static void settle() {
+    std::this_thread::sleep_for(FolderIndex::kYoung +
+                                std::chrono::milliseconds(100));
+  }
+
+  IndexedDataset scan(const fs::path& kept_in) const {
+    IndexOptions options;
+    options.num_threads = 2;
+    options.kept_in = kept_in;
+    return index_dataset(config_, Split::kTrain, options);
+  }
+  // With the index, and held against a scan without one.
+  std::vector<std::string> notes_of_scan() const {
+    const IndexedDataset known = scan(kept_);
+    const IndexedDataset read = scan("");
+    EXPECT_EQ(known.dataset.digest(), read.dataset.digest());
+    EXPECT_EQ(known.dataset.num_polygons(), read.dataset.num_polygons());
+    EXPECT_EQ(known.undecodable.size(), read.undecodable.size());
+    IndexedDataset plain = known;
+    plain.report.notes.clear();
+    EXPECT_EQ(plain.report.lines(1000), read.report.lines(1000));
+    return known.report.notes;
+  }
+  int64_t reads_of_scan() const {
+    const int64_t before = num_reads();
+    scan(kept_);
+    return num_reads() - before;
+  }
+  // Where the system does not count, nothing is expected.
+  static void expect_few(int64_t reads) {
+    if (num_reads() >= 0) {
+      EXPECT_LT(reads, 20);
+    }
+  }
+
+  fs::path image(int number) const {
+    return folder_.path() /
+           ("images/train/" + std::to_string(100 + number) + ".bmp");
+  }
+  fs::path labels(int number) const {
+    return folder_.path() /
+           ("labels/train/" + std::to_string(100 + number) + ".txt");
+  }
+  fs::path index() const {
+    return index_place(kept_, config_, Split::kTrain, {}).file;
+  }
+
+  // Other bytes under the same length and date.
+  static void replace_unseen(const fs::path& file, const std::string& bytes) {
+    struct stat before {};
+    ASSERT_EQ(::stat(file.c_str(), &before), 0);
+    ASSERT_EQ(static_cast<size_t>(before.st_size), bytes.size());
+    std::ofstream(file, std::ios::binary) << bytes;
+    const timespec times[] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  }
+  static void write(const fs::path& file, const std::string& bytes) {
+    std::ofstream(file, std::ios::binary) << bytes;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path kept_ = folder_.path() / "kept" / "deep";
+  configs::DataConfig config_;
+};
+
+TEST_F(FolderIndexFiles, ASecondStartOpensNoImage) {
+  settle();
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  if (num_reads() < 0) GTEST_SKIP() << "this system does not count reads";
+  EXPECT_LT(reads_of_scan(), 20);
+}
+
+TEST_F(FolderIndexFiles, YoungFilesAreReadAgain) {
+  const IndexedDataset first = scan(kept_);
+  if (num_reads() < 0) GTEST_SKIP() << "this system does not count reads";
+  EXPECT_GT(reads_of_scan(), kImages);
+  settle();
+  EXPECT_GT(reads_of_scan(), kImages);
+  EXPECT_LT(reads_of_scan(), 20);
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+}
+
+TEST_F(FolderIndexFiles, ContentUnderEqualSizeAndDateIsNoticed) {
+  write(image(7), encode_bmp(test_picture(24, 32, 1)));
+  write(image(8), encode_bmp(test_picture(24, 32, 2)));
+  write(labels(9), "0 .5 .5 .2 .2\n");
+  settle();
+  scan(kept_);
+  replace_unseen(image(7), encode_bmp(test_picture(32, 24, 1)));
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre("train: images since the last start: 1 changed, "
+                          "first " +
+                          image(7).string()));
+  // Pixels alone: the index does not know them, and says that they were read.
+  replace_unseen(image(8), encode_bmp(test_picture(24, 32, 3)));
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("1 with another inode or status time, read "
+                                    "again, first " +
+                                    image(8).string())));
+  replace_unseen(labels(9), "1 .5 .5 .3 .3\n");
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("1 changed, first " + image(9).string())));
+}
+
+TEST_F(FolderIndexFiles, NewGoneAndRenamedImagesAreNamed) {
+  settle();
+  scan(kept_);
+  write(folder_.path() / "images/train/050.bmp",
+        encode_bmp(test_picture(20, 20, 1)));
+  fs::remove(image(250));
+  fs::rename(image(3), folder_.path() / "images/train/zzz.bmp");
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre("train: images since the last start: 2 new, first " +
+                          (folder_.path() / "images/train/050.bmp").string() +
+                          "; 2 gone, first " + image(3).string()));
+  settle();
+  scan(kept_);
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+}
+
+TEST_F(FolderIndexFiles, MoreImagesThanABlockHolds) {
+  settle();
+  scan(kept_);
+  const std::string bytes = encode_bmp(test_picture(4, 4, 1));
+  const int many = static_cast<int>(FolderIndex::kMostImages) + 500;
+  for (int i = 0; i < many; ++i) {  // in the middle of the block
+    write(folder_.path() /
+              ("images/train/2" + std::to_string(10000 + i) + ".bmp"),
+          bytes);
+  }
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr(std::to_string(many) + " new")));
+  settle();
+  scan(kept_);
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  for (int i = 0; i < many; ++i) {
+    fs::remove(folder_.path() /
+               ("images/train/2" + std::to_string(10000 + i) + ".bmp"));
+  }
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr(std::to_string(many) + " gone")));
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+}
+
+TEST_F(FolderIndexFiles, LabelsThatChangeComeOrGoAreNoticed) {
+  fs::remove(labels(4));
+  settle();
+  scan(kept_);
+  write(labels(2), "2 .5 .5 .4 .4\n2 .5 .5 .1 .1\nnot a box\n");
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("1 changed, first " + image(2).string())));
+  write(labels(4), "0 .5 .5 .2 .2\n");
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("1 changed, first " + image(4).string())));
+  fs::remove(labels(0));
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("1 changed, first " + image(0).string())));
+}
+
+TEST_F(FolderIndexFiles, ARefusedImageIsLookedAtEachTime) {
+  const std::string sound = encode_bmp(test_picture(24, 32, 1));
+  write(image(5), sound.substr(0, 300));
+  settle();
+  const IndexedDataset refused = scan(kept_);
+  EXPECT_EQ(refused.report.num_faults(), 1)
+      << to_string(refused.report.faults.back());
+  EXPECT_THAT(to_string(refused.report.faults.at(0)),
+              HasSubstr(image(5).string()));
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  write(image(5), sound);
+  EXPECT_EQ(scan(kept_).report.images, refused.report.images + 1);
+}
+
+TEST_F(FolderIndexFiles, BoxesAreCountedWithTheIndex) {
+  settle();
+  scan(kept_);
+  write(labels(2), "2 .5 .5 .4 .4\n2 .5 .5 .1 .1\n");
+  IndexOptions options;
+  options.limits.bands = codecs::kAnyBands;
+  const BoxCounts read = count_boxes(config_, Split::kTrain, options);
+  options.kept_in = kept_;
+  const int64_t before = num_reads();
+  EXPECT_EQ(count_boxes(config_, Split::kTrain, options).boxes, read.boxes);
+  expect_few(num_reads() - before);
+  // It is no scan: what changed is still to be said.
+  EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
+}
+
+TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreKnownToo) {
+  write(folder_.path() / "images/train/400.bmp",
+        encode_bmp(test_picture(24, 32, 1)));
+  const fs::path voc = folder_.path() / "labels/train/400.xml";
+  const std::string text =
+      "<annotation><object><name>b</name><bndbox><xmin>1</xmin><ymin>2</ymin>"
+      "<xmax>9</xmax><ymax>9</ymax></bndbox></object></annotation>";
+  write(voc, text);
+  settle();
+  scan(kept_);
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  expect_few(reads_of_scan());
+  write(voc, text.substr(1));
+  EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
+}
+
+TEST_F(FolderIndexFiles, AForeignIndexIsNotBelieved) {
+  settle();
+  scan(kept_);
+  const std::string sound = read_bytes(index());
+  configs::DataConfig other = config_;
+  other.file = folder_.path() / "other.yaml";
+  IndexOptions options;
+  options.kept_in = kept_;
+  index_dataset(other, Split::kTrain, options);
+  const fs::path others = index_place(kept_, other, Split::kTrain, {}).file;
+  ASSERT_NE(others, index());
+  fs::copy_file(others, index(), fs::copy_options::overwrite_existing);
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("of another version or of another data "
+                                    "set: files that it lacks are read")));
+  EXPECT_EQ(read_bytes(index()), sound);
+  write(index(), "");
+  EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("is damaged")));
+  EXPECT_EQ(read_bytes(index()), sound);
+}
+
+// Each damage is found, said in one line, and made good.
+TEST_F(FolderIndexFiles, AThousandDamagedIndexesChangeNothing) {
+  settle();
+  const IndexedDataset whole = scan(kept_);
+  const std::string sound = read_bytes(index());
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 1000; ++round) {
+    std::string bytes = sound;
+    switch (random() % 4) {
+      case 0:
+        bytes.resize(random() % bytes.size());
+        break;
+      case 1:
+        bytes.erase(random() % bytes.size(), random() % 200 + 1);
+        break;
+      case 2:
+        bytes.insert(random() % bytes.size(), random() % 200 + 1, '\0');
+        break;
+      default:
+        bytes[random() % bytes.size()] ^= static_cast<char>(random() % 255 + 1);
+    }
+    write(index(), bytes);
+    const IndexedDataset found = scan(kept_);
+    ASSERT_EQ(found.dataset.digest(), whole.dataset.digest()) << round;
+    ASSERT_EQ(found.report.counts, whole.report.counts) << round;
+    ASSERT_FALSE(found.report.notes.empty()) << round;
+    ASSERT_THAT(found.report.notes[0], HasSubstr(index().string())) << round;
+    ASSERT_EQ(read_bytes(index()), sound) << round;
+  }
+}
+
+TEST_F(FolderIndexFiles, AFolderThatCannotBeWrittenCostsALine) {
+  folder_.write("file", "x");
+  const IndexedDataset found = scan(folder_.path() / "file" / "kept");
+  EXPECT_EQ(found.dataset.digest(), scan("").dataset.digest());
+  EXPECT_THAT(found.report.notes,
+              ElementsAre(HasSubstr("train: no index is kept (")));
+}
+
+TEST_F(FolderIndexFiles, AFullFolderCostsALine) {
+  settle();
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{10'000, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const IndexedDataset found = scan(kept_);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(found.dataset.digest(), scan("").dataset.digest());
+  EXPECT_THAT(found.report.notes,
+              ElementsAre(HasSubstr("train: no index is kept (")));
+  EXPECT_FALSE(fs::exists(index()));
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  EXPECT_TRUE(fs::exists(index()));
+}
+
+TEST_F(FolderIndexFiles, TwoProcessesAtOnceLeaveOneSoundIndex) {
+  settle();
+  const uint64_t digest = scan("").dataset.digest();
+  std::vector<pid_t> children;
+  for (int child = 0; child < 4; ++child) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      bool is_right = true;
+      for (int round = 0; round < 20; ++round) {
+        // Now and then the index is gone, and all of them write it.
+        if (child == 0 && round % 5 == 0) ::unlink(index().c_str());
+        is_right = is_right && scan(kept_).dataset.digest() == digest;
+      }
+      ::_exit(is_right ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_THAT(notes_of_scan(), IsEmpty());
+  expect_few(reads_of_scan());
+}
+
+TEST(FolderIndexPlace, IsInTheUsersCache) {
+  const std::string home = "/somewhere";
+  ::setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(index_folder(), "/cache/headroom/folders");
+  ::setenv("XDG_CACHE_HOME", "relative", 1);  // is to be ignored, says XDG
+  ::setenv("HOME", home.c_str(), 1);
+  EXPECT_EQ(index_folder(), home + "/.cache/headroom/folders");
+  ::unsetenv("XDG_CACHE_HOME");
+  ::unsetenv("HOME");
+  EXPECT_EQ(index_folder(), "");
+}
+
+}  // namespace
+}  // namespace headroom::labels
