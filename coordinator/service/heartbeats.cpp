@@ -17,8 +17,8 @@ std::optional<wire::RunProgress> progress_of(const auto& message) {
   return wire::from_wire(message.progress());
 }
 
-std::string no_part(const std::string& who) {
-  return who + " takes no part in this run (any more)";
+std::string no_part(const std::string& worker_id) {
+  return "worker " + worker_id + " takes no part in this run (any more)";
 }
 
 // Nothing, or why what an agent says of that worker does not count.
@@ -34,7 +34,7 @@ std::optional<std::string> stale_error(TimePoint now, const wire::Stamp& stamp,
       now, beat.worker_id(), progress_of(beat),
       std::chrono::milliseconds(std::clamp<int64_t>(beat.age_ms(), 0, kDayMs)));
   if (takes_part) return std::nullopt;
-  return no_part("worker " + beat.worker_id());
+  return no_part(beat.worker_id());
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
     }
   } else if (!state.worker_heartbeat(now, request.worker_id(),
                                      progress_of(request))) {
-    return {{RefusalKind::kStale, no_part("worker " + request.worker_id())}};
+    return {{RefusalKind::kStale, no_part(request.worker_id())}};
   }
   for (const wire::WorkerBeat& beat : request.beats()) {
     const auto why = stale_error(now, request.stamp(), beat, state);
