@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "proto/beat_channel.h"
+#include "proto/channel.h"
 #include "proto/coordinator.pb.h"
 
 namespace headroom::wire {
@@ -15,6 +16,7 @@ inline BeatAnswer answer_to(const Beat& beat, const grpc::Status& status,
                             const HeartbeatResponse& response) {
   BeatAnswer answer;
   answer.generation = beat.generation;
+  answer.is_there = !is_unreachable(status);
   if (status.ok()) {
     answer.stop_requested = response.stop_requested();
     answer.leave_requested = response.leave_requested();

@@ -33,6 +33,7 @@ struct Beat {
 // What the coordinator answered to a beat; nothing where it did not in time.
 struct BeatAnswer {
   uint64_t generation = 0;  // the beat's
+  bool is_there = false;    // the coordinator answered, whatever it said
   bool stop_requested = false;
   bool leave_requested = false;
   bool peer_lost = false;

@@ -25,10 +25,10 @@ void NodeVoice::note(TimePoint at) {
 std::optional<std::string> silence_error(TimePoint now, TimePoint last_seen,
                                          const NodeVoice& node,
                                          const SilenceLimits& limits) {
-  if (now - last_seen > limits.node) {
-    return words(limits.node) + ", with its whole node";
-  }
   const bool is_alone = node.has_hung_up || now - node.last_heard <= kGap;
+  if (now - last_seen > limits.node) {
+    return words(limits.node) + (is_alone ? "" : ", with its whole node");
+  }
   const TimePoint since =
       node.has_hung_up ? last_seen : std::max(last_seen, node.all_heard_from);
   if (is_alone && now - since > limits.process) return words(limits.process);

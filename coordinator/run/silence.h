@@ -30,7 +30,9 @@ struct NodeVoice {
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 
-  // One of them was heard at `at`.
+  // One of them was heard at `at`: the agent, or a worker that speaks for
+  // itself. Where an agent that spoke for its workers is stopped, these speak
+  // late, so that it is given up by the node's limit.
   void note(TimePoint at);
 };
 

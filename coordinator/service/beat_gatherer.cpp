@@ -13,6 +13,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// An agent that has gathered nothing for so long was stopped.
+constexpr milliseconds kStandstill{1000};
+
 wire::WorkerBeat message_of(const std::string& worker_id,
                             const wire::Beat& beat,
                             std::chrono::steady_clock::time_point now) {
@@ -39,6 +42,8 @@ void BeatGatherer::gather(std::chrono::steady_clock::time_point now,
                           wire::HeartbeatRequest& request) {
   request.clear_beats();
   const std::lock_guard lock(mutex_);
+  const bool stood_still = gathered_ && now - *gathered_ > kStandstill;
+  gathered_ = now;
   for (Worker& worker : workers_) {
     while (const auto beat = worker.channel.receive<wire::Beat>({})) {
       worker.newest = beat;
@@ -48,6 +53,11 @@ void BeatGatherer::gather(std::chrono::steady_clock::time_point now,
                 [](const Worker& worker) { return !worker.channel.is_open(); });
   for (const Worker& worker : workers_) {
     if (!worker.newest) continue;
+    // The channels may have been full: newer ones have had no room.
+    if (stood_still && now - worker.newest->sent > kStandstill) {
+      worker.newest.reset();
+      continue;
+    }
     *request.add_beats() = message_of(worker.worker_id, *worker.newest, now);
   }
 }

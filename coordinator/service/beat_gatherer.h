@@ -41,6 +41,7 @@ class BeatGatherer {
 
   std::mutex mutex_;
   std::vector<Worker> workers_;
+  std::optional<std::chrono::steady_clock::time_point> gathered_;  // last
 };
 
 }  // namespace headroom::coordinator

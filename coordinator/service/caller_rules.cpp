@@ -68,10 +68,20 @@ Answer CallerRules::check_worker(const wire::Stamp& stamp, const Caller& caller,
 Answer CallerRules::check_heartbeat(
     const Caller& caller, const wire::HeartbeatRequest& request) const {
   if (Answer refusal = check_run(request.stamp(), true)) return refusal;
-  if (!request.worker_id().empty() && request.beats().empty()) {
-    return check_name(caller, request.worker_id());
+  if (!request.worker_id().empty()) {
+    if (request.beats().empty()) return check_name(caller, request.worker_id());
+    return Refusal{RefusalKind::kForeignName,
+                   "only an agent speaks for others, and not as worker " +
+                       request.worker_id()};
   }
   if (Answer refusal = check_agent(caller, request.node_id())) return refusal;
+  constexpr int kMostBeats = 4096;
+  if (request.beats_size() > kMostBeats) {
+    return Refusal{RefusalKind::kNotAsAgreed,
+                   "a heartbeat with " + std::to_string(request.beats_size()) +
+                       " beats is refused: no node has more than " +
+                       std::to_string(kMostBeats) + " workers"};
+  }
   for (const wire::WorkerBeat& beat : request.beats()) {
     const Member* member = state_.membership().find(beat.worker_id());
     if (member == nullptr || member->node_id == request.node_id()) continue;

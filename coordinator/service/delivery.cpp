@@ -32,17 +32,19 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   TimePoint deadline() const { return deadline_; }
   // Takes what is there. False where a key is missing: awaited().
   bool take(const RendezvousKeys& keys) {
-    if (request_.count() == 0) {
+    if (request_.count() <= 0) {
       awaited_ = request_.key();
       const std::string* value = keys.find(awaited_);
       if (value != nullptr) response_->set_value(*value);
       return value != nullptr;
     }
-    while (response_->values_size() < request_.count()) {
-      awaited_ = request_.key() + std::to_string(response_->values_size());
-      const std::string* value = keys.find(awaited_);
-      if (value == nullptr) return false;
-      response_->add_values(*value);
+    // Values are copied once all are there: many ranks wait for as many.
+    for (; num_there_ < request_.count(); ++num_there_) {
+      awaited_ = request_.key() + std::to_string(num_there_);
+      if (keys.find(awaited_) == nullptr) return false;
+    }
+    for (int64_t i = 0; i < request_.count(); ++i) {
+      response_->add_values(*keys.find(request_.key() + std::to_string(i)));
     }
     return true;
   }
@@ -66,6 +68,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
+  int64_t num_there_ = 0;  // keys without a gap
   std::mutex& mutex_;
   Waiting& waiting_;
   const wire::LookupRequest& request_;

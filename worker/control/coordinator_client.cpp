@@ -35,8 +35,9 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
-// An agent answers with every call that it makes, also where that fails.
-constexpr milliseconds kPatienceWithAgent{2000};
+// A worker of which nothing came for 2 s is lost: before that it speaks for
+// itself, where the coordinator does not answer through its agent.
+constexpr milliseconds kPatienceWithAgent{1400};
 // The coordinator may not be there yet at first.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
@@ -402,7 +403,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (!ending_) {
       const wire::Beat beat = next_beat();
       lock.unlock();
-      // An agent that stands still, or is gone, speaks for nobody.
+      // An agent that stands still, is gone, or is cut off speaks for nobody.
       const bool is_carried =
           agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
       if (!is_carried) hear(ask_coordinator(beat));
@@ -451,7 +452,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (!agent_.is_open()) break;
       if (const auto answer = agent_.receive<wire::BeatAnswer>(
               std::chrono::ceil<milliseconds>(end - now))) {
-        heard_agent_ = SteadyClock::now();
+        if (answer->is_there) heard_agent_ = SteadyClock::now();
         hear(*answer);
       }
     }

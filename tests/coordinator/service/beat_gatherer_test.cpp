@@ -78,7 +78,7 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
   EXPECT_STREQ(second->refusal, "it was given up");
 }
 
-// So that the worker knows that its agent is there.
+// Then the worker speaks for itself.
 TEST(BeatGatherer, HandsBackThatNothingWasAnswered) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
@@ -87,9 +87,25 @@ TEST(BeatGatherer, HandsBackThatNothingWasAnswered) {
   const auto answer = all.answer_of(all.w0);
   ASSERT_TRUE(answer);
   EXPECT_STREQ(answer->refusal, "");
+  EXPECT_FALSE(answer->is_there);
   all.gatherer.hand_back({grpc::StatusCode::ABORTED, "another run"}, {});
-  EXPECT_STREQ(all.answer_of(all.w0)->refusal, "another run");
+  const auto refused = all.answer_of(all.w0);
+  EXPECT_STREQ(refused->refusal, "another run");
+  EXPECT_TRUE(refused->is_there);
   EXPECT_FALSE(all.w1.receive<wire::BeatAnswer>({})) << "it asked nothing";
+}
+
+// The agent was stopped, and its workers' channels were full meanwhile.
+TEST(BeatGatherer, SaysNothingOldAfterAStandstill) {
+  Gathered all;
+  all.w0.send(beat_at(0, 1));
+  all.gatherer.gather(at(100), all.request);
+  ASSERT_EQ(all.request.beats_size(), 1);
+  all.gatherer.gather(at(60'000), all.request);
+  EXPECT_EQ(all.request.beats_size(), 0);
+  all.w0.send(beat_at(60'100, 2));
+  all.gatherer.gather(at(60'250), all.request);
+  EXPECT_EQ(all.request.beats_size(), 1);
 }
 
 TEST(BeatGatherer, LeavesOutWhoIsGone) {
@@ -121,8 +137,11 @@ TEST(BeatGatherer, AWorkerSpeaksAndHearsThroughItsAgent) {
   wire::RunProgress progress;
   progress.step = 3;
   worker->set_progress(progress);
+  // Without the agent it would be silent for longer.
+  const auto spoke = std::chrono::steady_clock::now();
   EXPECT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - spoke, milliseconds(1200));
   run.server->drain("enough");
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(eventually([&] { return worker->stop_requested(); }));

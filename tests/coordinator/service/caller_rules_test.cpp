@@ -181,6 +181,17 @@ TEST(CallerRules, AnAgentSpeaksForItsOwnWorkersAlone) {
   EXPECT_EQ(foreign.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(foreign.error_message(),
             "only the agent of node n speaks for worker w0");
+  // Nor as another's worker, with beats of its own beside it.
+  wire::HeartbeatRequest as_worker = beats_of(run, "m", {"m0"});
+  as_worker.set_worker_id("w0");
+  EXPECT_EQ(
+      other.client.call(&Stub::Heartbeat, as_worker, &response).error_code(),
+      grpc::StatusCode::PERMISSION_DENIED);
+  const grpc::Status many = other.client.call(
+      &Stub::Heartbeat,
+      beats_of(run, "m", std::vector<std::string>(5000, "m0")), &response);
+  EXPECT_THAT(many.error_message(),
+              HasSubstr("5000 beats is refused: no node has more than"));
   RawClient worker(run.server->address(), run.identity("w0"));
   wire::HeartbeatRequest by_worker = beats_of(run, "n", {"w0"});
   by_worker.set_worker_id("w0");

@@ -515,7 +515,7 @@ FolderIndex::Place index_place(const fs::path& folder,
   add(place.split);
   for (const int64_t limit :
        {int64_t{limits.bands}, limits.max_pixels, limits.max_file_bytes,
-        int64_t{limits.max_jpeg_scans}}) {
+        int64_t{limits.max_jpeg_scans}, int64_t{limits.takes_any_samples()}}) {
     add(std::to_string(limit));
   }
   add(fs::absolute(config.file).lexically_normal().string());
