@@ -51,7 +51,7 @@ void BeatGatherer::gather(std::chrono::steady_clock::time_point now,
   }
   std::erase_if(workers_,
                 [](const Worker& worker) { return !worker.channel.is_open(); });
-  for (const Worker& worker : workers_) {
+  for (Worker& worker : workers_) {
     if (!worker.newest) continue;
     // The channels may have been full: newer ones have had no room.
     if (stood_still && now - worker.newest->sent > kStandstill) {
