@@ -212,7 +212,9 @@ std::string note_on_image_weights(const configs::RunConfig& config,
 }
 
 ValueRanges value_ranges(const configs::RunConfig& config) {
-  if (config.command != "val") return configs::value_ranges_of(config);
+  if (config.command != "val" || config.weights.empty()) {
+    return configs::value_ranges_of(config);
+  }
   return layers::trained_ranges(weights::read_weights_metadata(config.weights),
                                 config.weights);
 }

@@ -12,11 +12,12 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kBlocksPerMultiprocessor = 4;  // 64 registers a thread
 
 // A row of blocks is one sample: what its threads read of the recipe is the
 // same for all.
 template <typename Level>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     render_kernel(const RenderArguments arguments) {
   const int64_t pixel =
       static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
