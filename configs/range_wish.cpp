@@ -20,11 +20,14 @@ ValueRange pair_of(const yaml::YamlValue& value, const std::string& key) {
   }
   const ValueRange range{yaml::as_double(value.items[0], key),
                          yaml::as_double(value.items[1], key)};
-  if (!(range.low < range.high)) {
-    yaml::refuse(value.place,
-                 key + " is [" + value.items[0].scalar + ", " +
-                     value.items[1].scalar + "], but low has to be below high",
-                 kForms);
+  if (!is_value_range(range.low, range.high)) {
+    yaml::refuse(
+        value.place,
+        key + " is [" + value.items[0].scalar + ", " + value.items[1].scalar +
+            "], but " +
+            (range.low < range.high ? "the two are too close, or too far apart"
+                                    : "low has to be below high"),
+        kForms);
   }
   return range;
 }

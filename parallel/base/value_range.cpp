@@ -28,6 +28,11 @@ std::optional<double> parse_finite(std::string_view text) {
 
 }  // namespace
 
+bool is_value_range(double low, double high) {
+  constexpr double kLeast = 1e-300;
+  return low < high && std::isfinite(high - low) && high - low >= kLeast;
+}
+
 std::string to_text(const ValueRanges& ranges) {
   return joined(ranges, " ", [](const ValueRange& range) {
     return exact_text(range.low) + "," + exact_text(range.high);
@@ -45,7 +50,7 @@ std::optional<ValueRanges> parse_value_ranges(std::string_view text) {
     if (comma == std::string_view::npos) return std::nullopt;
     const auto low = parse_finite(word.substr(0, comma));
     const auto high = parse_finite(word.substr(comma + 1));
-    if (!low || !high || !(*low < *high)) return std::nullopt;
+    if (!low || !high || !is_value_range(*low, *high)) return std::nullopt;
     ranges.push_back({*low, *high});
   }
   return ranges;

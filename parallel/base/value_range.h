@@ -20,6 +20,10 @@ struct ValueRange {
   bool operator==(const ValueRange&) const = default;
 };
 
+// Finite, low below high, and neither so close nor so far apart that no
+// difference between values could be computed.
+bool is_value_range(double low, double high);
+
 // One for all bands, or one for each; none: 8 bits.
 using ValueRanges = std::vector<ValueRange>;
 
@@ -29,8 +33,8 @@ inline constexpr const char* kValueRange = "value_range";
 // "0,4095", or "0,4095 100,9000" for two bands.
 std::string to_text(const ValueRanges& ranges);
 
-// The reverse; nothing where a word is no pair of finite numbers, the smaller
-// first. "" is no range.
+// The reverse; nothing where a word is no pair that is_value_range. "" is no
+// range.
 std::optional<ValueRanges> parse_value_ranges(std::string_view text);
 
 // Why images of so many bands cannot have these ranges; "" if they can.

@@ -191,11 +191,17 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   ASSERT_EQ(train("parts", {"--processes", "2", "--max-steps", "2"}).exit_code,
             0);
   // Another range would be another run: the first one's is kept.
+  const std::string before = text_of(folder_ / "deep.yaml");
+  std::ofstream(folder_ / "deep.yaml")
+      << text_of(folder_ / "data.yaml") << "range: [0, 65535]\n";
   const ProgramResult resumed =
       run_program({program("headroom"), "train", "--resume", run("parts"),
                    "--max-steps", "6"},
                   folder_);
+  std::ofstream(folder_ / "deep.yaml") << before;
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out + resumed.err,
+              HasSubstr("is not used: this run has the range"));
   for (const char* name : {"killed", "parts"}) {
     const auto all = steps(name);
     ASSERT_EQ(all.size(), 6u) << name;
@@ -239,11 +245,17 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
     return result;
   };
   // The weights' range counts, whatever the data set says.
-  const std::string agreed = judged("deep.yaml", {"--name", "deep"}).out;
+  const auto figures_of = [](const ProgramResult& result) {
+    const size_t begin = result.out.find("mAP50");
+    EXPECT_NE(begin, std::string::npos) << result.out;
+    return result.out.substr(begin, result.out.find('\n', begin) - begin);
+  };
+  const auto agreed = figures_of(judged("deep.yaml", {"--name", "deep"}));
   std::ofstream(folder_ / "other.yaml")
       << text_of(folder_ / "data.yaml") << "range: [0, 65535]\n";
-  const ProgramResult other =
-      judged("other.yaml", {"--name", "other", "--tile", "64"});
+  const ProgramResult other = judged("other.yaml", {"--name", "other"});
+  EXPECT_EQ(figures_of(other), agreed);
+  judged("other.yaml", {"--name", "tiled", "--tile", "64"});
   EXPECT_THAT(other.out + other.err,
               HasSubstr("is not used: " + weights() +
                         " was trained with the range " + range));

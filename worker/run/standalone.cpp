@@ -108,7 +108,10 @@ void count_labels(configs::RunConfig& config) {
 
 // What data.yaml says of the range is the run's from here on.
 void settle_value_range(configs::RunConfig& config) {
-  if (config.command != "train" || config.synthetic_input) return;
+  if (config.command != "train" || config.synthetic_input ||
+      !config.value_range.empty()) {
+    return;
+  }
   const auto wish = configs::read_range_wish(config.data);
   if (!wish) return;
   if (!wish->is_measured()) {

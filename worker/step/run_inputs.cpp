@@ -90,10 +90,12 @@ void check_range(const configs::RunConfig& config,
     throw Error("data", data.file.string() + ": " + why,
                 "write one pair for all, or one for each band");
   }
-  // Its launcher found no data.yaml, and planned for half the bytes.
-  if (config.command == "val" || !data.range || !config.value_range.empty()) {
+  // A run goes on as it began.
+  if (config.command == "val" || !config.resume.empty() || !data.range ||
+      !config.value_range.empty()) {
     return;
   }
+  // Its launcher found no data.yaml, and planned for half the bytes.
   throw Error(
       "data",
       data.file.string() + " has a range, but the run was defined without one",
@@ -243,7 +245,10 @@ std::string note_on_range(const configs::RunConfig& config,
     }
   }
   const auto& images = inputs.training ? inputs.training : inputs.validation;
-  return used.empty() && images ? note_on_reduced_bits(config, *images) : "";
+  // Weights that are judged have what they were trained with.
+  return used.empty() && images && !judges
+             ? note_on_reduced_bits(config, *images)
+             : "";
 }
 
 at::ScalarType scalar_type_of(configs::Precision precision) {

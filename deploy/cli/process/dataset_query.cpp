@@ -160,8 +160,9 @@ void forget_found_anchors(configs::RunConfig& config) {
 }
 
 bool take_value_range(configs::RunConfig& config) {
+  // What was said, or measured when the run was planned, stays.
   if (config.command != "train" || !config.resume.empty() ||
-      config.synthetic_input) {
+      config.synthetic_input || !config.value_range.empty()) {
     return false;
   }
   const auto wish = configs::read_range_wish(config.data);

@@ -66,7 +66,16 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
   }
 }
 
+// In slices: what is stored may be as large as what becomes of it, or twice.
 void LevelReader::read(cv::Mat& rows) {
+  constexpr int kSlice = 16;
+  for (int begin = 0; begin < rows.rows; begin += kSlice) {
+    cv::Mat slice = rows.rowRange(begin, std::min(begin + kSlice, rows.rows));
+    read_slice(slice);
+  }
+}
+
+void LevelReader::read_slice(cv::Mat& rows) {
   samples_.create(rows.rows, rows.cols, stored_->type());
   stored_->read(samples_);
   switch (samples_.depth()) {

@@ -38,6 +38,7 @@ class LevelReader : public ScanlineReader {
   };
   template <typename Sample>
   void convert(const cv::Mat& samples, cv::Mat& rows) const;
+  void read_slice(cv::Mat& rows);
 
   std::unique_ptr<ScanlineReader> stored_;
   std::vector<Scale> scales_;  // one a band
