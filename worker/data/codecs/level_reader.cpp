@@ -66,7 +66,8 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
   }
 }
 
-// In slices: what is stored may be as large as what becomes of it, or twice.
+// Slices are read: what is stored may be as large as what becomes of it, or
+// twice.
 void LevelReader::read(cv::Mat& rows) {
   constexpr int kSlice = 16;
   for (int begin = 0; begin < rows.rows; begin += kSlice) {
