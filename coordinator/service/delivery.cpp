@@ -44,7 +44,15 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
       if (keys.find(awaited_) == nullptr) return false;
     }
     for (int64_t i = 0; i < request_.count(); ++i) {
-      response_->add_values(*keys.find(request_.key() + std::to_string(i)));
+      const std::string key = request_.key() + std::to_string(i);
+      const std::string* value = keys.find(key);
+      if (value == nullptr) {  // the keys have been cleared meanwhile
+        response_->clear_values();
+        num_there_ = i;
+        awaited_ = key;
+        return false;
+      }
+      response_->add_values(*value);
     }
     return true;
   }
