@@ -52,8 +52,13 @@ ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
     if (!text) return unreadable_labels(file, std::move(reason));
     found.label_text = std::move(*text);
   }
-  found.believes_labels = true;
-  return image.reader->read_text(image.index, size, file, found.label_text);
+  ImageLabels labels =
+      image.reader->read_text(image.index, size, file, found.label_text);
+  // Thousands of them are held at once.
+  constexpr size_t kMostHeld = size_t{64} << 10;
+  found.believes_labels = found.label_text.size() <= kMostHeld;
+  if (!found.believes_labels) found.label_text = {};
+  return labels;
 }
 
 Examined examine(const SplitImage& image, const IndexOptions& options,
@@ -73,7 +78,8 @@ Examined examine(const SplitImage& image, const IndexOptions& options,
   }
   found.believes_image = stamp.has_value();
   found.size = result.size.size;
-  result.file_bytes = static_cast<int64_t>(found.image.bytes);
+  // An image in a pack has no file of its own.
+  result.file_bytes = stamp ? static_cast<int64_t>(stamp->bytes) : -1;
   result.labels = labels_of(image, found.size, known, found);
   if (!options.keep_outlines) result.labels.labels.outlines = {};
   return result;
