@@ -50,4 +50,44 @@ PluginLibrary<Factory> open_plugin(const std::string& path,
           library != nullptr};
 }
 
+// What a plugin's factory makes, for a plugin whose interface has a version.
+template <typename Api>
+struct PluginApi {
+  Api* api = nullptr;  // lives until the process ends
+  std::string reason;  // why there is none, and what to do
+};
+
+struct PluginDescription {
+  const char* variable;  // plugin_path takes these two
+  const char* file_name;
+  const char* factory;
+  int version;
+  const char* lack;       // "this build reads no videos"
+  const char* packages;   // what building it takes
+  const char* libraries;  // what running it takes
+};
+
+template <typename Api>
+PluginApi<Api> load_plugin_api(const PluginDescription& plugin) {
+  const auto not_built = [&plugin](const std::string& why) {
+    return PluginApi<Api>{
+        nullptr, why + "; bash deploy/local/setup.sh and build.sh make it, " +
+                     "with Debian's " + plugin.packages};
+  };
+  const std::string path = plugin_path(plugin.variable, plugin.file_name);
+  if (!plugin_exists(path)) {
+    return not_built(std::string(plugin.lack) + ": there is no " + path);
+  }
+  const auto library = open_plugin<Api* (*)(int)>(path, plugin.factory);
+  if (!library.is_loaded) {
+    return {nullptr, library.error + "; install " + plugin.libraries};
+  }
+  if (library.factory == nullptr) return not_built(library.error);
+  Api* const api = library.factory(plugin.version);
+  if (api == nullptr) {
+    return not_built(path + " is of another version than this program");
+  }
+  return {api, ""};
+}
+
 }  // namespace headroom

@@ -71,9 +71,8 @@ class MapApi {
       const std::string& file, std::string& reason) = 0;
 };
 
-// The one function that the plugin exports; null where it is of another
-// version.
-using MapApiFactory = MapApi* (*)(int version);
+// The one function that the plugin exports takes a version; null: it is of
+// another one.
 inline constexpr const char* kMapApiFactory = "headroom_map_api";
 
 }  // namespace headroom::maps

@@ -2,16 +2,12 @@
 // thread.
 #pragma once
 
-#include <string>
-
+#include "parallel/base/plugin_library.h"
 #include "worker/maps/map_api.h"
 
 namespace headroom::maps {
 
-struct MapPlugin {
-  MapApi* api = nullptr;  // lives until the process ends
-  std::string reason;     // why there is none, and what to do
-};
+using MapPlugin = PluginApi<MapApi>;
 
 // Loads the plugin that lies beside the running program, where the build puts
 // it, or that the environment's HEADROOM_MAP_PLUGIN names.

@@ -56,9 +56,8 @@ class VideoApi {
                                               std::string& reason) = 0;
 };
 
-// The one function that the plugin exports; null where it is of another
-// version.
-using VideoApiFactory = VideoApi* (*)(int version);
+// The one function that the plugin exports takes a version; null: it is of
+// another one.
 inline constexpr const char* kVideoApiFactory = "headroom_video_api";
 
 }  // namespace headroom::video

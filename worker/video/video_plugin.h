@@ -2,16 +2,12 @@
 // thread.
 #pragma once
 
-#include <string>
-
+#include "parallel/base/plugin_library.h"
 #include "worker/video/video_api.h"
 
 namespace headroom::video {
 
-struct VideoPlugin {
-  VideoApi* api = nullptr;  // lives until the process ends
-  std::string reason;       // why there is none, and what to do
-};
+using VideoPlugin = PluginApi<VideoApi>;
 
 // Loads the plugin that lies beside the running program, where the build puts
 // it, or that the environment's HEADROOM_VIDEO_PLUGIN names.
