@@ -21,6 +21,10 @@ struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
   // Threads that run collectives; 1 runs them in the order of their issue.
   int threads = 1;
+  // A group of more ranks connects lazily: two ranks when they first exchange
+  // something, so that a rank has a few connections instead of thousands. A
+  // group of fewer is connected when it is made.
+  int full_mesh_up_to = 64;
 };
 
 // The communicator of all ranks of a generation. kAuto is Gloo, also under

@@ -27,18 +27,21 @@ namespace {
 
 using gloo_group::ClosableGroup;
 using gloo_group::Connection;
+using gloo_group::IntroducedStore;
 using gloo_group::ParkedGroups;
 using gloo_group::reason_of;
 using gloo_group::RendezvousStore;
 
-// What Gloo listens with, for a first group and those of its split().
+// What Gloo listens with: for a group and those of its split(), or for a group
+// alone that connects lazily, whose end is the end of Gloo's device.
 struct Device {
   std::shared_ptr<gloo::transport::Device> gloo;
   TensorPort port;
 
-  explicit Device(const std::string& hostname)
+  Device(const std::string& hostname, bool is_lazy)
       : port([&] {
-          gloo = c10d::ProcessGroupGloo::createDeviceForHostname(hostname);
+          gloo = c10d::ProcessGroupGloo::createDeviceForHostname(hostname,
+                                                                 is_lazy);
         }) {}
 };
 
@@ -103,22 +106,31 @@ struct Origin {
   std::shared_ptr<KeyValueStore> store;
   std::string prefix;
   GlooOptions options;
+  // Null until a group that does not connect lazily has introduced its ranks.
   std::shared_ptr<Device> device;
 };
 
-// A first group is one for which its ranks are not introduced yet.
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size,
-                                      bool is_first = false);
+// What a group that connects lazily keeps: its own port, open for its ranks.
+struct LazyPort {
+  explicit LazyPort(std::shared_ptr<Device> of)
+      : device(std::move(of)), opening(device->port) {}
+  const std::shared_ptr<Device> device;
+  const TensorPort::Opening opening;
+};
+
+std::unique_ptr<Communicator> connect(Origin origin, int rank, int size);
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(Origin origin, c10::intrusive_ptr<ClosableGroup> group,
-                   int rank, int size)
+  // `port` is null for a group that is connected.
+  GlooCommunicator(Origin origin, std::unique_ptr<LazyPort> port,
+                   c10::intrusive_ptr<ClosableGroup> group, int rank, int size)
       : origin_(std::move(origin)),
+        port_(std::move(port)),
         rank_(rank),
         size_(size),
-        connection_(
-            std::make_shared<Connection>(std::move(group), rank, size)) {}
+        connection_(std::make_shared<Connection>(
+            std::move(group), rank, size, /*is_lazy=*/port_ != nullptr)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -145,6 +157,7 @@ class GlooCommunicator final : public Communicator {
     const at::Tensor part = flat_view(input);
     check_multiple(whole, part, size_);
     const int64_t size = part.numel();
+    if (port_ != nullptr) return gather_around_ring(whole, part);
     std::vector<std::unique_ptr<Work>> messages;
     for (int rank = 0; rank < size_ && size > 0; ++rank) {
       if (rank == rank_) continue;
@@ -172,7 +185,9 @@ class GlooCommunicator final : public Communicator {
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    run("broadcast", [&] { return group().broadcast(tensors, options); });
+    begin("broadcast", [&] {
+      return group().broadcast(tensors, options);
+    })->wait();
   }
 
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
@@ -191,7 +206,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void barrier() override {
-    run("barrier", [&] { return group().barrier(); });
+    begin("barrier", [&] { return group().barrier(); })->wait();
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -209,17 +224,24 @@ class GlooCommunicator final : public Communicator {
   template <typename Call>
   std::unique_ptr<Work> begin(const char* operation, const Call& call,
                               bool is_message = false) {
-    const auto work = connection_->issue(operation, call);
+    const auto work = connection_->issue(operation, call, is_message);
     connection_->track(work, is_message);
     return std::make_unique<GlooWork>(connection_, operation, work, is_message);
   }
 
-  template <typename Call>
-  void run(const char* operation, const Call& call) {
-    connection_->wait(operation, *connection_->issue(operation, call));
+  // Messages would connect each rank with each. A sum goes to neighbours only,
+  // and one of bytes, of which all but one rank give zeros, changes no bit.
+  std::unique_ptr<Work> gather_around_ring(const at::Tensor& whole,
+                                           const at::Tensor& part) {
+    const int64_t size = part.numel(), begin = rank_ * size;
+    whole.narrow(0, 0, begin).zero_();
+    whole.narrow(0, begin, size).copy_(part);
+    whole.narrow(0, begin + size, whole.numel() - begin - size).zero_();
+    return all_reduce_async(whole.view(at::kByte), ReduceOp::kSum);
   }
 
   const Origin origin_;
+  const std::unique_ptr<LazyPort> port_;
   const int rank_;
   const int size_;
   std::shared_ptr<Connection> connection_;
@@ -269,28 +291,71 @@ Group connect_unless_aborted(std::function<Group()> connecting) {
   return std::move(shared->group);
 }
 
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size,
-                                      bool is_first) {
+std::shared_ptr<Device> listen_on(const std::string& hostname, bool is_lazy) {
+  try {
+    return std::make_shared<Device>(hostname, is_lazy);
+  } catch (const std::exception& error) {
+    throw Error("gloo",
+                "cannot listen on '" + hostname + "': " + reason_of(error),
+                "give a name or address of this machine");
+  }
+}
+
+// Every rank with every other, through the store.
+Group connect_all(const Origin& origin, bool is_introduced, int rank, int size,
+                  const c10::intrusive_ptr<ClosableGroup::Options>& options) {
+  if (!is_introduced) {
+    origin.device->port.introduce(*origin.store, origin.prefix, rank, size,
+                                  origin.options.timeout);
+  }
+  return c10::make_intrusive<ClosableGroup>(
+      c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
+                                           origin.options.timeout),
+      rank, size, options);
+}
+
+// A barrier connects ranks whose distance is a power of two, and all that sums,
+// broadcasts and barriers need: a lost peer is one whose connection can be cut.
+Group connect_neighbours(
+    const Origin& origin, TensorPort& port, int rank, int size,
+    const c10::intrusive_ptr<ClosableGroup::Options>& options) {
+  auto addresses = port.introduce(*origin.store, origin.prefix, rank, size,
+                                  origin.options.timeout);
+  const auto group = c10::make_intrusive<ClosableGroup>(
+      c10::make_intrusive<IntroducedStore>(std::move(addresses),
+                                           origin.options.timeout),
+      rank, size, options);
+  const auto barrier = [&] {
+    const std::lock_guard lock(gloo_group::issue_mutex());
+    return group->barrier();
+  }();
+  if (!barrier->wait()) throw std::runtime_error("aborted");
+  return group;
+}
+
+std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
   if (size == 1) return make_single_communicator();
   ParkedGroups::instance().release_finished();
+  const bool is_lazy = size > origin.options.full_mesh_up_to;
+  const bool is_introduced = !is_lazy && origin.device != nullptr;
+  const std::shared_ptr<Device> device =
+      is_introduced ? origin.device
+                    : listen_on(origin.options.hostname, is_lazy);
+  if (!is_lazy) origin.device = device;
   const auto options =
       c10d::ProcessGroupGloo::Options::create(origin.options.timeout);
   options->threads = origin.options.threads;
-  options->devices.push_back(origin.device->gloo);
-  const TensorPort::Opening opening(origin.device->port);
+  options->devices.push_back(device->gloo);
+  auto port = std::make_unique<LazyPort>(device);
   try {
     Group group = connect_unless_aborted([=] {
-      if (is_first) {
-        origin.device->port.introduce(*origin.store, origin.prefix, rank, size,
-                                      origin.options.timeout);
-      }
-      return c10::make_intrusive<ClosableGroup>(
-          c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
-                                               origin.options.timeout),
-          rank, size, options);
+      return is_lazy
+                 ? connect_neighbours(origin, device->port, rank, size, options)
+                 : connect_all(origin, is_introduced, rank, size, options);
     });
-    return std::make_unique<GlooCommunicator>(std::move(origin),
-                                              std::move(group), rank, size);
+    if (!is_lazy) port.reset();
+    return std::make_unique<GlooCommunicator>(
+        std::move(origin), std::move(port), std::move(group), rank, size);
   } catch (const std::exception& error) {
     throw CommunicationError("rank " + std::to_string(rank) + " of " +
                              std::to_string(size) +
@@ -305,17 +370,7 @@ std::unique_ptr<Communicator> make_gloo_communicator(
     int size, const GlooOptions& options) {
   check_rank(rank, size);
   ignore_broken_pipes();
-  std::shared_ptr<Device> device;
-  try {
-    device = std::make_shared<Device>(options.hostname);
-  } catch (const std::exception& error) {
-    throw Error(
-        "gloo",
-        "cannot listen on '" + options.hostname + "': " + reason_of(error),
-        "give a name or address of this machine");
-  }
-  return connect({std::move(store), prefix, options, std::move(device)}, rank,
-                 size, /*is_first=*/true);
+  return connect({std::move(store), prefix, options, nullptr}, rank, size);
 }
 
 }  // namespace headroom::collectives

@@ -8,9 +8,13 @@
 #endif
 #include <c10/util/Exception.h>
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -28,6 +32,11 @@
 #include "parallel/collectives/tensor_port.h"
 
 namespace headroom::gloo_group {
+
+[[noreturn]] inline void refuse(const char* what) {
+  C10_THROW_ERROR(NotImplementedError,
+                  std::string("the rendezvous map offers no ") + what);
+}
 
 // A KeyValueStore as the c10d::Store that Gloo connects through.
 class RendezvousStore final : public c10d::Store {
@@ -67,13 +76,76 @@ class RendezvousStore final : public c10d::Store {
   int64_t getNumKeys() override { refuse("getNumKeys"); }
 
  private:
-  [[noreturn]] static void refuse(const char* operation) {
-    C10_THROW_ERROR(NotImplementedError,
-                    std::string("the rendezvous map offers no ") + operation);
-  }
-
   std::shared_ptr<KeyValueStore> store_;
   const std::string prefix_;
+};
+
+// For a group that connects lazily: Gloo asks for a peer's record when it first
+// sends or receives, and is told what TensorPort::introduce() found. The map of
+// the run, whose keys go with the coordinator and the generation, is not asked.
+class IntroducedStore final : public c10d::Store {
+ public:
+  IntroducedStore(std::vector<collectives::PortAddress> addresses,
+                  std::chrono::milliseconds timeout)
+      : c10d::Store(timeout), addresses_(std::move(addresses)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<IntroducedStore>(*this);
+  }
+  // A rank sets its own record only, before it asks for others.
+  void set(const std::string&, const std::vector<uint8_t>& value) override {
+    own_record_ = value;
+  }
+  // The key ends with the peer's rank.
+  std::vector<uint8_t> get(const std::string& key) override {
+    const size_t rank = std::stoul(key.substr(key.rfind('/') + 1));
+    return record_of(addresses_.at(rank));
+  }
+  void wait(const std::vector<std::string>&) override {}
+  void wait(const std::vector<std::string>&,
+            const std::chrono::milliseconds&) override {}
+
+  int64_t add(const std::string&, int64_t) override { refuse("add"); }
+  bool deleteKey(const std::string&) override { refuse("deleteKey"); }
+  bool check(const std::vector<std::string>&) override { refuse("check"); }
+  int64_t getNumKeys() override { refuse("getNumKeys"); }
+
+ private:
+  // Gloo's record of a rank (gloo/transport/tcp/context.cc): the length of the
+  // host's name, the name, the length of the address, a sockaddr, and numbers
+  // that a lazy group leaves alone. A peer's is the own with its address.
+  std::vector<uint8_t> record_of(
+      const collectives::PortAddress& address) const {
+    std::vector<uint8_t> record = own_record_;
+    size_t name_length = 0;
+    if (record.size() >= sizeof(name_length)) {
+      std::memcpy(&name_length, record.data(), sizeof(name_length));
+    }
+    const size_t place = 2 * sizeof(size_t) + name_length;
+    sockaddr_storage name{};
+    if (name_length > record.size() ||
+        record.size() < place + sizeof(sockaddr_storage)) {
+      refuse("record of the expected form");
+    }
+    std::memcpy(&name, record.data() + place, sizeof(name));
+    const bool is_v4 = name.ss_family == AF_INET;
+    const size_t address_size = is_v4 ? sizeof(in_addr) : sizeof(in6_addr);
+    const size_t address_place = is_v4 ? offsetof(sockaddr_in, sin_addr)
+                                       : offsetof(sockaddr_in6, sin6_addr);
+    if (address.size() != address_size + sizeof(in_port_t)) {
+      refuse("peer of the same address family");
+    }
+    static_assert(offsetof(sockaddr_in, sin_port) ==
+                  offsetof(sockaddr_in6, sin6_port));
+    std::memcpy(record.data() + place + address_place, address.data(),
+                address_size);
+    std::memcpy(record.data() + place + offsetof(sockaddr_in, sin_port),
+                address.data() + address_size, sizeof(in_port_t));
+    return record;
+  }
+
+  const std::vector<collectives::PortAddress> addresses_;
+  std::vector<uint8_t> own_record_;
 };
 
 // c10d's flight recorder is one per process and registers new groups without a
@@ -144,8 +216,9 @@ class ParkedGroups {
 // What a communicator shares with its operations under way.
 class Connection {
  public:
-  Connection(c10::intrusive_ptr<ClosableGroup> group, int rank, int size)
-      : group_(std::move(group)), rank_(rank), size_(size) {}
+  Connection(c10::intrusive_ptr<ClosableGroup> group, int rank, int size,
+             bool is_lazy)
+      : group_(std::move(group)), rank_(rank), size_(size), is_lazy_(is_lazy) {}
 
   // Peers still wait for what was begun here and will never be completed.
   ~Connection() {
@@ -162,20 +235,12 @@ class Connection {
   ClosableGroup& group() { return *group_; }
 
   template <typename Call>
-  c10::intrusive_ptr<c10d::Work> issue(const char* operation,
-                                       const Call& call) {
-    return guard(operation, [&call] {
+  c10::intrusive_ptr<c10d::Work> issue(const char* operation, const Call& call,
+                                       bool is_message) {
+    return guard(operation, [&] {
+      if (is_lazy_ && is_message) return connect_and_issue(call);
       std::lock_guard<std::mutex> lock(issue_mutex());
       return c10::intrusive_ptr<c10d::Work>(call());
-    });
-  }
-
-  // Gloo cannot abort a collective; it fails with its connections.
-  void wait(const char* operation, c10d::Work& work) {
-    const AbortableWait abortable(
-        [] { collectives::TensorPort::cut_connections(); });
-    guard(operation, [&work] {
-      if (!work.wait()) throw std::runtime_error("aborted");
     });
   }
 
@@ -187,7 +252,12 @@ class Connection {
   // Waits for a tracked operation and releases its tensor at once.
   void complete(const char* operation,
                 const c10::intrusive_ptr<c10d::Work>& work) {
-    wait(operation, *work);
+    guard(operation, [&] {
+      // Gloo cannot abort a collective; it fails with its connections.
+      const AbortableWait abortable(
+          [] { collectives::TensorPort::cut_connections(); });
+      if (!work->wait()) throw std::runtime_error("aborted");
+    });
     std::erase(under_way_, work);
     std::erase(messages_, work);
   }
@@ -207,6 +277,16 @@ class Connection {
     }
   }
 
+  // The first message between two ranks waits until both have begun one. The
+  // peer may need the lock for that; nothing is registered any more, since the
+  // group has met in a barrier.
+  template <typename Call>
+  c10::intrusive_ptr<c10d::Work> connect_and_issue(const Call& call) {
+    const PeerWait waiting;
+    const AbortableWait abortable([this] { group_->close(); });
+    return call();
+  }
+
   [[noreturn]] void throw_failure(const char* operation) const {
     throw CommunicationError("rank " + std::to_string(rank_) + " of " +
                              std::to_string(size_) + ", " + operation + ": " +
@@ -216,6 +296,7 @@ class Connection {
   c10::intrusive_ptr<ClosableGroup> group_;
   const int rank_;
   const int size_;
+  const bool is_lazy_;
   Works under_way_;  // all but messages
   Works messages_;
   std::string failure_;

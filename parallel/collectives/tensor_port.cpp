@@ -34,21 +34,29 @@ class KnownSockets {
     return *known;
   }
 
-  void add_listener(int socket, std::weak_ptr<const Secret> secret) {
+  // Returns the socket's inode.
+  ino_t add_listener(int socket, std::weak_ptr<const Secret> secret) {
     const std::lock_guard lock(mutex_);
-    listeners_[socket] = std::move(secret);
+    const ino_t inode = inode_of(socket);
+    listeners_[socket] = {inode, std::move(secret)};
+    return inode;
   }
-  void remove_listener(int socket) {
+  void remove_listener(int socket, ino_t inode) {
     const std::lock_guard lock(mutex_);
-    listeners_.erase(socket);
+    const auto found = listeners_.find(socket);
+    if (found != listeners_.end() && found->second.inode == inode) {
+      listeners_.erase(found);
+    }
   }
   // Ranks that are threads of one process each know the same ports.
-  void add_peer(const std::string& address,
-                std::weak_ptr<const Secret> secret) {
+  void add_peers(const std::vector<PortAddress>& addresses,
+                 const std::weak_ptr<const Secret>& secret) {
     const std::lock_guard lock(mutex_);
     std::erase_if(peers_,
                   [](const auto& peer) { return peer.second.expired(); });
-    peers_.emplace(address, std::move(secret));
+    for (const PortAddress& address : addresses) {
+      peers_.emplace(address, secret);
+    }
   }
 
   // Gloo closes its sockets by itself, and their numbers are given out again.
@@ -75,10 +83,10 @@ class KnownSockets {
   std::shared_ptr<const Secret> of_listener(int socket) const {
     const std::lock_guard lock(mutex_);
     const auto found = listeners_.find(socket);
-    return found == listeners_.end() ? nullptr : found->second.lock();
+    return found == listeners_.end() ? nullptr : found->second.secret.lock();
   }
   // Null for an address that is no rank's.
-  std::shared_ptr<const Secret> of_peer(const std::string& address) const {
+  std::shared_ptr<const Secret> of_peer(const PortAddress& address) const {
     const std::lock_guard lock(mutex_);
     const auto [begin, end] = peers_.equal_range(address);
     for (auto peer = begin; peer != end; ++peer) {
@@ -96,16 +104,21 @@ class KnownSockets {
                : 0;
   }
 
+  struct Listener {
+    ino_t inode = 0;
+    std::weak_ptr<const Secret> secret;
+  };
+
   mutable std::mutex mutex_;
   std::map<int, ino_t> connections_;  // those between ranks
-  std::map<int, std::weak_ptr<const Secret>> listeners_;
-  std::multimap<std::string, std::weak_ptr<const Secret>> peers_;
+  std::map<int, Listener> listeners_;
+  std::multimap<PortAddress, std::weak_ptr<const Secret>> peers_;
 };
 
-// Address and port as bytes; "" for what is not TCP over IP.
-std::string key_of(const sockaddr* name, socklen_t size) {
+// "" for what is not TCP over IP.
+PortAddress key_of(const sockaddr* name, socklen_t size) {
   if (name == nullptr) return "";
-  std::string key;
+  PortAddress key;
   const auto add = [&key](const auto& part) {
     key.append(reinterpret_cast<const char*>(&part), sizeof(part));
   };
@@ -220,20 +233,22 @@ TensorPort::TensorPort(const std::function<void()>& listen) {
   }
   // Programs that this one starts would keep it open.
   fcntl(socket_, F_SETFD, FD_CLOEXEC);
-  KnownSockets::instance().add_listener(socket_, {});
+  inode_ = KnownSockets::instance().add_listener(socket_, {});
   change(0);
 }
 
 // Groups that are still parked may hold the socket: it stays closed.
-TensorPort::~TensorPort() { KnownSockets::instance().remove_listener(socket_); }
+TensorPort::~TensorPort() {
+  KnownSockets::instance().remove_listener(socket_, inode_);
+}
 
 void TensorPort::cut_connections() {
   KnownSockets::instance().cut_connections();
 }
 
-void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
-                           int rank, int size,
-                           std::chrono::milliseconds timeout) {
+std::vector<PortAddress> TensorPort::introduce(
+    KeyValueStore& store, const std::string& prefix, int rank, int size,
+    std::chrono::milliseconds timeout) {
   if (rank == 0) {
     Secret drawn;
     HEADROOM_CHECK(getentropy(drawn.data(), drawn.size()) == 0,
@@ -264,11 +279,16 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
     store.set(prefix + "/ports", ports);
   }
   const std::string ports = store.get(prefix + "/ports", timeout);
+  std::vector<PortAddress> addresses;
   for (size_t at = 0; at < ports.size();) {
     const auto length = static_cast<unsigned char>(ports[at]);
-    KnownSockets::instance().add_peer(ports.substr(at + 1, length), secret_);
+    addresses.push_back(ports.substr(at + 1, length));
     at += 1 + length;
   }
+  HEADROOM_CHECK(addresses.size() == static_cast<size_t>(size),
+                 std::to_string(addresses.size()) + " ports");
+  KnownSockets::instance().add_peers(addresses, secret_);
+  return addresses;
 }
 
 void TensorPort::change(int openings) {

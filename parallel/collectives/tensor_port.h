@@ -8,6 +8,7 @@
 //   (TCP_DEFER_ACCEPT);
 // - between the moments at which groups connect nothing that arrives for the
 //   port is even answered (a socket filter), where the system has such filters;
+//   the port of a group that connects lazily stays open while the group lives;
 // - a failure to accept lasts until the next connection.
 //
 // The secret is sent as it is: it keeps out who cannot read the network.
@@ -17,16 +18,23 @@
 // that are not of a TensorPort behave as ever.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "parallel/base/key_value_store.h"
 
 namespace headroom::collectives {
+
+// The bytes of an address of 4 (IPv4) or 16 bytes (IPv6), then of a port, in
+// the network's order.
+using PortAddress = std::string;
 
 class TensorPort {
  public:
@@ -42,9 +50,12 @@ class TensorPort {
   TensorPort& operator=(const TensorPort&) = delete;
 
   // Learns the secret and the ports of all `size` ranks through `store`, below
-  // `prefix`. Collective; throws what the store throws.
-  void introduce(KeyValueStore& store, const std::string& prefix, int rank,
-                 int size, std::chrono::milliseconds timeout);
+  // `prefix`. Returns each rank's address and port, as in a sockaddr.
+  // Collective; throws what the store throws.
+  std::vector<PortAddress> introduce(KeyValueStore& store,
+                                     const std::string& prefix, int rank,
+                                     int size,
+                                     std::chrono::milliseconds timeout);
 
   // The port is open while one lives. Threads: any.
   class Opening {
@@ -70,6 +81,7 @@ class TensorPort {
   std::mutex mutex_;
   int openings_ = 0;  // guarded by mutex_
   int socket_ = -1;
+  ino_t inode_ = 0;  // of the socket, whose number may be given out again
   std::shared_ptr<const Secret> secret_;
 };
 

@@ -34,6 +34,7 @@ Factory make_factory(int size, const RankOptions& options) {
   const auto store = std::make_shared<InMemoryStore>();
   collectives::GlooOptions gloo;
   gloo.timeout = options.operation_timeout;
+  if (options.backend == RankBackend::kLazyGloo) gloo.full_mesh_up_to = 1;
   const bool shares = options.backend == RankBackend::kSharedMemory;
   return [store, size, gloo, shares](int rank) {
     auto network = collectives::make_gloo_communicator(store, "run_ranks", rank,
@@ -68,6 +69,8 @@ std::string to_string(RankBackend backend) {
       return "local";
     case RankBackend::kGloo:
       return "gloo";
+    case RankBackend::kLazyGloo:
+      return "lazy_gloo";
     case RankBackend::kSharedMemory:
       return "shared_memory";
   }

@@ -17,7 +17,7 @@
 
 namespace headroom {
 
-enum class RankBackend { kLocal, kGloo, kSharedMemory };
+enum class RankBackend { kLocal, kGloo, kLazyGloo, kSharedMemory };
 
 // For the names of parameterised tests.
 std::string to_string(RankBackend backend);

@@ -2,10 +2,15 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <tuple>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/collectives/gather.h"
 #include "tests/parallel/collectives/collective_checks.h"
 #include "tests/support/run_ranks.h"
 
@@ -34,6 +39,7 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(
     Backends, CollectivesTest,
     testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kGloo,
+                                     RankBackend::kLazyGloo,
                                      RankBackend::kSharedMemory),
                      testing::Values(2, 3, 4),
                      testing::Range<size_t>(0, collective_checks().size())),
@@ -70,13 +76,49 @@ TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
   EXPECT_EQ(allocator.allocations(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, AllocationTest,
-                         testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo,
-                                         RankBackend::kSharedMemory),
-                         [](const auto& info) {
-                           return to_string(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Backends, AllocationTest,
+    testing::Values(RankBackend::kLocal, RankBackend::kGloo,
+                    RankBackend::kLazyGloo, RankBackend::kSharedMemory),
+    [](const auto& info) { return to_string(info.param); });
+
+size_t sockets_of_this_process() {
+  size_t count = 0;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    count += std::filesystem::read_symlink(entry.path(), error)
+                 .string()
+                 .starts_with("socket:");
+  }
+  return count;
+}
+
+// Ranks of a large group are connected with those at a distance of a power of
+// two: here 1, 2, 4, 8 and 16 to either side.
+TEST(LazyGloo, CollectivesNeedFewConnections) {
+  constexpr int kRanks = 24;
+  RankOptions options;
+  options.backend = RankBackend::kLazyGloo;
+  const size_t before = sockets_of_this_process();
+  size_t most = 0;
+  run_ranks(
+      kRanks,
+      [&](int rank, Communicator& ranks) {
+        const at::Tensor tensor = at::ones({10000});
+        ranks.all_reduce(tensor);
+        EXPECT_EQ(tensor[9999].item<float>(), kRanks);
+        ranks.broadcast(tensor, 5);
+        const auto all = tell_all(ranks, std::array<int64_t, 1>{rank});
+        EXPECT_EQ(all.back().front(), kRanks - 1);
+        ranks.barrier();
+        if (rank == 0) most = sockets_of_this_process();
+        ranks.barrier();
+      },
+      options);
+  // Each rank has a port of its own.
+  EXPECT_LE(most - before, kRanks * (2 * 5 + 1));
+}
 
 }  // namespace
 }  // namespace headroom::collectives

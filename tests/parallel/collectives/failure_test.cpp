@@ -198,13 +198,11 @@ TEST_P(FailureTest, ForeignTensorsAreRefusedBeforeAnythingIsSent) {
       options(seconds(20)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FailureTest,
-                         testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo,
-                                         RankBackend::kSharedMemory),
-                         [](const auto& info) {
-                           return to_string(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Backends, FailureTest,
+    testing::Values(RankBackend::kLocal, RankBackend::kGloo,
+                    RankBackend::kLazyGloo, RankBackend::kSharedMemory),
+    [](const auto& info) { return to_string(info.param); });
 
 TEST(SharedMemoryCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
   RankOptions options;
@@ -331,9 +329,11 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                CheckFailure);
 }
 
-// Behind a cable that was cut a peer says nothing, and neither does the
-// network.
-TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForASum) {
+// Whoever learns of a loss frees who waits. Behind a cable that was cut a peer
+// says nothing, and neither does the network.
+using GlooLossTest = testing::TestWithParam<RankBackend>;
+
+TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
   const std::map<std::string, Operation> operations = {
       {"all_reduce", [](auto& ranks) { ranks.all_reduce(at::ones({1000})); }},
@@ -352,7 +352,7 @@ TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForASum) {
   for (const auto& [name, operation] : operations) {
     SCOPED_TRACE(name);
     RankOptions options;
-    options.backend = RankBackend::kGloo;
+    options.backend = GetParam();
     options.operation_timeout = seconds(60);
     Gate gate(1);
     run_ranks(
@@ -375,6 +375,40 @@ TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForASum) {
         },
         options);
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, GlooLossTest,
+                         testing::Values(RankBackend::kGloo,
+                                         RankBackend::kLazyGloo),
+                         [](const auto& info) {
+                           return to_string(info.param);
+                         });
+
+// The message is the first between the two, and the peer never begins one.
+TEST(GlooCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
+  RankOptions options;
+  options.backend = RankBackend::kLazyGloo;
+  options.operation_timeout = seconds(60);
+  Gate gate(1);
+  run_ranks(
+      8,
+      [&](int rank, Communicator& ranks) {
+        if (rank != 0) {
+          gate.wait_for_all();
+          return;
+        }
+        std::thread learns([] {
+          std::this_thread::sleep_for(milliseconds(300));
+          AbortableWait::abort_all();
+        });
+        const auto [what, taken] =
+            communication_error_of([&] { ranks.send(at::ones({1000}), 3); });
+        learns.join();
+        EXPECT_THAT(what, HasSubstr("rank 0 of 8, send"));
+        EXPECT_THAT(taken, AllOf(Ge(milliseconds(250)), Lt(seconds(2))));
+        gate.pass_one();
+      },
+      options);
 }
 
 TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
