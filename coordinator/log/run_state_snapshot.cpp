@@ -3,7 +3,22 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/plan/network_rates.h"
 #include "proto/message_fields.h"
+
+// Found where the struct is declared.
+namespace headroom::plan {
+
+void fields(auto& log, wire::Either<NetworkRates> auto& network) {
+  log("machines", network.machines);
+  log("interface", network.interface);
+  log("slowest_bytes_per_second", network.slowest_bytes_per_second);
+  log("fastest_bytes_per_second", network.fastest_bytes_per_second);
+  log("latency_seconds", network.latency_seconds);
+  log("is_sample", network.is_sample);
+}
+
+}  // namespace headroom::plan
 
 namespace headroom::coordinator {
 
@@ -117,6 +132,7 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("ending", state.ending_);
   log("given_up", state.given_up_);
   log("wanted_plan", state.cycle_.wanted_plan_);
+  log("network", state.config_.network);
   log("leave_requested", state.cycle_.leave_requested_);
   log("regrouping_has_loss", state.cycle_.regrouping_.has_loss);
   log("regrouping_is_asked", state.cycle_.regrouping_.is_asked);

@@ -276,12 +276,17 @@ grpc::ServerWriteReactor<wire::Event>* Delivery::follow_events(
 }
 
 grpc::ServerUnaryReactor* Delivery::look_up(const wire::LookupRequest& request,
-                                            TimePoint deadline,
+                                            TimePoint now,
+                                            std::chrono::milliseconds wait,
                                             wire::LookupResponse* response,
                                             AfterUnlock& after) {
   auto* lookup =
-      new PendingLookup(mutex_, lookups_, request, deadline, response);
-  answer_or_wait(lookup, after);
+      new PendingLookup(mutex_, lookups_, request, now + wait, response);
+  if (wait == wait.zero()) {
+    lookup->answer(lookup->take(keys_), after);
+  } else {
+    answer_or_wait(lookup, after);
+  }
   return lookup;
 }
 

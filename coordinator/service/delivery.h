@@ -88,7 +88,8 @@ class Delivery {
                                      const std::string& value);
   // Answers once what is asked for is published, with nothing at `deadline`.
   grpc::ServerUnaryReactor* look_up(const wire::LookupRequest& request,
-                                    TimePoint deadline,
+                                    TimePoint now,
+                                    std::chrono::milliseconds wait,
                                     wire::LookupResponse* response,
                                     AfterUnlock& after);
 

@@ -371,7 +371,7 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   const auto wait = std::chrono::milliseconds(
       std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
   if (!refusal) {
-    return delivery_.look_up(*request, clock_.now() + wait, response, after);
+    return delivery_.look_up(*request, clock_.now(), wait, response, after);
   }
   ServerUnaryReactor* reactor = context->DefaultReactor();
   after.add(

@@ -147,6 +147,8 @@ const std::vector<std::string> kCalm = {"--set", "hyp.lr0=1e-5",
                                         "--set", "hyp.lrf=1",
                                         "--set", "hyp.warmup_epochs=0"};
 
+const std::vector<std::string> kLazy = {"--set", "full_mesh_ranks=1"};
+
 void TwoNodesRun::expect_steps_of(
     const std::vector<std::string>& flags,
     const std::vector<std::string>& layout) const {
@@ -249,7 +251,9 @@ class SlowCut : public TwoNodesRun,
 
 TEST_P(SlowCut, WhoWaitsForTheOtherNodeIsFreed) {
   const Collective& cut = GetParam();
-  const std::vector<std::string> calm = joined(kCalm, {"--max-steps", "12"});
+  // Node 0 alone is not done before node 1 is back.
+  const std::vector<std::string> calm =
+      joined(kCalm, {"--max-steps", cut.cuts_rank_0_off() ? "12" : "150"});
   start(joined(joined(calm, cut.layout),
                {"--inject", "pause@" + cut.pause + ",seconds=4"}),
         cut.coordinators_node);
@@ -285,6 +289,13 @@ INSTANTIATE_TEST_SUITE_P(
         Collective{"scatter",
                    {"--layout", "data=2", "--zero", "3"},
                    "rank=1,step=4,phase=backward"},
+        Collective{"lazy_all_reduce", joined({"--layout", "data=2"}, kLazy),
+                   "rank=1,step=4,phase=backward"},
+        Collective{"lazy_gather",
+                   joined({"--layout", "data=2", "--zero", "3"}, kLazy),
+                   "rank=1,step=4,phase=forward"},
+        Collective{"lazy_send", joined({"--layout", "pipeline=2"}, kLazy),
+                   "rank=1,step=4,phase=forward"},
         Collective{
             "send", {"--layout", "pipeline=2"}, "rank=1,step=4,phase=forward"},
         Collective{

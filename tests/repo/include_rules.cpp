@@ -93,7 +93,7 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
        {"json"}},
       {"coordinator/log",
-       {"coordinator/run", "parallel/base", "proto"},
+       {"coordinator/run", "parallel/base", "parallel/plan", "proto"},
        {"grpc", "system"}},
       {"coordinator/service",
        {"configs", "coordinator/run", "coordinator/log", "parallel/base",

@@ -45,6 +45,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
   collectives::GlooOptions gloo;
   gloo.hostname = options.advertise_host;
   gloo.timeout = kOperationTimeout;
+  gloo.full_mesh_up_to = static_cast<int>(config.full_mesh_ranks);
   const std::shared_ptr<KeyValueStore> store =
       client.rendezvous(assignment.generation);
   if (!assignment.has_one_agent && assignment.world_size > 1) {

@@ -61,6 +61,27 @@ TEST(RunStateSnapshot, OfARunningRun) {
 }
 
 // Nobody is lost for having been out of reach of a coordinator that was away.
+// Plans after a loss count on what was measured at the start.
+TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
+  ScriptedRun run(2);
+  run.start();
+  EXPECT_FALSE(RunStateSnapshot::of(run.state).has_network());
+  run.state.note_network({.machines = 2,
+                          .interface = "eth0",
+                          .slowest_bytes_per_second = 1.25e8,
+                          .fastest_bytes_per_second = 1.5e8,
+                          .latency_seconds = 1e-4,
+                          .is_sample = true});
+  const auto successor = successor_of(run, 2);
+  const auto network = RunStateSnapshot::of(successor->state).network();
+  EXPECT_EQ(network.machines(), 2);
+  EXPECT_EQ(network.interface(), "eth0");
+  EXPECT_EQ(network.slowest_bytes_per_second(), 1.25e8);
+  EXPECT_EQ(network.fastest_bytes_per_second(), 1.5e8);
+  EXPECT_EQ(network.latency_seconds(), 1e-4);
+  EXPECT_TRUE(network.is_sample());
+}
+
 TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
   ScriptedRun run(2);
   run.start();

@@ -77,6 +77,32 @@ TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
   EXPECT_LT(waited, seconds(3));
 }
 
+// Who looks without waiting is not kept until the service's next tick.
+TEST(Server, ALookWithoutPatienceIsAnsweredAtOnce) {
+  LocalRun run(1);
+  const auto w0 = run.worker(0);
+  w0->next_assignment();
+  RawClient raw(run.server->address(), run.identity("w0"));
+  wire::LookupRequest request;
+  request.mutable_stamp()->set_generation(1);
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.set_key("ranks/7");
+  wire::LookupResponse response;
+  constexpr int kLooks = 20;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kLooks; ++i) {
+    ASSERT_TRUE(raw.call(&Stub::Lookup, request, &response).ok());
+    EXPECT_FALSE(response.found());
+  }
+  // Ticks come 50 ms apart.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            kLooks * milliseconds(25));
+  w0->rendezvous(1)->set("ranks/7", "there");
+  ASSERT_TRUE(raw.call(&Stub::Lookup, request, &response).ok());
+  EXPECT_TRUE(response.found());
+  EXPECT_EQ(response.value(), "there");
+}
+
 // A call is repeated when its answer was lost.
 TEST(Server, AReportThatIsRepeatedIsOneEvent) {
   LocalRun run(1);

@@ -51,8 +51,9 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   EXPECT_THAT(standard_error(),
               HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
                         "is started again at 127.0.0.1:"));
-  // Everybody is still there, and hears what the new one says.
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  // Everybody is still there, and hears what the new one says: an attempt to
+  // connect that comes too early lasts 3 s.
+  std::this_thread::sleep_for(std::chrono::seconds(5));
   run.signal(SIGINT);
   const ProgramResult result = run.join();
   EXPECT_EQ(result.exit_code, 130) << result.err;
