@@ -262,9 +262,8 @@ std::vector<Knob> where_it_runs() {
            "NVIDIA's library for exchange, then sees each as a host of its "
            "own."),
       knob("full_mesh_ranks", &C::full_mesh_ranks,
-           "Gloo connects all ranks of a group of this size or less with each "
-           "other when it forms; those of a larger one connect when they first "
-           "exchange something.",
+           "Ranks of a Gloo group above this size connect when they first "
+           "exchange something, not all at the start.",
            {.unit = "ranks", .low = 1, .high = kMostProcesses}),
       knob("processes", &C::processes,
            "This many worker processes run on this machine (under mpirun or "

@@ -253,7 +253,7 @@ TEST_P(SlowCut, WhoWaitsForTheOtherNodeIsFreed) {
   const Collective& cut = GetParam();
   // Node 0 alone is not done before node 1 is back.
   const std::vector<std::string> calm =
-      joined(kCalm, {"--max-steps", cut.cuts_rank_0_off() ? "12" : "150"});
+      joined(kCalm, {"--max-steps", cut.cuts_rank_0_off() ? "12" : "40"});
   start(joined(joined(calm, cut.layout),
                {"--inject", "pause@" + cut.pause + ",seconds=4"}),
         cut.coordinators_node);

@@ -27,6 +27,9 @@ namespace fs = std::filesystem;
 
 constexpr std::array<char, 8> kMagic{'H', 'R', 'F', 'I', 'L', 'E', '\r', '\n'};
 constexpr uint32_t kVersion = 1;
+// To be raised where an image that was usable would be refused, or have another
+// size.
+constexpr int kVerdicts = 1;
 constexpr uint64_t kMostBlockBytes = uint64_t{16} << 20;
 // A block ends where it has so many; a longer label file is read each time.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
@@ -131,32 +134,13 @@ std::vector<KnownImage> images_of(std::string_view payload, uint64_t count) {
   return images;
 }
 
-int64_t nanoseconds(const timespec& time) {
-  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
-}
-
 int64_t now() {
   timespec time{};
   ::clock_gettime(CLOCK_REALTIME, &time);
-  return nanoseconds(time);
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
 }
 
 }  // namespace
-
-std::optional<FileStamp> stamp_of(const std::string& file) {
-  struct stat status {};
-  const auto look = [&status](const std::string& path) {
-    return packs::with_patience(
-               [&] { return ::stat(path.c_str(), &status); }) == 0;
-  };
-  if (!look(file) &&
-      !(codecs::names_page(file) && look(codecs::image_page(file).file))) {
-    return std::nullopt;
-  }
-  return FileStamp{static_cast<uint64_t>(status.st_size),
-                   nanoseconds(status.st_mtim), nanoseconds(status.st_ctim),
-                   status.st_ino};
-}
 
 // Reads an index block after block.
 class FolderIndex::Reader {
@@ -264,18 +248,19 @@ class FolderIndex::Writer {
     }
     fs::path lock = place.file;
     lock += ".lock";
-    lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock_ < 0) {
-      throw Error(
-          "data",
-          lock.string() + " cannot be opened (" + std::strerror(errno) + ")",
-          "");
+    const auto refuse = [&lock](const char* what) {
+      throw Error("data",
+                  lock.string() + " cannot be " + what + " (" +
+                      std::strerror(errno) + ")",
+                  "");
+    };
+    lock_.file = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lock_.file < 0) refuse("opened");
+    if (::flock(lock_.file, LOCK_EX | LOCK_NB) == 0) {
+      file_.emplace(place.file);
+    } else if (errno != EWOULDBLOCK) {
+      refuse("locked");
     }
-    if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) file_.emplace(place.file);
-  }
-  ~Writer() {
-    file_.reset();  // removes what was not committed, under the lock
-    ::close(lock_);
   }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -308,11 +293,40 @@ class FolderIndex::Writer {
   }
 
  private:
+  struct Lock {
+    int file = -1;
+    Lock() = default;
+    ~Lock() {
+      if (file >= 0) ::close(file);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+  };
+
   const Place& place_;
   const uint64_t seed_;
-  int lock_ = -1;
+  Lock lock_;
+  // What is not committed is removed while there is a lock.
   std::optional<AtomicFile> file_;
 };
+
+namespace {
+
+// `used` is an index that this start goes by. What cannot be removed stays.
+void remove_unused_beside(const fs::path& used) {
+  ::utimensat(AT_FDCWD, used.c_str(), nullptr, 0);
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;
+  fs::directory_iterator entry(used.parent_path(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    const auto written = entry->last_write_time(ignored);
+    if (ignored || now - written < FolderIndex::kUnused) continue;
+    fs::remove(entry->path(), ignored);
+  }
+}
+
+}  // namespace
 
 void FolderIndex::Difference::add(std::string_view path) {
   if (count++ == 0) first = path;
@@ -333,7 +347,8 @@ FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
 FolderIndex::~FolderIndex() = default;
 
 bool FolderIndex::is_settled(const FileStamp& stamp) const {
-  return std::max(stamp.modified, stamp.changed) < begin_ - kYoung.count();
+  return stamp.changed != 0 &&
+         std::max(stamp.modified, stamp.changed) < begin_ - kYoung.count();
 }
 
 void FolderIndex::note_failure(const std::string& what) {
@@ -419,6 +434,9 @@ void FolderIndex::keep(std::vector<KnownImage> found) {
     image.believes_labels = image.believes_labels && is_settled(image.labels) &&
                             image.label_text.size() <= kMostText;
     if (image.label_text.size() > kMostText) image.label_text.clear();
+    if (image.image.bytes != 0 && image.image.changed == 0) {
+      untimed_.add(image.path);
+    }
     compare(chunk_.known[i], image);
     is_same =
         is_same && chunk_.known[i] != nullptr && *chunk_.known[i] == image;
@@ -469,7 +487,16 @@ std::vector<std::string> FolderIndex::finish() {
     notes_.push_back(place_.split + ": no index is kept (" + error.text() +
                      "): the next start reads every file again");
   }
+  const bool is_used = had_index_ || writer_ != nullptr;
   writer_.reset();
+  if (is_used) remove_unused_beside(place_.file);
+  if (untimed_.count > 0) {
+    notes_.push_back(
+        place_.split + ": " + counted(untimed_.count, "image") + ", first " +
+        untimed_.first +
+        ", on a file system that keeps no times of changes: each start reads "
+        "them again; packs (headroom pack) need not be");
+  }
   if (!had_index_) return std::move(notes_);
   std::string text;
   const auto say = [&text](const Difference& difference, const char* what) {
@@ -512,6 +539,7 @@ FolderIndex::Place index_place(const fs::path& folder,
     place.key += part + '\0';
   };
   add(HEADROOM_VERSION);
+  add(std::to_string(kVerdicts));
   add(place.split);
   for (const int64_t limit :
        {int64_t{limits.bands}, limits.max_pixels, limits.max_file_bytes,

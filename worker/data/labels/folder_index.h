@@ -8,7 +8,8 @@
 // another content has another stamp even where its length and date are the
 // same. Where a stamp differs, the file is read; where the index cannot be
 // believed, everything is. So an index saves time, and never changes what a
-// data set is.
+// data set is. File systems that keep no such time, or take it from the
+// client's programs, are not believed: all their files are read.
 //
 // A file that changed less than kYoung before it was read may change once more
 // within one tick of the file system's clock: its entry is not believed, and
@@ -41,25 +42,10 @@
 
 #include "configs/data_config.h"
 #include "worker/data/codecs/image.h"
+#include "worker/data/labels/file_stamp.h"
 #include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
-
-// What tells one state of a file from another without reading it.
-struct FileStamp {
-  uint64_t bytes = 0;
-  int64_t modified = 0;  // nanoseconds
-  int64_t changed = 0;   // nanoseconds: content, name, owner or permissions
-  uint64_t inode = 0;
-
-  bool operator==(const FileStamp&) const = default;
-  // Are length and date the same, as programs that copy can make them?
-  bool looks_like(const FileStamp& other) const {
-    return bytes == other.bytes && modified == other.modified;
-  }
-};
-// Nothing where there is no such file.
-std::optional<FileStamp> stamp_of(const std::string& file);
 
 // An image and its labels as one start found them.
 struct KnownImage {
@@ -77,6 +63,7 @@ class FolderIndex {
  public:
   static constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds(2);
   static constexpr size_t kMostImages = 4096;  // a block's
+  static constexpr std::chrono::hours kUnused{24 * 90};
   // Fewer images are looked at in less time than an index is worth.
   static constexpr size_t kLeastImages = 256;
 
@@ -106,7 +93,8 @@ class FolderIndex {
   void keep(std::vector<KnownImage> found);
 
   // Writes what is new, after the last chunk, and returns what people should
-  // know: which images changed, and what is wrong with the index.
+  // know: which images changed, and what is wrong with the index. Indexes that
+  // no start has used for kUnused are removed.
   std::vector<std::string> finish();
 
  private:
@@ -138,7 +126,7 @@ class FolderIndex {
   bool had_index_ = false;
   bool may_write_;
   Chunk chunk_;
-  Difference changed_, touched_, added_, removed_;
+  Difference changed_, touched_, added_, removed_, untimed_;
   std::vector<std::string> notes_;
 };
 

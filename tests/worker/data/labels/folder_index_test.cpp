@@ -357,6 +357,39 @@ TEST_F(FolderIndexFiles, TwoProcessesAtOnceLeaveOneSoundIndex) {
   expect_few(reads_of_scan());
 }
 
+TEST_F(FolderIndexFiles, IndexesThatNobodyUsesAreRemoved) {
+  settle();
+  scan(kept_);
+  const fs::path folder = index().parent_path();
+  const auto age = [](const fs::path& file, int days) {
+    fs::last_write_time(
+        file, fs::file_time_type::clock::now() - std::chrono::hours(24 * days));
+  };
+  write(folder / "old", "x");
+  write(folder / "old.lock", "");
+  write(folder / "newer", "x");
+  age(folder / "old", 91);
+  age(folder / "old.lock", 91);
+  age(folder / "newer", 89);
+  age(index(), 200);
+  scan(kept_);
+  EXPECT_FALSE(fs::exists(folder / "old"));
+  EXPECT_FALSE(fs::exists(folder / "old.lock"));
+  EXPECT_TRUE(fs::exists(folder / "newer"));
+  EXPECT_TRUE(fs::exists(index())) << "this start has used it";
+}
+
+TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotBelieved) {
+  for (const int64_t type : {0xEF53, 0x58465342, 0x01021994, 0x6969}) {
+    EXPECT_TRUE(keeps_status_times(type)) << std::hex << type;
+  }
+  // FUSE, exFAT, FAT, squashfs, SMB.
+  for (const int64_t type : {0x65735546, 0x2011BAB0, 0x4D44, 0x73717368}) {
+    EXPECT_FALSE(keeps_status_times(type)) << std::hex << type;
+  }
+  EXPECT_FALSE(keeps_status_times(0xFE534D42));
+}
+
 TEST(FolderIndexPlace, IsInTheUsersCache) {
   const std::string home = "/somewhere";
   ::setenv("XDG_CACHE_HOME", "/cache", 1);
