@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
 constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
 // The time limit while rank 0 reads the whole data set first.
-constexpr auto kAnchorTimeout = std::chrono::seconds(600);
+constexpr auto kDataTimeout = std::chrono::seconds(600);
 
 // A validation may be made again at any time.
 std::string spot_choice(const CommandLine& line) {
@@ -284,13 +284,14 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
   if (place.rank == 0) {
     return run_with_coordinator(line, request, place, folder, terminal);
   }
-  const bool waits = wants_anchors(request.config);
+  configs::RunConfig asked = request.config;
+  const bool waits = wants_anchors(asked) || take_value_range(asked);
   const std::string address =
       folder ? wait_for_address(*folder, place,
-                                waits ? kAnchorTimeout : kRendezvousTimeout)
+                                waits ? kDataTimeout : kRendezvousTimeout)
              : line.value_of("--coordinator");
   return run_as_agent(line, address, request.workers_per_agent, place,
-                      waits ? kAnchorTimeout : kRegistrationTimeout, terminal);
+                      waits ? kDataTimeout : kRegistrationTimeout, terminal);
 }
 
 int join_run(const CommandLine& line, Terminal& terminal) {

@@ -30,6 +30,10 @@ std::string text_of(const model::LayerGraph::Level& level) {
   return text;
 }
 
+std::string text_of(const ValueRanges& ranges) {
+  return ranges.empty() ? "8 bits" : "the range " + to_text(ranges);
+}
+
 // Files hold anchors in float16, too.
 bool same_anchors(const model::LayerGraph::Level& a,
                   const model::LayerGraph::Level& b) {
@@ -69,10 +73,18 @@ std::unique_ptr<Teacher> Teacher::open(const configs::RunConfig& config,
            "put the old file back, or start a new run");
   }
   const MemoryCategoryScope scope(MemoryCategory::kParameters);
-  return std::make_unique<Teacher>(
-      weights::open_weights(config.teacher, "",
-                            scalar_type_of(config.precision))
-          .model);
+  weights::OpenedWeights opened = weights::open_weights(
+      config.teacher, "", scalar_type_of(config.precision));
+  const ValueRanges own = value_ranges(config);
+  if (opened.ranges != own) {
+    refuse("the teacher was trained with " + text_of(opened.ranges) +
+               ", and this run has " + text_of(own),
+           opened.ranges.empty()
+               ? "give a teacher that was trained on images of this range"
+               : "start with --set value_range=" + to_text(opened.ranges) +
+                     ", or give another teacher");
+  }
+  return std::make_unique<Teacher>(std::move(opened.model));
 }
 
 void Teacher::check(const model::LayerGraph& student) const {

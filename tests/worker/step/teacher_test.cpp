@@ -71,5 +71,28 @@ TEST(Teacher, AFileThatHasChangedIsRefused) {
                         HasSubstr(file_digest(file)), HasSubstr("0123"))));
 }
 
+// It would look at other numbers than those that it has learnt.
+TEST(Teacher, AnotherRangeIsRefused) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "teacher.safetensors";
+  weights::save_weights(file, network("yolov5n", 3)->state(),
+                        {{"model", "yolov5n"}, {"value_range", "0,4095"}});
+  configs::RunConfig config;
+  config.teacher = file;
+  config.teacher_digest = file_digest(file);
+  const devices::ComputeDevice cpu;
+  config.value_range = "0,4095";
+  EXPECT_NO_THROW(Teacher::open(config, cpu));
+  for (const char* other : {"", "0,65535"}) {
+    config.value_range = other;
+    EXPECT_THAT(
+        [&] { Teacher::open(config, cpu); },
+        ThrowsMessage<Error>(AllOf(
+            HasSubstr("the teacher was trained with the range 0,4095, and "
+                      "this run has"),
+            HasSubstr("--set value_range=0,4095"))));
+  }
+}
+
 }  // namespace
 }  // namespace headroom::step
