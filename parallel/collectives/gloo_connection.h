@@ -80,9 +80,10 @@ class RendezvousStore final : public c10d::Store {
   const std::string prefix_;
 };
 
-// For a group that connects lazily: Gloo asks for a peer's record when it first
-// sends or receives, and is told what TensorPort::introduce() found. The map of
-// the run, whose keys go with the coordinator and the generation, is not asked.
+// What a group that connects lazily has for a store: Gloo asks for a peer's
+// record when it first sends or receives, and is told what
+// TensorPort::introduce() found. The map of the run, whose keys go with the
+// coordinator and the generation, is not asked.
 class IntroducedStore final : public c10d::Store {
  public:
   IntroducedStore(std::vector<collectives::PortAddress> addresses,

@@ -81,7 +81,7 @@ class TensorPort {
   std::mutex mutex_;
   int openings_ = 0;  // guarded by mutex_
   int socket_ = -1;
-  ino_t inode_ = 0;  // of the socket, whose number may be given out again
+  ino_t inode_ = 0;  // the socket's, whose number may be given out again
   std::shared_ptr<const Secret> secret_;
 };
 

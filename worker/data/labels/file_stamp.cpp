@@ -27,7 +27,7 @@ bool keeps_status_times(int64_t filesystem_type) {
       0x858458F6,  // ramfs
       0x794C7630,  // overlayfs
       0x01021997,  // a virtual machine's host
-      // Of these the server sets it.
+      // The server sets it.
       0x6969,      // NFS
       0x0BD00BD0,  // Lustre
       0x00C36400,  // Ceph

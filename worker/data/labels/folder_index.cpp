@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<char, 8> kMagic{'H', 'R', 'F', 'I', 'L', 'E', '\r', '\n'};
 constexpr uint32_t kVersion = 1;
-// To be raised where an image that was usable would be refused, or have another
+// It rises where an image that was usable would be refused, or have another
 // size.
 constexpr int kVerdicts = 1;
 constexpr uint64_t kMostBlockBytes = uint64_t{16} << 20;
