@@ -22,7 +22,7 @@ struct GlooOptions {
   // Threads that run collectives; 1 runs them in the order of their issue.
   int threads = 1;
   // A group of more ranks connects lazily: two ranks when they first exchange
-  // something, so that a rank has a few connections instead of thousands. A
+  // something, so that most have a few connections instead of thousands. A
   // group of fewer is connected when it is made.
   int full_mesh_up_to = 64;
 };

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <torch/headeronly/version.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -27,23 +26,15 @@ namespace {
 
 using gloo_group::ClosableGroup;
 using gloo_group::Connection;
+using gloo_group::Device;
+using gloo_group::Group;
 using gloo_group::IntroducedStore;
+using gloo_group::IssueMessage;
+using gloo_group::LazyPort;
 using gloo_group::ParkedGroups;
 using gloo_group::reason_of;
 using gloo_group::RendezvousStore;
-
-// What Gloo listens with: for a group and those of its split(), or for a group
-// alone that connects lazily, whose end is the end of Gloo's device.
-struct Device {
-  std::shared_ptr<gloo::transport::Device> gloo;
-  TensorPort port;
-
-  Device(const std::string& hostname, bool is_lazy)
-      : port([&] {
-          gloo = c10d::ProcessGroupGloo::createDeviceForHostname(hostname,
-                                                                 is_lazy);
-        }) {}
-};
+using gloo_group::unless_aborted;
 
 // The stand-ins for Gloo's headers (gloo_stubs/) were written for this version.
 static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11);
@@ -110,27 +101,19 @@ struct Origin {
   std::shared_ptr<Device> device;
 };
 
-// What a group that connects lazily keeps: its own port, open for its ranks.
-struct LazyPort {
-  explicit LazyPort(std::shared_ptr<Device> of)
-      : device(std::move(of)), opening(device->port) {}
-  const std::shared_ptr<Device> device;
-  const TensorPort::Opening opening;
-};
-
 std::unique_ptr<Communicator> connect(Origin origin, int rank, int size);
 
 class GlooCommunicator final : public Communicator {
  public:
   // `port` is null for a group that is connected.
-  GlooCommunicator(Origin origin, std::unique_ptr<LazyPort> port,
-                   c10::intrusive_ptr<ClosableGroup> group, int rank, int size)
+  GlooCommunicator(Origin origin, std::unique_ptr<LazyPort> port, Group group,
+                   int rank, int size)
       : origin_(std::move(origin)),
-        port_(std::move(port)),
         rank_(rank),
         size_(size),
-        connection_(std::make_shared<Connection>(
-            std::move(group), rank, size, /*is_lazy=*/port_ != nullptr)) {}
+        connection_(std::make_shared<Connection>(std::move(port),
+                                                 std::move(group), rank, size,
+                                                 origin_.options.timeout)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -141,8 +124,9 @@ class GlooCommunicator final : public Communicator {
     c10d::AllreduceOptions options;
     options.reduceOp =
         op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
-    return begin("all_reduce",
-                 [&] { return group().allreduce(tensors, options); });
+    return begin("all_reduce", [&](ClosableGroup& group) {
+      return group.allreduce(tensors, options);
+    });
   }
 
   // c10d's own all_gather and reduce_scatter allocate the larger tensor once
@@ -157,7 +141,9 @@ class GlooCommunicator final : public Communicator {
     const at::Tensor part = flat_view(input);
     check_multiple(whole, part, size_);
     const int64_t size = part.numel();
-    if (port_ != nullptr) return gather_around_ring(whole, part);
+    if (connection_->is_lazy() && size > 0) {
+      return gather_around_ring(whole, part);
+    }
     std::vector<std::unique_ptr<Work>> messages;
     for (int rank = 0; rank < size_ && size > 0; ++rank) {
       if (rank == rank_) continue;
@@ -185,28 +171,36 @@ class GlooCommunicator final : public Communicator {
     std::vector<at::Tensor> tensors = {flat_view(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    begin("broadcast", [&] {
-      return group().broadcast(tensors, options);
+    begin("broadcast", [&](ClosableGroup& group) {
+      return group.broadcast(tensors, options);
     })->wait();
   }
 
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
     check_rank(to, size_);
-    std::vector<at::Tensor> tensors = {message_view(tensor)};
-    return begin(
-        "send", [&] { return group().send(tensors, to, 0); }, true);
+    return begin_message(
+        "send", to,
+        [tensors = std::vector<at::Tensor>{message_view(tensor)},
+         to](ClosableGroup& group) mutable {
+          return group.send(tensors, to, 0);
+        });
   }
 
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
                                    int from) override {
     check_rank(from, size_);
-    std::vector<at::Tensor> tensors = {message_view(tensor)};
-    return begin(
-        "recv", [&] { return group().recv(tensors, from, 0); }, true);
+    return begin_message(
+        "recv", from,
+        [tensors = std::vector<at::Tensor>{message_view(tensor)},
+         from](ClosableGroup& group) mutable {
+          return group.recv(tensors, from, 0);
+        });
   }
 
   void barrier() override {
-    begin("barrier", [&] { return group().barrier(); })->wait();
+    begin("barrier", [](ClosableGroup& group) {
+      return group.barrier();
+    })->wait();
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -219,14 +213,18 @@ class GlooCommunicator final : public Communicator {
   }
 
  private:
-  ClosableGroup& group() { return connection_->group(); }
-
   template <typename Call>
-  std::unique_ptr<Work> begin(const char* operation, const Call& call,
-                              bool is_message = false) {
-    const auto work = connection_->issue(operation, call, is_message);
-    connection_->track(work, is_message);
-    return std::make_unique<GlooWork>(connection_, operation, work, is_message);
+  std::unique_ptr<Work> begin(const char* operation, const Call& call) {
+    const auto work = connection_->issue(operation, call);
+    connection_->track(work, /*is_message=*/false);
+    return std::make_unique<GlooWork>(connection_, operation, work, false);
+  }
+  std::unique_ptr<Work> begin_message(const char* operation, int peer,
+                                      IssueMessage call) {
+    const auto work =
+        connection_->issue_message(operation, peer, std::move(call));
+    connection_->track(work, /*is_message=*/true);
+    return std::make_unique<GlooWork>(connection_, operation, work, true);
   }
 
   // Messages would connect each rank with each. A sum goes to neighbours only,
@@ -241,55 +239,11 @@ class GlooCommunicator final : public Communicator {
   }
 
   const Origin origin_;
-  const std::unique_ptr<LazyPort> port_;
   const int rank_;
   const int size_;
   std::shared_ptr<Connection> connection_;
   int64_t num_splits_ = 0;
 };
-
-using Group = c10::intrusive_ptr<ClosableGroup>;
-
-// Connecting waits for peers, of whom one may be lost by then, and cannot be
-// aborted. It has a thread of its own, which is left to its time limit where
-// the loss is heard of.
-Group connect_unless_aborted(std::function<Group()> connecting) {
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool is_aborted = false;
-    bool is_done = false;
-    Group group;
-    std::exception_ptr failure;
-  };
-  const auto shared = std::make_shared<Shared>();
-  std::thread([shared, connecting = std::move(connecting)] {
-    Group group;
-    std::exception_ptr failure;
-    try {
-      group = connecting();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    const std::lock_guard lock(shared->mutex);
-    shared->group = std::move(group);
-    shared->failure = failure;
-    shared->is_done = true;
-    shared->changed.notify_all();
-  }).detach();
-  const PeerWait waiting;
-  const AbortableWait abortable([shared] {
-    const std::lock_guard lock(shared->mutex);
-    shared->is_aborted = true;
-    shared->changed.notify_all();
-  });
-  std::unique_lock lock(shared->mutex);
-  shared->changed.wait(lock,
-                       [&] { return shared->is_done || shared->is_aborted; });
-  if (!shared->is_done) throw std::runtime_error("aborted: a peer is lost");
-  if (shared->failure) std::rethrow_exception(shared->failure);
-  return std::move(shared->group);
-}
 
 std::shared_ptr<Device> listen_on(const std::string& hostname, bool is_lazy) {
   try {
@@ -348,7 +302,7 @@ std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
   options->devices.push_back(device->gloo);
   auto port = std::make_unique<LazyPort>(device);
   try {
-    Group group = connect_unless_aborted([=] {
+    Group group = unless_aborted<Group>([=] {
       return is_lazy
                  ? connect_neighbours(origin, device->port, rank, size, options)
                  : connect_all(origin, is_introduced, rank, size, options);

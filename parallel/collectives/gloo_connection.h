@@ -12,14 +12,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <type_traits>
@@ -149,6 +153,27 @@ class IntroducedStore final : public c10d::Store {
   std::vector<uint8_t> own_record_;
 };
 
+// What Gloo listens with: for a group and those of its split(), or for a group
+// alone that connects lazily, whose end is the end of Gloo's device.
+struct Device {
+  std::shared_ptr<gloo::transport::Device> gloo;
+  collectives::TensorPort port;
+
+  Device(const std::string& hostname, bool is_lazy)
+      : port([&] {
+          gloo = c10d::ProcessGroupGloo::createDeviceForHostname(hostname,
+                                                                 is_lazy);
+        }) {}
+};
+
+// What a group that connects lazily keeps: its own port, open for its ranks.
+struct LazyPort {
+  explicit LazyPort(std::shared_ptr<Device> of)
+      : device(std::move(of)), opening(device->port) {}
+  const std::shared_ptr<Device> device;
+  const collectives::TensorPort::Opening opening;
+};
+
 // c10d's flight recorder is one per process and registers new groups without a
 // lock, which matters where ranks are threads.
 inline std::mutex& issue_mutex() {
@@ -173,7 +198,61 @@ class ClosableGroup final : public c10d::ProcessGroupGloo {
   }
 };
 
+using Group = c10::intrusive_ptr<ClosableGroup>;
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+// What waits for peers inside Gloo cannot be aborted, and where one is lost it
+// lasts until Gloo's own limit. It has a thread of its own, which is left to
+// that where the loss is heard of or `limit` is over: `waiting` owns all that
+// it uses.
+template <typename Result>
+Result unless_aborted(std::function<Result()> waiting,
+                      std::optional<std::chrono::milliseconds> limit = {}) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_aborted = false;
+    bool is_done = false;
+    Result result;
+    std::exception_ptr failure;
+  };
+  const auto shared = std::make_shared<Shared>();
+  std::thread([shared, waiting = std::move(waiting)]() mutable {
+    Result result;
+    std::exception_ptr failure;
+    try {
+      result = waiting();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    waiting = nullptr;
+    const std::lock_guard lock(shared->mutex);
+    shared->result = std::move(result);
+    shared->failure = failure;
+    shared->is_done = true;
+    shared->changed.notify_all();
+  }).detach();
+  const PeerWait visible;
+  const AbortableWait abortable([shared] {
+    const std::lock_guard lock(shared->mutex);
+    shared->is_aborted = true;
+    shared->changed.notify_all();
+  });
+  std::unique_lock lock(shared->mutex);
+  const auto has_ended = [&] { return shared->is_done || shared->is_aborted; };
+  if (limit && !shared->changed.wait_for(lock, *limit, has_ended)) {
+    throw std::runtime_error("timed out after " +
+                             std::to_string(limit->count()) + " ms");
+  }
+  shared->changed.wait(lock, has_ended);
+  if (!shared->is_done) throw std::runtime_error("aborted: a peer is lost");
+  if (shared->failure) std::rethrow_exception(shared->failure);
+  return std::move(shared->result);
+}
+
+// Owns its tensors and is called once.
+using IssueMessage =
+    std::function<c10::intrusive_ptr<c10d::Work>(ClosableGroup&)>;
 
 inline void forget_completed(Works& works) {
   std::erase_if(works, [](const auto& work) { return work->isCompleted(); });
@@ -217,15 +296,21 @@ class ParkedGroups {
 // What a communicator shares with its operations under way.
 class Connection {
  public:
-  Connection(c10::intrusive_ptr<ClosableGroup> group, int rank, int size,
-             bool is_lazy)
-      : group_(std::move(group)), rank_(rank), size_(size), is_lazy_(is_lazy) {}
+  // `port` is that of a group that connects lazily, else null.
+  Connection(std::unique_ptr<LazyPort> port, Group group, int rank, int size,
+             std::chrono::milliseconds timeout)
+      : port_(std::move(port)),
+        group_(std::move(group)),
+        rank_(rank),
+        size_(size),
+        timeout_(timeout),
+        is_connected_(static_cast<size_t>(size), !is_lazy()) {}
 
   // Peers still wait for what was begun here and will never be completed.
   ~Connection() {
     forget_completed(under_way_);
     if (under_way_.empty() && messages_.empty()) return;
-    group_->close();
+    close();
     // A message ends with its object, and only somebody who waits for it could
     // complete it: parked, its tensor would stay for good.
     messages_.clear();
@@ -233,15 +318,29 @@ class Connection {
     ParkedGroups::instance().park(std::move(group_), std::move(under_way_));
   }
 
-  ClosableGroup& group() { return *group_; }
+  bool is_lazy() const { return port_ != nullptr; }
 
   template <typename Call>
-  c10::intrusive_ptr<c10d::Work> issue(const char* operation, const Call& call,
-                                       bool is_message) {
+  c10::intrusive_ptr<c10d::Work> issue(const char* operation,
+                                       const Call& call) {
     return guard(operation, [&] {
-      if (is_lazy_ && is_message) return connect_and_issue(call);
       std::lock_guard<std::mutex> lock(issue_mutex());
-      return c10::intrusive_ptr<c10d::Work>(call());
+      return c10::intrusive_ptr<c10d::Work>(call(*group_));
+    });
+  }
+
+  // A lazy group's first message between two ranks waits until both have begun
+  // one. The peer may need the lock for that; nothing is registered any more,
+  // since the group has met in a barrier.
+  c10::intrusive_ptr<c10d::Work> issue_message(const char* operation, int peer,
+                                               IssueMessage call) {
+    if (is_connected_[static_cast<size_t>(peer)]) return issue(operation, call);
+    return guard(operation, [&] {
+      auto work = unless_aborted<c10::intrusive_ptr<c10d::Work>>(
+          [group = group_, call = std::move(call)] { return call(*group); },
+          timeout_);
+      is_connected_[static_cast<size_t>(peer)] = true;
+      return work;
     });
   }
 
@@ -273,19 +372,19 @@ class Connection {
       return call();
     } catch (const std::exception& error) {
       failure_ = reason_of(error);
-      group_->close();
+      close();
       throw_failure(operation);
     }
   }
 
-  // The first message between two ranks waits until both have begun one. The
-  // peer may need the lock for that; nothing is registered any more, since the
-  // group has met in a barrier.
-  template <typename Call>
-  c10::intrusive_ptr<c10d::Work> connect_and_issue(const Call& call) {
-    const PeerWait waiting;
-    const AbortableWait abortable([this] { group_->close(); });
-    return call();
+  // Peers' operations fail at once. Gloo, asked to close a lazy group, would
+  // first connect it with all ranks that it has never met.
+  void close() {
+    if (is_lazy()) {
+      port_->device->port.end_group();
+    } else {
+      group_->close();
+    }
   }
 
   [[noreturn]] void throw_failure(const char* operation) const {
@@ -294,11 +393,13 @@ class Connection {
                              failure_);
   }
 
-  c10::intrusive_ptr<ClosableGroup> group_;
+  const std::unique_ptr<LazyPort> port_;
+  Group group_;
   const int rank_;
   const int size_;
-  const bool is_lazy_;
-  Works under_way_;  // all but messages
+  const std::chrono::milliseconds timeout_;
+  std::vector<bool> is_connected_;  // by rank
+  Works under_way_;                 // all but messages
   Works messages_;
   std::string failure_;
 };

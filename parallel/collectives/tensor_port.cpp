@@ -60,19 +60,27 @@ class KnownSockets {
   }
 
   // Gloo closes its sockets by itself, and their numbers are given out again.
-  void add_connection(int socket) {
+  void add_connection(int socket, const Secret& secret) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(connections_, [](const auto& one) {
-      return one.second != inode_of(one.first);
-    });
-    connections_[socket] = inode_of(socket);
-  }
-  void cut_connections() {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [socket, inode] : connections_) {
-      if (inode != 0 && inode == inode_of(socket)) shutdown(socket, SHUT_RDWR);
+    if (connections_.size() >= prune_at_) {
+      std::erase_if(connections_, [](const auto& one) {
+        return one.second.inode != inode_of(one.first);
+      });
+      prune_at_ = std::max(kPruneAt, 2 * connections_.size());
     }
-    connections_.clear();
+    connections_[socket] = {inode_of(socket), secret};
+  }
+  // Those with this secret; null: all.
+  void cut_connections(const Secret* secret) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(connections_, [secret](const auto& one) {
+      const auto& [socket, connection] = one;
+      if (secret != nullptr && connection.secret != *secret) return false;
+      if (connection.inode != 0 && connection.inode == inode_of(socket)) {
+        shutdown(socket, SHUT_RDWR);
+      }
+      return true;
+    });
   }
 
   bool is_listener(int socket) const {
@@ -88,9 +96,10 @@ class KnownSockets {
   // Null for an address that is no rank's.
   std::shared_ptr<const Secret> of_peer(const PortAddress& address) const {
     const std::lock_guard lock(mutex_);
+    // A port's number may be given out again: the newest group counts.
     const auto [begin, end] = peers_.equal_range(address);
-    for (auto peer = begin; peer != end; ++peer) {
-      if (auto secret = peer->second.lock()) return secret;
+    for (auto peer = end; peer != begin;) {
+      if (auto secret = (--peer)->second.lock()) return secret;
     }
     return nullptr;
   }
@@ -108,9 +117,15 @@ class KnownSockets {
     ino_t inode = 0;
     std::weak_ptr<const Secret> secret;
   };
+  struct Between {
+    ino_t inode = 0;
+    Secret secret{};
+  };
+  static constexpr size_t kPruneAt = 256;
 
   mutable std::mutex mutex_;
-  std::map<int, ino_t> connections_;  // those between ranks
+  std::map<int, Between> connections_;  // those between ranks
+  size_t prune_at_ = kPruneAt;
   std::map<int, Listener> listeners_;
   std::multimap<PortAddress, std::weak_ptr<const Secret>> peers_;
 };
@@ -177,7 +192,7 @@ int accept_rank(int listener, sockaddr* name, socklen_t* size, int flags) {
   }
   const auto secret = KnownSockets::instance().of_listener(listener);
   if (secret && presents(descriptor, *secret)) {
-    KnownSockets::instance().add_connection(descriptor);
+    KnownSockets::instance().add_connection(descriptor, *secret);
     return descriptor;
   }
   close(descriptor);
@@ -201,7 +216,7 @@ int connect_any(int descriptor, const sockaddr* name, socklen_t size) {
   const auto result =
       static_cast<int>(syscall(SYS_connect, descriptor, name, size));
   if (!secret || (result != 0 && errno != EINPROGRESS)) return result;
-  KnownSockets::instance().add_connection(descriptor);
+  KnownSockets::instance().add_connection(descriptor, *secret);
   pollfd waiting{descriptor, POLLOUT, 0};
   if (result == 0 || (poll(&waiting, 1, kLongestConnectMs) == 1 &&
                       waiting.revents == POLLOUT)) {
@@ -242,8 +257,13 @@ TensorPort::~TensorPort() {
   KnownSockets::instance().remove_listener(socket_, inode_);
 }
 
+void TensorPort::end_group() {
+  KnownSockets::instance().add_listener(socket_, {});
+  KnownSockets::instance().cut_connections(secret_.get());
+}
+
 void TensorPort::cut_connections() {
-  KnownSockets::instance().cut_connections();
+  KnownSockets::instance().cut_connections(nullptr);
 }
 
 std::vector<PortAddress> TensorPort::introduce(

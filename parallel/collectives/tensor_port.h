@@ -69,6 +69,11 @@ class TensorPort {
     TensorPort& port_;
   };
 
+  // Ends the connections of the group that introduce() was called for, on this
+  // side, and takes no more. REQUIRES: no other group has this port. Threads:
+  // any.
+  void end_group();
+
   // Ends all connections between ranks that this process has now, on this side:
   // what waits on one fails, and its peers are told where the network lets them
   // be. For whoever learns that a peer is lost behind a cable that was cut.
