@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"--processes", "2"},
                2,
                {"--bn-group", "4"}},
-        // Messages between ranks that connect when the first is sent.
+        // Groups that connect lazily.
         Layout{"lazy_pipeline2",
                "8",
                {"--layout", "pipeline=2", "--micro-batch", "2", "--set",

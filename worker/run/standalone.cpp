@@ -24,7 +24,7 @@
 #include "parallel/predict/label_bound.h"
 #include "proto/event_file.h"
 #include "worker/data/labels/dataset.h"
-#include "worker/data/labels/folder_index.h"
+#include "worker/data/labels/index_cache.h"
 #include "worker/data/labels/measured_range.h"
 
 namespace headroom::run {

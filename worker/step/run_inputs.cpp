@@ -13,7 +13,7 @@
 #include "parallel/base/check.h"
 #include "parallel/predict/memory_request.h"
 #include "worker/data/codecs/image.h"
-#include "worker/data/labels/folder_index.h"
+#include "worker/data/labels/index_cache.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/loss/target_assignment.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -32,6 +33,17 @@ std::string text_of(const model::LayerGraph::Level& level) {
 
 std::string text_of(const ValueRanges& ranges) {
   return ranges.empty() ? "8 bits" : "the range " + to_text(ranges);
+}
+
+// One range may stand for all bands.
+bool are_equal(const ValueRanges& a, const ValueRanges& b) {
+  if (a.size() == b.size()) return a == b;
+  const auto are_all = [](const ValueRanges& ranges, const ValueRange& one) {
+    return std::ranges::all_of(
+        ranges, [&one](const ValueRange& range) { return range == one; });
+  };
+  return (a.size() == 1 && are_all(b, a[0])) ||
+         (b.size() == 1 && are_all(a, b[0]));
 }
 
 // Files hold anchors in float16, too.
@@ -76,7 +88,7 @@ std::unique_ptr<Teacher> Teacher::open(const configs::RunConfig& config,
   weights::OpenedWeights opened = weights::open_weights(
       config.teacher, "", scalar_type_of(config.precision));
   const ValueRanges own = value_ranges(config);
-  if (opened.ranges != own) {
+  if (!are_equal(opened.ranges, own)) {
     refuse("the teacher was trained with " + text_of(opened.ranges) +
                ", and this run has " + text_of(own),
            opened.ranges.empty()

@@ -13,7 +13,7 @@
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
-#include "worker/data/labels/folder_index.h"
+#include "worker/data/labels/index_cache.h"
 #include "worker/data/labels/measured_range.h"
 #include "worker/data/sampling/random.h"
 #include "worker/data/tiles/random_crop.h"

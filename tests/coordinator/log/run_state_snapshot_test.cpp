@@ -60,7 +60,6 @@ TEST(RunStateSnapshot, OfARunningRun) {
   EXPECT_TRUE(next.state.over());
 }
 
-// Nobody is lost for having been out of reach of a coordinator that was away.
 // Plans after a loss count on what was measured at the start.
 TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
   ScriptedRun run(2);
@@ -82,6 +81,7 @@ TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
   EXPECT_TRUE(network.is_sample());
 }
 
+// Nobody is lost for having been out of reach of a coordinator that was away.
 TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
   ScriptedRun run(2);
   run.start();

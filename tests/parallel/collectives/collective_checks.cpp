@@ -9,6 +9,8 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
+#include <filesystem>
+#include <system_error>
 
 #include <stdexcept>
 #include <utility>
@@ -303,6 +305,18 @@ const std::vector<CollectiveCheck>& collective_checks() {
       {"split", check_split},
   };
   return checks;
+}
+
+size_t open_sockets() {
+  size_t count = 0;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    count += std::filesystem::read_symlink(entry.path(), error)
+                 .string()
+                 .starts_with("socket:");
+  }
+  return count;
 }
 
 }  // namespace headroom::collectives

@@ -4,6 +4,7 @@
 // std::runtime_error instead of using an assertion of the test framework.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,8 @@ struct CollectiveCheck {
 };
 
 const std::vector<CollectiveCheck>& collective_checks();
+
+// How many sockets this process has.
+size_t open_sockets();
 
 }  // namespace headroom::collectives

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend.h"
+#include "tests/parallel/collectives/collective_checks.h"
 #include "tests/support/in_memory_store.h"
 #include "tests/support/run_ranks.h"
 
@@ -409,6 +411,66 @@ TEST(GlooCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
         gate.pass_one();
       },
       options);
+}
+
+// One of two ranks connects, and the other waits for that.
+TEST(GlooCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
+  for (const auto& [receiver, sender] : {std::pair(0, 3), std::pair(3, 0)}) {
+    RankOptions options;
+    options.backend = RankBackend::kLazyGloo;
+    options.operation_timeout = milliseconds(1500);
+    Gate gate(1);
+    run_ranks(
+        8,
+        [&, receiver = receiver, sender = sender](int rank,
+                                                  Communicator& ranks) {
+          if (rank != receiver) {
+            gate.wait_for_all();
+            return;
+          }
+          const auto [what, taken] = communication_error_of(
+              [&] { ranks.recv(at::ones({1000}), sender); });
+          EXPECT_THAT(what,
+                      AllOf(HasSubstr("of 8, recv"), HasSubstr("imed out")));
+          EXPECT_THAT(taken, AllOf(Ge(milliseconds(1400)), Lt(seconds(4))));
+          gate.pass_one();
+        },
+        options);
+  }
+}
+
+// A rank that gives up connects with nobody for that, and its peers, of whom
+// each knows only some, fail at once.
+TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
+  constexpr int kRanks = 24;
+  RankOptions options;
+  options.backend = RankBackend::kLazyGloo;
+  options.operation_timeout = seconds(60);
+  std::atomic<size_t> before = 0, after = 0;
+  Gate met(kRanks), failed(kRanks);
+  const auto work = [&](int rank, Communicator& ranks) {
+    ranks.barrier();
+    if (rank == 0) before = open_sockets();
+    met.pass_one();
+    met.wait_for_all();
+    const at::Tensor tensor = at::ones({100000});
+    const auto under_way = ranks.all_reduce_async(tensor, ReduceOp::kSum);
+    if (rank == 5) {
+      failed.pass_one();
+      throw std::runtime_error("rank 5 dies");
+    }
+    const auto [what, taken] = communication_error_of([&] {
+      under_way->wait();
+      ranks.all_reduce(tensor);
+    });
+    EXPECT_THAT(what, HasSubstr("all_reduce"));
+    EXPECT_LT(taken, seconds(5));
+    failed.pass_one();
+    failed.wait_for_all();
+    if (rank == 0) after = open_sockets();
+  };
+  EXPECT_THROW(run_ranks(kRanks, work, options), std::runtime_error);
+  EXPECT_LE(after, before);
 }
 
 TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {

@@ -83,6 +83,8 @@ TEST(Teacher, AnotherRangeIsRefused) {
   const devices::ComputeDevice cpu;
   config.value_range = "0,4095";
   EXPECT_NO_THROW(Teacher::open(config, cpu));
+  config.value_range = "0,4095,0,4095,0,4095";
+  EXPECT_NO_THROW(Teacher::open(config, cpu)) << "the same for each band";
   for (const char* other : {"", "0,65535"}) {
     config.value_range = other;
     EXPECT_THAT(

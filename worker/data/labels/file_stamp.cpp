@@ -15,7 +15,7 @@
 namespace headroom::labels {
 
 bool keeps_status_times(int64_t filesystem_type) {
-  constexpr std::array<int64_t, 17> kLocal = {
+  constexpr std::array<int64_t, 16> kLocal = {
       0xEF53,      // ext2, ext3, ext4
       0x58465342,  // XFS
       0x9123683E,  // Btrfs
@@ -25,8 +25,7 @@ bool keeps_status_times(int64_t filesystem_type) {
       0x3153464A,  // JFS
       0x01021994,  // tmpfs
       0x858458F6,  // ramfs
-      0x794C7630,  // overlayfs
-      0x01021997,  // a virtual machine's host
+      0x794C7630,  // overlayfs, whose lower layers nobody may change
       // The server sets it.
       0x6969,      // NFS
       0x0BD00BD0,  // Lustre
@@ -54,8 +53,11 @@ bool device_keeps_status_times(const std::string& path, uint64_t device) {
     if (found != known.end()) return found->second;
   }
   struct statfs system {};
-  const bool keeps =
-      ::statfs(path.c_str(), &system) == 0 && keeps_status_times(system.f_type);
+  if (packs::with_patience([&] { return ::statfs(path.c_str(), &system); }) !=
+      0) {
+    return false;  // this once
+  }
+  const bool keeps = keeps_status_times(system.f_type);
   const std::lock_guard lock(mutex);
   known[device] = keeps;
   return keeps;

@@ -1,15 +1,10 @@
 #include "worker/data/labels/folder_index.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -18,6 +13,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/data/labels/index_cache.h"
 #include "worker/data/packs/packed_file.h"
 
 namespace headroom::labels {
@@ -135,9 +131,9 @@ std::vector<KnownImage> images_of(std::string_view payload, uint64_t count) {
 }
 
 int64_t now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_REALTIME, &time);
-  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+  return std::chrono::nanoseconds(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -246,21 +242,14 @@ class FolderIndex::Writer {
     if (fs::create_directories(folder, ignored)) {
       fs::permissions(folder, fs::perms::owner_all, ignored);
     }
-    fs::path lock = place.file;
-    lock += ".lock";
-    const auto refuse = [&lock](const char* what) {
+    lock_.emplace(place.file);
+    if (lock_->error() != 0) {
       throw Error("data",
-                  lock.string() + " cannot be " + what + " (" +
-                      std::strerror(errno) + ")",
+                  place.file.string() + ".lock cannot be taken (" +
+                      std::strerror(lock_->error()) + ")",
                   "");
-    };
-    lock_.file = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock_.file < 0) refuse("opened");
-    if (::flock(lock_.file, LOCK_EX | LOCK_NB) == 0) {
-      file_.emplace(place.file);
-    } else if (errno != EWOULDBLOCK) {
-      refuse("locked");
     }
+    if (lock_->is_held()) file_.emplace(place.file);
   }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -293,40 +282,12 @@ class FolderIndex::Writer {
   }
 
  private:
-  struct Lock {
-    int file = -1;
-    Lock() = default;
-    ~Lock() {
-      if (file >= 0) ::close(file);
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-  };
-
   const Place& place_;
   const uint64_t seed_;
-  Lock lock_;
+  std::optional<IndexLock> lock_;
   // What is not committed is removed while there is a lock.
   std::optional<AtomicFile> file_;
 };
-
-namespace {
-
-// `used` is an index that this start goes by. What cannot be removed stays.
-void remove_unused_beside(const fs::path& used) {
-  ::utimensat(AT_FDCWD, used.c_str(), nullptr, 0);
-  const auto now = fs::file_time_type::clock::now();
-  std::error_code error;
-  fs::directory_iterator entry(used.parent_path(), error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::error_code ignored;
-    const auto written = entry->last_write_time(ignored);
-    if (ignored || now - written < FolderIndex::kUnused) continue;
-    fs::remove(entry->path(), ignored);
-  }
-}
-
-}  // namespace
 
 void FolderIndex::Difference::add(std::string_view path) {
   if (count++ == 0) first = path;
@@ -489,7 +450,7 @@ std::vector<std::string> FolderIndex::finish() {
   }
   const bool is_used = had_index_ || writer_ != nullptr;
   writer_.reset();
-  if (is_used) remove_unused_beside(place_.file);
+  if (is_used) remove_unused_beside(place_.file, kUnused);
   if (untimed_.count > 0) {
     notes_.push_back(
         place_.split + ": " + counted(untimed_.count, "image") + ", first " +
@@ -512,21 +473,6 @@ std::vector<std::string> FolderIndex::finish() {
     notes_.push_back(place_.split + ": images since the last start: " + text);
   }
   return std::move(notes_);
-}
-
-fs::path index_folder() {
-  const auto folder_of = [](const char* variable) {
-    const char* const value = std::getenv(variable);
-    const fs::path folder = value == nullptr ? "" : value;
-    return folder.is_absolute() ? folder : fs::path();
-  };
-  fs::path cache = folder_of("XDG_CACHE_HOME");
-  if (cache.empty()) {
-    const fs::path home = folder_of("HOME");
-    if (home.empty()) return "";
-    cache = home / ".cache";
-  }
-  return cache / "headroom" / "folders";
 }
 
 FolderIndex::Place index_place(const fs::path& folder,

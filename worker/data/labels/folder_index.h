@@ -130,10 +130,6 @@ class FolderIndex {
   std::vector<std::string> notes_;
 };
 
-// The folder where indexes are kept: $XDG_CACHE_HOME/headroom/folders, else
-// ~/.cache/headroom/folders; "" where neither variable is set.
-std::filesystem::path index_folder();
-
 // Where the index of a split lies in that folder, and its key.
 FolderIndex::Place index_place(const std::filesystem::path& folder,
                                const configs::DataConfig& config, Split split,

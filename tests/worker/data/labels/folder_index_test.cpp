@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 
 #include "tests/worker/data/data_files.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/labels/index_cache.h"
 
 namespace headroom::labels {
 namespace {
@@ -361,22 +363,35 @@ TEST_F(FolderIndexFiles, IndexesThatNobodyUsesAreRemoved) {
   settle();
   scan(kept_);
   const fs::path folder = index().parent_path();
-  const auto age = [](const fs::path& file, int days) {
+  const auto path_of = [&folder](char digit, const std::string& suffix) {
+    return folder / (std::string(32, digit) + suffix);
+  };
+  const auto make = [](const fs::path& file, int days) {
+    write(file, "x");
     fs::last_write_time(
         file, fs::file_time_type::clock::now() - std::chrono::hours(24 * days));
+    return file;
   };
-  write(folder / "old", "x");
-  write(folder / "old.lock", "");
-  write(folder / "newer", "x");
-  age(folder / "old", 91);
-  age(folder / "old.lock", 91);
-  age(folder / "newer", 89);
-  age(index(), 200);
+  const fs::path old = make(path_of('a', ""), 91);
+  const fs::path its_lock = make(path_of('a', ".lock"), 91);
+  const fs::path newer = make(path_of('b', ""), 89);
+  const fs::path its_old_lock = make(path_of('b', ".lock"), 91);
+  const fs::path foreign = make(folder / "notes.txt", 200);
+  const fs::path written = make(path_of('c', ""), 91);
+  const int held =
+      ::open(path_of('c', ".lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  fs::last_write_time(
+      index(), fs::file_time_type::clock::now() - std::chrono::hours(24 * 200));
   scan(kept_);
-  EXPECT_FALSE(fs::exists(folder / "old"));
-  EXPECT_FALSE(fs::exists(folder / "old.lock"));
-  EXPECT_TRUE(fs::exists(folder / "newer"));
-  EXPECT_TRUE(fs::exists(index())) << "this start has used it";
+  for (const fs::path& file : {old, its_lock}) {
+    EXPECT_FALSE(fs::exists(file)) << file;
+  }
+  for (const fs::path& file :
+       {newer, its_old_lock, foreign, written, index()}) {
+    EXPECT_TRUE(fs::exists(file)) << file;
+  }
+  ::close(held);
 }
 
 TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotBelieved) {

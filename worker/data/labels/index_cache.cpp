@@ -1,0 +1,89 @@
+#include "worker/data/labels/index_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "parallel/base/atomic_file.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path lock_of(const fs::path& index) { return index.string() + ".lock"; }
+
+bool is_index_before(const fs::path& file, time_t time) {
+  const std::string name = file.filename().string();
+  struct stat status {};
+  return name.size() == StreamDigest().hex().size() &&
+         name.find_first_not_of("0123456789abcdef") == std::string::npos &&
+         ::lstat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         status.st_uid == ::geteuid() && status.st_mtime < time;
+}
+
+// Nobody writes it meanwhile.
+void remove_index(const fs::path& file) {
+  const IndexLock held(file);
+  if (!held.is_held()) return;
+  std::error_code ignored;  // what cannot be removed stays
+  fs::remove(file.string() + ".partial", ignored);
+  fs::remove(file, ignored);
+  fs::remove(lock_of(file), ignored);
+}
+
+}  // namespace
+
+void remove_unused_beside(const fs::path& used, std::chrono::hours unused) {
+  ::utimensat(AT_FDCWD, used.c_str(), nullptr, 0);
+  const time_t begin =
+      std::time(nullptr) - std::chrono::seconds(unused).count();
+  std::error_code error;
+  std::vector<fs::path> old;
+  fs::directory_iterator entry(used.parent_path(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (is_index_before(entry->path(), begin)) old.push_back(entry->path());
+  }
+  for (const fs::path& file : old) remove_index(file);
+}
+
+IndexLock::IndexLock(const fs::path& index)
+    : file_(
+          ::open(lock_of(index).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  if (file_ < 0) {
+    error_ = errno;
+  } else if (::flock(file_, LOCK_EX | LOCK_NB) == 0) {
+    is_held_ = true;
+  } else if (errno != EWOULDBLOCK) {
+    error_ = errno;
+  }
+}
+
+IndexLock::~IndexLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+fs::path index_folder() {
+  const auto folder_of = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    const fs::path folder = value == nullptr ? "" : value;
+    return folder.is_absolute() ? folder : fs::path();
+  };
+  fs::path cache = folder_of("XDG_CACHE_HOME");
+  if (cache.empty()) {
+    const fs::path home = folder_of("HOME");
+    if (home.empty()) return "";
+    cache = home / ".cache";
+  }
+  return cache / "headroom" / "folders";
+}
+
+}  // namespace headroom::labels
