@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <torch/headeronly/version.h>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -67,10 +68,7 @@ class GlooWork final : public Work {
         is_message_(is_message) {}
 
   void wait() override {
-    // A message of which a part has come does not end with its connection.
-    std::optional<AbortableWait> abortable;
-    if (is_message_) abortable.emplace([this] { work_->abort(); });
-    connection_->complete(operation_, work_);
+    connection_->complete(operation_, work_, is_message_);
   }
 
  private:
@@ -271,13 +269,14 @@ Group connect_all(const Origin& origin, bool is_introduced, int rank, int size,
 // A barrier connects ranks whose distance is a power of two, and all that sums,
 // broadcasts and barriers need: a lost peer is one whose connection can be cut.
 Group connect_neighbours(
-    const Origin& origin, TensorPort& port, int rank, int size,
+    const Origin& origin, TensorPort& port,
+    std::shared_ptr<const std::atomic<bool>> has_ended, int rank, int size,
     const c10::intrusive_ptr<ClosableGroup::Options>& options) {
   auto addresses = port.introduce(*origin.store, origin.prefix, rank, size,
                                   origin.options.timeout);
   const auto group = c10::make_intrusive<ClosableGroup>(
-      c10::make_intrusive<IntroducedStore>(std::move(addresses),
-                                           origin.options.timeout),
+      c10::make_intrusive<IntroducedStore>(
+          std::move(addresses), std::move(has_ended), origin.options.timeout),
       rank, size, options);
   const auto barrier = [&] {
     const std::lock_guard lock(gloo_group::issue_mutex());
@@ -302,10 +301,10 @@ std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
   options->devices.push_back(device->gloo);
   auto port = std::make_unique<LazyPort>(device);
   try {
-    Group group = unless_aborted<Group>([=] {
-      return is_lazy
-                 ? connect_neighbours(origin, device->port, rank, size, options)
-                 : connect_all(origin, is_introduced, rank, size, options);
+    Group group = unless_aborted<Group>([=, has_ended = port->has_ended] {
+      return is_lazy ? connect_neighbours(origin, device->port, has_ended, rank,
+                                          size, options)
+                     : connect_all(origin, is_introduced, rank, size, options);
     });
     if (!is_lazy) port.reset();
     return std::make_unique<GlooCommunicator>(

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -90,9 +91,15 @@ class RendezvousStore final : public c10d::Store {
 // coordinator and the generation, is not asked.
 class IntroducedStore final : public c10d::Store {
  public:
+  // `has_ended`: Gloo, asked to close the group, asks for all ranks that it has
+  // never met, to connect with them first. It is told the highest address then,
+  // for which a rank only waits.
   IntroducedStore(std::vector<collectives::PortAddress> addresses,
+                  std::shared_ptr<const std::atomic<bool>> has_ended,
                   std::chrono::milliseconds timeout)
-      : c10d::Store(timeout), addresses_(std::move(addresses)) {}
+      : c10d::Store(timeout),
+        addresses_(std::move(addresses)),
+        has_ended_(std::move(has_ended)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() override {
     return c10::make_intrusive<IntroducedStore>(*this);
@@ -104,7 +111,9 @@ class IntroducedStore final : public c10d::Store {
   // The key ends with the peer's rank.
   std::vector<uint8_t> get(const std::string& key) override {
     const size_t rank = std::stoul(key.substr(key.rfind('/') + 1));
-    return record_of(addresses_.at(rank));
+    const collectives::PortAddress& address = addresses_.at(rank);
+    return record_of(*has_ended_ ? std::string(address.size(), '\xff')
+                                 : address);
   }
   void wait(const std::vector<std::string>&) override {}
   void wait(const std::vector<std::string>&,
@@ -150,6 +159,7 @@ class IntroducedStore final : public c10d::Store {
   }
 
   const std::vector<collectives::PortAddress> addresses_;
+  const std::shared_ptr<const std::atomic<bool>> has_ended_;
   std::vector<uint8_t> own_record_;
 };
 
@@ -172,6 +182,8 @@ struct LazyPort {
       : device(std::move(of)), opening(device->port) {}
   const std::shared_ptr<Device> device;
   const collectives::TensorPort::Opening opening;
+  const std::shared_ptr<std::atomic<bool>> has_ended =
+      std::make_shared<std::atomic<bool>>(false);
 };
 
 // c10d's flight recorder is one per process and registers new groups without a
@@ -351,11 +363,14 @@ class Connection {
 
   // Waits for a tracked operation and releases its tensor at once.
   void complete(const char* operation,
-                const c10::intrusive_ptr<c10d::Work>& work) {
+                const c10::intrusive_ptr<c10d::Work>& work, bool is_message) {
     guard(operation, [&] {
-      // Gloo cannot abort a collective; it fails with its connections.
-      const AbortableWait abortable(
-          [] { collectives::TensorPort::cut_connections(); });
+      if (!is_message) await_end_or_loss(*work);
+      const AbortableWait abortable([&] {
+        collectives::TensorPort::cut_connections();
+        // A part may have come, whose rest Gloo would wait for.
+        work->abort();
+      });
       if (!work->wait()) throw std::runtime_error("aborted");
     });
     std::erase(under_way_, work);
@@ -377,14 +392,45 @@ class Connection {
     }
   }
 
-  // Peers' operations fail at once. Gloo, asked to close a lazy group, would
-  // first connect it with all ranks that it has never met.
+  // Gloo cannot abort a collective: it fails with its connections. But one that
+  // finds its connection broken as it begins to write is forgotten (in Gloo's
+  // Pair::handleRemotePendingRecv), and is left alone where a peer is lost.
+  static void await_end_or_loss(c10d::Work& work) {
+    struct Shared {
+      std::mutex mutex;
+      std::condition_variable changed;
+      bool is_done = false;
+      bool is_aborted = false;
+    };
+    const auto shared = std::make_shared<Shared>();
+    work.getFuture()->addCallback([shared](c10::ivalue::Future&) {
+      const std::lock_guard lock(shared->mutex);
+      shared->is_done = true;
+      shared->changed.notify_all();
+    });
+    const AbortableWait abortable([shared] {
+      collectives::TensorPort::cut_connections();
+      const std::lock_guard lock(shared->mutex);
+      shared->is_aborted = true;
+      shared->changed.notify_all();
+    });
+    std::unique_lock lock(shared->mutex);
+    shared->changed.wait(lock,
+                         [&] { return shared->is_done || shared->is_aborted; });
+    constexpr std::chrono::milliseconds kPatience(500);
+    if (!shared->changed.wait_for(lock, kPatience,
+                                  [&] { return shared->is_done; })) {
+      throw std::runtime_error("aborted: a peer is lost");
+    }
+  }
+
+  // Peers' operations fail at once.
   void close() {
     if (is_lazy()) {
+      *port_->has_ended = true;
       port_->device->port.end_group();
-    } else {
-      group_->close();
     }
+    group_->close();
   }
 
   [[noreturn]] void throw_failure(const char* operation) const {

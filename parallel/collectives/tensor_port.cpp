@@ -24,6 +24,7 @@ namespace headroom::collectives {
 namespace {
 
 using Secret = TensorPort::Secret;
+using GroupSecret = TensorPort::GroupSecret;
 
 // What accept() and connect() below look up. Never destroyed: Gloo's threads
 // may outlive the statics.
@@ -35,7 +36,7 @@ class KnownSockets {
   }
 
   // Returns the socket's inode.
-  ino_t add_listener(int socket, std::weak_ptr<const Secret> secret) {
+  ino_t add_listener(int socket, std::weak_ptr<const GroupSecret> secret) {
     const std::lock_guard lock(mutex_);
     const ino_t inode = inode_of(socket);
     listeners_[socket] = {inode, std::move(secret)};
@@ -50,7 +51,7 @@ class KnownSockets {
   }
   // Ranks that are threads of one process each know the same ports.
   void add_peers(const std::vector<PortAddress>& addresses,
-                 const std::weak_ptr<const Secret>& secret) {
+                 const std::weak_ptr<const GroupSecret>& secret) {
     const std::lock_guard lock(mutex_);
     std::erase_if(peers_,
                   [](const auto& peer) { return peer.second.expired(); });
@@ -88,13 +89,13 @@ class KnownSockets {
     return listeners_.contains(socket);
   }
   // Null: nobody may connect yet.
-  std::shared_ptr<const Secret> of_listener(int socket) const {
+  std::shared_ptr<const GroupSecret> of_listener(int socket) const {
     const std::lock_guard lock(mutex_);
     const auto found = listeners_.find(socket);
     return found == listeners_.end() ? nullptr : found->second.secret.lock();
   }
   // Null for an address that is no rank's.
-  std::shared_ptr<const Secret> of_peer(const PortAddress& address) const {
+  std::shared_ptr<const GroupSecret> of_peer(const PortAddress& address) const {
     const std::lock_guard lock(mutex_);
     // A port's number may be given out again: the newest group counts.
     const auto [begin, end] = peers_.equal_range(address);
@@ -115,7 +116,7 @@ class KnownSockets {
 
   struct Listener {
     ino_t inode = 0;
-    std::weak_ptr<const Secret> secret;
+    std::weak_ptr<const GroupSecret> secret;
   };
   struct Between {
     ino_t inode = 0;
@@ -127,7 +128,7 @@ class KnownSockets {
   std::map<int, Between> connections_;  // those between ranks
   size_t prune_at_ = kPruneAt;
   std::map<int, Listener> listeners_;
-  std::multimap<PortAddress, std::weak_ptr<const Secret>> peers_;
+  std::multimap<PortAddress, std::weak_ptr<const GroupSecret>> peers_;
 };
 
 // "" for what is not TCP over IP.
@@ -191,8 +192,8 @@ int accept_rank(int listener, sockaddr* name, socklen_t* size, int flags) {
     return -1;
   }
   const auto secret = KnownSockets::instance().of_listener(listener);
-  if (secret && presents(descriptor, *secret)) {
-    KnownSockets::instance().add_connection(descriptor, *secret);
+  if (secret && presents(descriptor, secret->bytes)) {
+    KnownSockets::instance().add_connection(descriptor, secret->bytes);
     return descriptor;
   }
   close(descriptor);
@@ -211,18 +212,26 @@ int accept_any(int listener, sockaddr* name, socklen_t* size, int flags) {
 // machine does not answer for so long.
 constexpr int kLongestConnectMs = 10'000;
 
+bool is_connected_soon(int descriptor, const GroupSecret& secret) {
+  constexpr int kPauseMs = 50;
+  pollfd waiting{descriptor, POLLOUT, 0};
+  for (int waited = 0; waited < kLongestConnectMs && !secret.has_ended;
+       waited += kPauseMs) {
+    if (poll(&waiting, 1, kPauseMs) == 1) return waiting.revents == POLLOUT;
+  }
+  return false;
+}
+
 int connect_any(int descriptor, const sockaddr* name, socklen_t size) {
   const auto secret = KnownSockets::instance().of_peer(key_of(name, size));
   const auto result =
       static_cast<int>(syscall(SYS_connect, descriptor, name, size));
   if (!secret || (result != 0 && errno != EINPROGRESS)) return result;
-  KnownSockets::instance().add_connection(descriptor, *secret);
-  pollfd waiting{descriptor, POLLOUT, 0};
-  if (result == 0 || (poll(&waiting, 1, kLongestConnectMs) == 1 &&
-                      waiting.revents == POLLOUT)) {
+  KnownSockets::instance().add_connection(descriptor, secret->bytes);
+  if (result == 0 || is_connected_soon(descriptor, *secret)) {
     // If it fails the connection did, of which Gloo hears by itself.
-    static_cast<void>(!send(descriptor, secret->data(), secret->size(),
-                            MSG_NOSIGNAL | MSG_DONTWAIT));
+    static_cast<void>(!send(descriptor, secret->bytes.data(),
+                            secret->bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
   }
   errno = EINPROGRESS;
   return result;
@@ -259,7 +268,9 @@ TensorPort::~TensorPort() {
 
 void TensorPort::end_group() {
   KnownSockets::instance().add_listener(socket_, {});
-  KnownSockets::instance().cut_connections(secret_.get());
+  if (secret_ == nullptr) return;
+  secret_->has_ended = true;
+  KnownSockets::instance().cut_connections(&secret_->bytes);
 }
 
 void TensorPort::cut_connections() {
@@ -276,11 +287,11 @@ std::vector<PortAddress> TensorPort::introduce(
     store.set(prefix + "/secret", {drawn.begin(), drawn.end()});
   }
   const std::string told = store.get(prefix + "/secret", timeout);
-  Secret secret{};
+  secret_ = std::make_shared<GroupSecret>();
+  Secret& secret = secret_->bytes;
   HEADROOM_CHECK(told.size() == secret.size(),
                  std::to_string(told.size()) + " bytes");
   std::copy(told.begin(), told.end(), secret.begin());
-  secret_ = std::make_shared<const Secret>(secret);
   KnownSockets::instance().add_listener(socket_, secret_);
 
   sockaddr_storage name{};

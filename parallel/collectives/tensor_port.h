@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -39,6 +40,10 @@ using PortAddress = std::string;
 class TensorPort {
  public:
   using Secret = std::array<char, 32>;
+  struct GroupSecret {
+    Secret bytes{};
+    std::atomic<bool> has_ended = false;
+  };
 
   // Finds the socket on which `listen` makes this process listen. It belongs to
   // Gloo, and is open as long as Gloo's device.
@@ -87,7 +92,7 @@ class TensorPort {
   int openings_ = 0;  // guarded by mutex_
   int socket_ = -1;
   ino_t inode_ = 0;  // the socket's, whose number may be given out again
-  std::shared_ptr<const Secret> secret_;
+  std::shared_ptr<GroupSecret> secret_;
 };
 
 }  // namespace headroom::collectives
