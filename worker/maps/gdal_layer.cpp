@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 
 namespace headroom::maps {
@@ -56,14 +55,6 @@ constexpr std::array<Field, 8> kFields = {{{"class", OFTInteger},
                                            {"x2", OFTReal},
                                            {"y2", OFTReal}}};
 
-struct DestroyTransformation {
-  void operator()(OGRCoordinateTransformationH transformation) const {
-    OCTDestroyCoordinateTransformation(transformation);
-  }
-};
-using Transformation =
-    std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
-                    DestroyTransformation>;
 struct DestroyFeature {
   void operator()(void* feature) const { OGR_F_Destroy(feature); }
 };

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "worker/maps/map_api.h"
 
@@ -43,6 +44,15 @@ struct DestroyReferenceSystem {
   void operator()(void* system) const { OSRDestroySpatialReference(system); }
 };
 using ReferenceSystem = std::unique_ptr<void, DestroyReferenceSystem>;
+
+struct DestroyTransformation {
+  void operator()(OGRCoordinateTransformationH transformation) const {
+    OCTDestroyCoordinateTransformation(transformation);
+  }
+};
+using Transformation =
+    std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
+                    DestroyTransformation>;
 
 // East or longitude first, whatever the system's authority says. Null: GDAL
 // does not understand it.

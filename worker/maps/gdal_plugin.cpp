@@ -5,6 +5,7 @@
 #include <ogrsf_frmts.h>
 
 #include "worker/maps/gdal_layer.h"
+#include "worker/maps/gdal_points.h"
 
 namespace headroom::maps {
 namespace {
@@ -44,6 +45,12 @@ class Gdal final : public MapApi {
     if (!place.reference_system.empty()) return place;
     reason = "its coordinate reference system is not understood";
     return std::nullopt;
+  }
+
+  std::unique_ptr<MapPoints> points_in(const std::string& system,
+                                       const MapPlace& place,
+                                       std::string& reason) override {
+    return points_of_picture(system, place, reason);
   }
 
   std::unique_ptr<MapLayerWriter> make_geojson(std::string& reason) override {

@@ -34,6 +34,21 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
+Outline joined_outline(const std::vector<std::vector<double>>& parts,
+                       codecs::ImageSize size) {
+  Outline outline;
+  for (const std::vector<double>& part : parts) {
+    const size_t first = outline.size();
+    for (size_t i = 0; i < part.size(); i += 2) {
+      outline.push_back({part[i] / size.width, part[i + 1] / size.height});
+    }
+    if (parts.size() == 1) return outline;
+    outline.push_back(outline[first]);
+    outline.push_back(outline[0]);
+  }
+  return outline;
+}
+
 void BoxRules::at(std::string where, std::string box) {
   where_ = std::move(where);
   box_ = std::move(box);

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"
@@ -24,6 +25,12 @@ std::string short_number(double value);
 
 // A number between spaces; nothing if the text is anything else.
 std::optional<double> parse_number(std::string_view text);
+
+// Parts of one outline, each x and y in turn in pixels, joined by a line there
+// and back, which paste_mirrored() does not see. REQUIRES: every part has 3 or
+// more pairs.
+Outline joined_outline(const std::vector<std::vector<double>>& parts,
+                       codecs::ImageSize size);
 
 class BoxRules {
  public:
