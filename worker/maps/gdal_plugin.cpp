@@ -4,6 +4,9 @@
 #include <ogr_api.h>
 #include <ogrsf_frmts.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "worker/maps/gdal_layer.h"
 #include "worker/maps/gdal_points.h"
 
@@ -27,7 +30,9 @@ class Gdal final : public MapApi {
     MapPlace place;
     place.height = GDALGetRasterYSize(dataset.get());
     place.width = GDALGetRasterXSize(dataset.get());
-    if (GDALGetGeoTransform(dataset.get(), place.transform.data()) != CE_None) {
+    if (GDALGetGeoTransform(dataset.get(), place.transform.data()) != CE_None ||
+        !std::ranges::all_of(place.transform,
+                             [](double v) { return std::isfinite(v); })) {
       reason = "its tags give its pixels no coordinates";
       return std::nullopt;
     }

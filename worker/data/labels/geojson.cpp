@@ -330,7 +330,7 @@ class GeoJsonHandler {
 
   int64_t& line_;
   GeoJson result_;
-  std::vector<GeoPlace> places_;  // of what is open
+  std::vector<GeoPlace> places_;  // What is open, from the root.
   std::string key_;               // the newest
   std::string root_type_, crs_name_;
   bool has_features_ = false, has_crs_ = false;
@@ -343,7 +343,7 @@ class GeoJsonHandler {
   bool has_bad_coordinates_ = false;
   size_t level_ = 0;               // lists of coordinates that are open
   size_t level_of_positions_ = 0;  // 0: there was none so far
-  size_t numbers_ = 0;             // of the newest list
+  size_t numbers_ = 0;             // The newest list has them.
   size_t rings_of_polygon_ = 0;
   std::array<double, 2> position_{};
 };

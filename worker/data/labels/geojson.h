@@ -32,7 +32,7 @@ struct GeoFeature {
   std::variant<std::monostate, std::string, double> class_value;
   std::string name, image;  // the properties; "" where they are no text
   std::vector<double> x, y;
-  std::vector<Ring> rings;  // of 3 vertices or more each
+  std::vector<Ring> rings;  // Each has 3 vertices or more.
 };
 
 struct GeoJson {

@@ -75,8 +75,8 @@ class FeatureReader {
         labels_(labels),
         rules_(labels) {}
 
-  // With `cut`, what sticks out of the image is no fault, and what lies outside
-  // of it is another image's.
+  // `cut`: what sticks out of the image is no fault, and what lies outside of
+  // it is another image's.
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
     rules_.at(file_ + ":" + std::to_string(feature.line),
@@ -364,10 +364,10 @@ class GeoJsonTable : public LabelReader {
   std::vector<Candidate> features_by_image(
       const std::vector<std::string>& all) const {
     const std::vector<std::optional<size_t>> named = named_images(all);
-    std::vector<BoxExtent> extents(named.size());
-    for (size_t i = 0; i < extents.size(); ++i) {
+    std::vector<BoxExtent> boxes(named.size());
+    for (size_t i = 0; i < boxes.size(); ++i) {
       const GeoFeature& feature = content_.features[i];
-      if (feature.fault.empty()) extents[i] = extent_of(feature.x, feature.y);
+      if (feature.fault.empty()) boxes[i] = extent_of(feature.x, feature.y);
     }
     std::vector<Candidate> candidates(all.size());
     constexpr int64_t kThreads = 8;
@@ -384,7 +384,7 @@ class GeoJsonTable : public LabelReader {
         if (named[f] == at) {
           image.features.push_back({f, true});
         } else if (!named[f] && points != nullptr &&
-                   (!bounds || may_meet(extents[f], *bounds)) &&
+                   (!bounds || may_meet(boxes[f], *bounds)) &&
                    lies_in(content_.features[f], *points, *place)) {
           image.features.push_back({f, false});
         }

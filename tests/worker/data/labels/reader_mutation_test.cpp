@@ -262,7 +262,7 @@ TEST_F(ReaderMutation, GeoJson) {
   };
   survive(samples, 2000, read);
   survive(samples, 2000, read, twisted);
-  EXPECT_GT(boxes, 2000);
+  EXPECT_GT(boxes, 1000);
   EXPECT_GT(faults, 2000);
   EXPECT_GT(refused, 2000);
 }
