@@ -37,6 +37,11 @@ ReferenceSystem reference_system(const std::string& wkt_or_name) {
   return system;
 }
 
+double farthest_coordinate(OGRSpatialReferenceH system) {
+  constexpr double kMostDegrees = 1e5, kMostMetres = 1e9;
+  return OSRIsGeographic(system) ? kMostDegrees : kMostMetres;
+}
+
 namespace {
 
 constexpr const char* kLayer = "detections";
@@ -112,6 +117,7 @@ class LayerWriter final : public MapLayerWriter {
     transformation_.reset(
         OCTNewCoordinateTransformation(from.get(), system_.get()));
     from_ = place.reference_system;
+    farthest_ = farthest_coordinate(from.get());
     pixels_ = place.transform;
     return transformation_ != nullptr
                ? ""
@@ -130,7 +136,12 @@ class LayerWriter final : public MapLayerWriter {
       x[corner] = t[0] + column * t[1] + row * t[2];
       y[corner] = t[3] + column * t[4] + row * t[5];
     }
-    if (!OCTTransform(transformation_.get(), static_cast<int>(x.size()),
+    const auto is_on_earth = [this](double value) {
+      return std::abs(value) <= farthest_;
+    };
+    if (!std::ranges::all_of(x, is_on_earth) ||
+        !std::ranges::all_of(y, is_on_earth) ||
+        !OCTTransform(transformation_.get(), static_cast<int>(x.size()),
                       x.data(), y.data(), nullptr) ||
         (is_geojson_ && !put_on_earth(x, y))) {
       return {.has_place = false, .fault = ""};
@@ -213,6 +224,7 @@ class LayerWriter final : public MapLayerWriter {
   ReferenceSystem system_;     // the layer's
   std::array<double, 6> pixels_{};  // the newest picture's transform
   std::string from_;                // its system
+  double farthest_ = 0;             // its largest coordinate
   Transformation transformation_;   // leads to the layer's system
 };
 

@@ -58,6 +58,10 @@ using Transformation =
 // does not understand it.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
 
+// Beyond it there is no Earth in the system, and GDAL, which takes longitudes'
+// turns off one by one, would do so for ever.
+double farthest_coordinate(OGRSpatialReferenceH system);
+
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason);
 std::unique_ptr<MapLayerWriter> make_geopackage_layer(const std::string& file,
                                                       std::string& reason);

@@ -5,13 +5,39 @@
 #include <ogrsf_frmts.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <string_view>
 
 #include "worker/maps/gdal_layer.h"
 #include "worker/maps/gdal_points.h"
 
 namespace headroom::maps {
 namespace {
+
+// Such words name no file and no address.
+bool is_word(std::string_view text) {
+  return std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+  });
+}
+
+// Do the codes of a system's parts lead to parts of their kind? PROJ 9.1 looks
+// them up, and crashes where a map's tags give its geographic part the code of
+// another kind.
+bool has_codes_of_its_kind(OGRSpatialReferenceH system) {
+  const auto is_right = [system](const char* part, auto is_kind) {
+    const char* const authority = OSRGetAuthorityName(system, part);
+    const char* const code = OSRGetAuthorityCode(system, part);
+    if (authority == nullptr || code == nullptr) return true;
+    if (!is_word(authority) || !is_word(code)) return false;
+    const ReferenceSystem registered =
+        reference_system(std::string(authority) + ":" + code);
+    return registered == nullptr || is_kind(registered.get()) != 0;
+  };
+  return is_right("PROJCS", OSRIsProjected) &&
+         is_right("GEOGCS", OSRIsGeographic);
+}
 
 class Gdal final : public MapApi {
  public:
@@ -40,6 +66,10 @@ class Gdal final : public MapApi {
     char* wkt = nullptr;
     if (system == nullptr) {
       reason = "its tags name no coordinate reference system";
+      return std::nullopt;
+    }
+    if (!has_codes_of_its_kind(system)) {
+      reason = "the codes of its coordinate reference system contradict it";
       return std::nullopt;
     }
     const char* const newest[] = {"FORMAT=WKT2_2019", nullptr};

@@ -26,6 +26,9 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
+  bool is_within(double farthest) const {
+    return low >= -farthest && high <= farthest;
+  }
 };
 
 class PicturePoints final : public MapPoints {
@@ -36,7 +39,8 @@ class PicturePoints final : public MapPoints {
         picture_(std::move(picture)),
         to_picture_(std::move(to_picture)),
         transform_(place.transform),
-        turn_(turn_of(picture_.get())) {
+        turn_(turn_of(picture_.get())),
+        farthest_(farthest_coordinate(points_.get())) {
     const auto& t = transform_;
     determinant_ = t[1] * t[5] - t[2] * t[4];
     for (const int64_t column : {int64_t{0}, place.width}) {
@@ -50,9 +54,9 @@ class PicturePoints final : public MapPoints {
   }
 
   bool has_pixels() const {
+    const double farthest = farthest_coordinate(picture_.get());
     return std::isfinite(determinant_) && determinant_ != 0 &&
-           std::isfinite(x_.low) && std::isfinite(x_.high) &&
-           std::isfinite(y_.low) && std::isfinite(y_.high);
+           x_.is_within(farthest) && y_.is_within(farthest);
   }
 
   std::optional<std::array<double, 4>> bounds() override {
@@ -91,12 +95,17 @@ class PicturePoints final : public MapPoints {
 
  private:
   void transform(std::span<double> x, std::span<double> y) {
+    std::vector<bool> is_far(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      is_far[i] = !(std::abs(x[i]) <= farthest_ && std::abs(y[i]) <= farthest_);
+      if (is_far[i]) x[i] = y[i] = 0;
+    }
     std::vector<int> has_place(x.size());
     OCTTransformEx(to_picture_.get(), static_cast<int>(x.size()), x.data(),
                    y.data(), nullptr, has_place.data());
     const auto& t = transform_;
     for (size_t i = 0; i < x.size(); ++i) {
-      if (has_place[i] == 0) {
+      if (is_far[i] || has_place[i] == 0) {
         x[i] = y[i] = std::numeric_limits<double>::quiet_NaN();
         continue;
       }
@@ -121,7 +130,8 @@ class PicturePoints final : public MapPoints {
   const ReferenceSystem points_, picture_;
   const Transformation to_picture_;
   const std::array<double, 6> transform_;
-  const double turn_;  // the picture's system's
+  const double turn_;      // the picture's system's
+  const double farthest_;  // a point's largest coordinate
   double determinant_ = 0;
   Range x_, y_;  // the picture's, in its system
 };

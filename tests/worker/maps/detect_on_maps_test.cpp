@@ -20,7 +20,7 @@ TEST(DetectOnMaps, TheBoxesAreThoseOfThePlainPictureMoved) {
   const cv::Mat picture = test_picture(kHeight, kWidth, 1);
   folder.write("plain.bmp", encode_bmp(picture));
   write_geotiff(folder.path() / "map.tif", picture, kTransform, "EPSG:4326");
-  write_weights(folder.path() / "w.safetensors", 2, 64);
+  write_weights(folder.path() / "w.safetensors", 2, 64, 0.02);
   for (const std::string name : {"plain.bmp", "map.tif"}) {
     ASSERT_EQ(
         run_tool({"detect",

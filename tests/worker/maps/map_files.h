@@ -66,13 +66,14 @@ inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
 }
 
 // A network that has learned nothing, and whose signals grow from layer to
-// layer, so that pixels decide.
+// layer, the faster the smaller the variance is that it divides them by, so
+// that pixels decide.
 inline void write_weights(const std::filesystem::path& file, int num_classes,
-                          int64_t side) {
+                          int64_t side, double variance) {
   const layers::ModelTable table = layers::load_model_table("yolov5n");
   model::LayerGraph model(table, num_classes, at::kFloat, 0);
   for (const model::NamedTensor& entry : model.state()) {
-    if (entry.name.ends_with("running_var")) entry.tensor->fill_(0.02);
+    if (entry.name.ends_with("running_var")) entry.tensor->fill_(variance);
   }
   auto metadata = layers::model_metadata("yolov5n", table);
   layers::describe_input(metadata, {side, side}, 32);
