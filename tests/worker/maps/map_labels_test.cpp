@@ -4,13 +4,15 @@
 #include <gtest/gtest.h>
 #include <proj.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <thread>
 
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/maps/map_files.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/folder_index.h"
 #include "worker/data/labels/verification.h"
 #include "worker/data/tiles/tiling.h"
@@ -217,6 +219,46 @@ TEST_F(MapLabels, WhatDetectWritesIsTheSameBoxes) {
       EXPECT_EQ(indexed.dataset.labels(0)[0].class_index, 1);
     }
   }
+}
+
+// GDAL takes turns off a longitude one by one: of 1e200 metres for ever.
+TEST_F(MapLabels, WhatLiesFarBeyondTheEarthHasNoPlace) {
+  add_map("a.tif", {13.25, 1e-6, 0, 52.5, 0, -1e-6}, "EPSG:4326");
+  folder_.write("labels/a.geojson",
+                R"({"type": "FeatureCollection", "crs": {"properties":
+{"name": "EPSG:3857"}}, "features": [{"type": "Feature", "properties": {"class":
+1}, "geometry": {"type": "Polygon", "coordinates": [[[1e200, 0], [2e200, 0],
+[1e200, 9]]]}}]})");
+  const VerifiedSplit train = verify_data(config(), {})[0];
+  EXPECT_THAT(faults(train.report),
+              ElementsAre(HasSubstr("a vertex has no place in the image's")));
+  add_map("far.tif", {1e200, 1, 0, 0, 0, -1}, "EPSG:3857");
+  detect::ImageDetections found{
+      folder_.path() / "images/far.tif", kHeight, kWidth, {}};
+  metrics::Detection& one = found.detections.emplace_back();
+  one.box = {1, 1, 5, 5};
+  const std::vector<std::string> names = {"car"};
+  detect::DetectionFolder out(folder_.path() / "out", names, {});
+  detect::MapLayers layers(built_plugin(), out, {true, false}, names);
+  EXPECT_THAT(layers.add(found), HasSubstr("lacks 1 box, beyond the bounds"));
+}
+
+// PROJ looks a code up, and crashes where it is one of another kind: EPSG:9001
+// has no longitudes.
+TEST_F(MapLabels, ASystemThatItsOwnCodesContradictIsRefused) {
+  add_map("a.tif", kNorthUp, "EPSG:32633");
+  const fs::path file = folder_.path() / "images/a.tif";
+  auto tags = *codecs::read_geo_tags(file);
+  // In place of the last key, the unit of the map.
+  constexpr std::array<uint16_t, 4> kGeographicCode = {2048, 0, 1, 9001};
+  ASSERT_GE(tags.keys.size(), 12U);
+  std::ranges::copy(kGeographicCode, tags.keys.end() - 4);
+  folder_.write("images/a.tif", codecs::encode_tiff_bytes(
+                                    test_picture(kHeight, kWidth, 1), &tags));
+  std::string reason;
+  EXPECT_FALSE(built_plugin().place_of(file.string(), reason));
+  EXPECT_EQ(reason,
+            "the codes of its coordinate reference system contradict it");
 }
 
 TEST_F(MapLabels, OneFileLabelsNeighbouringMaps) {
