@@ -58,8 +58,8 @@ using Transformation =
 // does not understand it.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
 
-// Beyond it there is no Earth in the system, and GDAL, which takes longitudes'
-// turns off one by one, would do so for ever.
+// No place on Earth has a larger one. GDAL, which takes longitudes' turns off
+// one by one, would go on for ever beyond it.
 double farthest_coordinate(OGRSpatialReferenceH system);
 
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason);

@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
 #include "tests/worker/data/fake_maps.h"
 #include "worker/data/labels/label_reader.h"
 
@@ -251,6 +252,24 @@ TEST_F(GeoJsonLabels, AnImageWithoutCoordinatesIsOneLine) {
   ASSERT_TRUE(unknown.fault.has_value());
   EXPECT_EQ(unknown.fault->what,
             image("map.bmp") + ": there is no system EPSG:2");
+}
+
+// Coordinates are those of the pixels as stored.
+TEST_F(GeoJsonLabels, AMapThatIsStoredTurnedIsNamed) {
+  fs::create_directories(folder_.path() / "images");
+  for (const uint16_t orientation :
+       {ORIENTATION_TOPRIGHT, ORIENTATION_BOTRIGHT}) {
+    write_tiff(image("turned.tif"), test_picture(20, 40, 1),
+               {.orientation = orientation});
+    folder_.write("labels/turned.geojson", collection(""));
+    const ImageLabels labels =
+        open_geojson_files({image("turned.tif")}, classes_, maps_)
+            ->read(0, kSize);
+    ASSERT_TRUE(labels.fault.has_value());
+    EXPECT_THAT(labels.fault->what,
+                HasSubstr("turned.tif has no coordinates: its pixels are "
+                          "stored turned or mirrored"));
+  }
 }
 
 TEST_F(GeoJsonLabels, MetresWithoutACrsAreNamed) {
