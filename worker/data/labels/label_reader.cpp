@@ -106,15 +106,15 @@ ImagesByForm by_form(std::vector<std::string> images) {
     return false;
   };
   ImagesByForm result;
-  std::erase_if(images, [&](std::string& image) {
-    if (has_one_of(label_paths(image))) return false;
-    const bool is_geojson = has_one_of(geojson_paths(image));
-    const bool is_voc = !is_geojson && file_exists(voc_file_of(image));
-    if (is_geojson) result.geojson.push_back(std::move(image));
-    if (is_voc) result.voc.push_back(std::move(image));
-    return is_geojson || is_voc;
-  });
-  result.yolo = std::move(images);
+  const auto form_of = [&](const std::string& image) {
+    if (has_one_of(label_paths(image))) return &result.yolo;
+    if (has_one_of(geojson_paths(image))) return &result.geojson;
+    return file_exists(voc_file_of(image)) ? &result.voc : &result.yolo;
+  };
+  for (std::string& image : images) {
+    std::vector<std::string>* const form = form_of(image);
+    form->push_back(std::move(image));
+  }
   return result;
 }
 
