@@ -4,6 +4,7 @@
 #include <cpl_string.h>
 #include <cpl_vsi.h>
 #include <ogr_api.h>
+#include <ogr_spatialref.h>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +31,12 @@ void GdalMessages::keep(CPLErr severity, CPLErrorNum, const char* text) {
 
 ReferenceSystem reference_system(const std::string& wkt_or_name) {
   ReferenceSystem system(OSRNewSpatialReference(nullptr));
-  if (OSRSetFromUserInput(system.get(), wkt_or_name.c_str()) != OGRERR_NONE) {
+  // A name never leads GDAL to a file or an address.
+  if (OGRSpatialReference::FromHandle(system.get())
+          ->SetFromUserInput(
+              wkt_or_name.c_str(),
+              OGRSpatialReference::SET_FROM_USER_INPUT_LIMITATIONS_get()) !=
+      OGRERR_NONE) {
     return nullptr;
   }
   OSRSetAxisMappingStrategy(system.get(), OAMS_TRADITIONAL_GIS_ORDER);

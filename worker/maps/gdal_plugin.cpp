@@ -46,9 +46,11 @@ class Gdal final : public MapApi {
     const GdalMessages messages;
     // Other drivers may follow what a file says to other files and addresses.
     const char* const drivers[] = {"GTiff", nullptr};
+    // A file beside it (.aux.xml, .tfw) has no say: tiles copy the tags.
+    const char* const options[] = {"GEOREF_SOURCES=INTERNAL", nullptr};
     const Dataset dataset(GDALOpenEx(file.c_str(),
                                      GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,
-                                     nullptr, nullptr));
+                                     options, nullptr));
     if (dataset == nullptr) {
       reason = "it is no GeoTIFF";
       return std::nullopt;
@@ -103,6 +105,7 @@ class Gdal final : public MapApi {
 extern "C" headroom::maps::MapApi* headroom_map_api(int version) {
   static headroom::maps::Gdal api;
   if (version != headroom::maps::kMapApiVersion) return nullptr;
+  OSRSetPROJEnableNetwork(0);
   GDALRegister_GTiff();
   RegisterOGRGeoJSON();
   RegisterOGRGeoPackage();

@@ -14,7 +14,7 @@
 
 namespace headroom::maps {
 
-inline constexpr int kMapApiVersion = 2;
+inline constexpr int kMapApiVersion = 3;
 
 // Where a picture lies. A point of it, in pixels from its upper left corner,
 // has the coordinates
@@ -64,8 +64,12 @@ class MapPoints {
   // The picture's west, south, east and north in the points' system. West lies
   // above east where the 180th meridian is between them. None: not known.
   virtual std::optional<std::array<double, 4>> bounds() = 0;
-  // Coordinates become columns and rows. What has no place in the picture's
-  // system is no finite number afterwards. REQUIRES: spans of one size.
+  // All the way round the Earth in the points' x; 0 where that is not known.
+  virtual double turn() const = 0;
+  // The coordinates of one ring, in order, become columns and rows. Where both
+  // systems go round the Earth, the ring stays in one piece and lies as near to
+  // the picture as its turns allow. What has no place in the picture's system
+  // is NaN, in x and y alike, afterwards. REQUIRES: spans of one size.
   virtual void to_pixels(std::span<double> x, std::span<double> y) = 0;
 };
 

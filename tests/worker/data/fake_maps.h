@@ -12,8 +12,8 @@ namespace headroom {
 
 class FakeMaps : public maps::MapApi {
  public:
-  // A pixel is 2 wide and 4 high; "left" and "right" in a file's name move it
-  // by `size` pixels.
+  // A pixel is 2 wide and 4 high; "right" in a file's name moves it east by its
+  // width, "low" south by its height.
   explicit FakeMaps(int64_t height, int64_t width)
       : height_(height), width_(width) {}
 
@@ -27,6 +27,9 @@ class FakeMaps : public maps::MapApi {
     place.transform = {1000, 2, 0, 5000, 0, -4};
     if (file.find("right") != std::string::npos) {
       place.transform[0] += 2 * static_cast<double>(width_);
+    }
+    if (file.find("low") != std::string::npos) {
+      place.transform[3] -= 4 * static_cast<double>(height_);
     }
     place.reference_system = "plane";
     place.height = height_;
@@ -64,11 +67,13 @@ class FakeMaps : public maps::MapApi {
           t[0], t[3] + static_cast<double>(place_.height) * t[5],
           t[0] + static_cast<double>(place_.width) * t[1], t[3]};
     }
+    double turn() const override { return 0; }
     void to_pixels(std::span<double> x, std::span<double> y) override {
       const auto& t = place_.transform;
       for (size_t i = 0; i < x.size(); ++i) {
-        x[i] = std::abs(x[i]) > 1e9 ? NAN : (x[i] - t[0]) / t[1];
-        y[i] = (y[i] - t[3]) / t[5];
+        const bool is_far = std::abs(x[i]) > 1e9;
+        x[i] = is_far ? NAN : (x[i] - t[0]) / t[1];
+        y[i] = is_far ? NAN : (y[i] - t[3]) / t[5];
       }
     }
 

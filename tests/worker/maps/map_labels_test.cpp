@@ -278,10 +278,109 @@ TEST_F(MapLabels, OneFileLabelsNeighbouringMaps) {
   EXPECT_EQ(indexed.dataset.path(0).filename(), "east.tif");
   expect_boxes(indexed.dataset.labels(0), {{0, 10, 20, 20}});
   expect_boxes(indexed.dataset.labels(1), {{90, 10, 100, 20}});
-  EXPECT_THAT(faults(indexed.report),
-              ElementsAre(HasSubstr("feature 2: it lies in no image of")));
-  EXPECT_THAT(indexed.report.notes, ElementsAre(HasSubstr("2 images in ")));
+  EXPECT_THAT(faults(indexed.report), IsEmpty());
+  EXPECT_THAT(indexed.report.notes, ElementsAre(HasSubstr("2 images in "),
+                                                HasSubstr("1 polygon of ")));
   EXPECT_THAT(indexed.report.notes[0], HasSubstr("none.bmp: it is no GeoTIFF"));
+}
+
+TEST_F(MapLabels, ABorderIsNoPartOfTheNeighbour) {
+  Transform east = kNorthUp;
+  east[0] += kWidth * kNorthUp[1];
+  add_map("west.tif", kNorthUp, "EPSG:32633");
+  add_map("east.tif", east, "EPSG:32633");
+  for (const char* system : {"OGC:CRS84", "EPSG:3857"}) {
+    folder_.write("all.geojson",
+                  collection_of({{60, 10, 100, 20}, {100, 30, 120, 40}},
+                                kNorthUp, "EPSG:32633", system)
+                      .dump());
+    const Dataset found =
+        index_dataset(config("all.geojson"), Split::kTrain).dataset;
+    ASSERT_EQ(found.size(), 2);
+    expect_boxes(found.labels(0), {{0, 30, 20, 40}});
+    expect_boxes(found.labels(1), {{60, 10, 100, 20}});
+  }
+}
+
+// A polygon in longitude and latitude, and its box.
+struct RoundTheEarth {
+  const char* map;
+  Transform transform;
+  PixelExtent polygon, box;
+  bool is_for_table = true;  // Does the map show enough of it?
+};
+
+TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
+  const Transform pacific = {190, 0.6, 0, 30, 0, -0.5};
+  const std::vector<RoundTheEarth> cases = {
+      {"EPSG:4326", pacific, {200, 0, 210, 10}, {16.667, 40, 33.333, 60}},
+      {"EPSG:4326", pacific, {-150, 0, -140, 10}, {33.333, 40, 50, 60}},
+      {"EPSG:4326",
+       {0, 3.6, 0, 30, 0, -0.5},
+       {-2, 0, 10, 10},
+       {0, 40, 2.778, 60}},
+      {"EPSG:4326",
+       {160, 0.2, 0, 30, 0, -0.5},
+       {-30, 0, 162, 10},
+       {0, 40, 10, 60},
+       false},
+      // Nobody cut this one at the 180th meridian.
+      {"EPSG:4326",
+       {175, 0.1, 0, 30, 0, -0.5},
+       {179, 0, -179, 10},
+       {40, 40, 60, 60}},
+      {"EPSG:3857",
+       {20'037'508.343 - 50'000, 1000, 0, 30'000, 0, -1000},
+       {-179.9, -0.1, -179.8, 0.1},
+       {61.132, 18.868, 72.264, 41.132}}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const RoundTheEarth& one = cases[i];
+    add_map("a.tif", one.transform, one.map);
+    const auto& [west, south, east, north] = one.polygon;
+    const nlohmann::json ring = {
+        {west, south}, {east, south}, {east, north}, {west, north}};
+    nlohmann::json collection =
+        collection_of({kBoxes[0]}, one.transform, one.map, "OGC:CRS84");
+    collection["features"][0]["geometry"]["coordinates"][0] = ring;
+    for (const char* name : {"labels/a.geojson", "all.geojson"}) {
+      folder_.write(name, collection.dump());
+    }
+    for (const char* train : {"images", "all.geojson"}) {
+      if (!one.is_for_table && std::string(train) != "images") continue;
+      SCOPED_TRACE(train);
+      const IndexedDataset indexed =
+          index_dataset(config(train), Split::kTrain);
+      ASSERT_EQ(indexed.dataset.size(), 1);
+      expect_boxes(indexed.dataset.labels(0), {one.box});
+    }
+  }
+}
+
+TEST_F(MapLabels, AFileBesideTheMapDoesNotMoveIt) {
+  add_map("a.tif", kNorthUp, "EPSG:32633");
+  folder_.write("images/a.tif.aux.xml",
+                "<PAMDataset><GeoTransform>500050, 1, 0, 5400000, 0, -1"
+                "</GeoTransform></PAMDataset>");
+  folder_.write("images/a.tfw", "1\n0\n0\n-1\n500050\n5400000\n");
+  folder_.write(
+      "labels/a.geojson",
+      collection_of(kBoxes, kNorthUp, "EPSG:32633", "OGC:CRS84").dump());
+  expect_boxes(index_dataset(config(), Split::kTrain).dataset.labels(0),
+               kBoxes);
+}
+
+TEST_F(MapLabels, HeightsAndCentresOfTheEarthAreNoMaps) {
+  add_map("a.tif", kNorthUp, "EPSG:32633");
+  for (const char* system : {"EPSG:5773", "EPSG:4978"}) {
+    nlohmann::json collection =
+        collection_of(kBoxes, kNorthUp, "EPSG:32633", "OGC:CRS84");
+    collection["crs"] = {{"properties", {{"name", system}}}};
+    folder_.write("labels/a.geojson", collection.dump());
+    EXPECT_THAT(faults(verify_data(config(), {})[0].report),
+                ElementsAre(HasSubstr(std::string(system) +
+                                      " has no places on a map")));
+  }
 }
 
 TEST_F(MapLabels, VerifyNamesWhatIsWrong) {

@@ -2,9 +2,11 @@
 // and reports what it changed. (README, "Labels".)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -31,6 +33,25 @@ std::optional<double> parse_number(std::string_view text);
 // more pairs.
 Outline joined_outline(const std::vector<std::vector<double>>& parts,
                        codecs::ImageSize size);
+
+// A polygon's outer ring in pixels, its first vertex once.
+using PixelRing = std::vector<std::array<double, 2>>;
+
+// REQUIRES: there is a ring, and none is empty.
+BoxExtent extent_of(std::span<const PixelRing> rings);
+
+// What an image has of the rings; none where it has no pixel of them.
+std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
+                                double width, double height);
+
+// What `tile` keeps unless it is told otherwise.
+inline constexpr double kLeastVisible = 0.3;
+
+// Is a polygon that the image's edges cut still worth a box? A share of its own
+// area counts, where `tile`, which knows boxes only, takes theirs; and a pixel
+// of each side.
+bool shows_enough(const std::vector<PixelRing>& parts,
+                  const std::vector<PixelRing>& rings);
 
 class BoxRules {
  public:

@@ -150,7 +150,7 @@ class GeoJsonHandler {
 
   bool start_array(size_t) {
     const GeoPlace before = place();
-    if (before == GeoPlace::kFeatures) add_foreign_feature();
+    if (before == GeoPlace::kFeatures && !add_foreign_feature()) return false;
     if (before == GeoPlace::kCoordinates) {
       if (numbers_ > 0) has_bad_coordinates_ = true;
       ++level_;
@@ -227,7 +227,7 @@ class GeoJsonHandler {
 
   // A value that no member wants where it stands.
   bool other_value() {
-    if (place() == GeoPlace::kFeatures) add_foreign_feature();
+    if (place() == GeoPlace::kFeatures) return add_foreign_feature();
     if (place() == GeoPlace::kCoordinates) has_bad_coordinates_ = true;
     return true;
   }
@@ -320,12 +320,23 @@ class GeoJsonHandler {
       feature_.x = feature_.y = {};
       feature_.rings = {};
     }
-    result_.features.push_back(std::move(feature_));
+    feature_.number = ++num_features_;
+    if (!feature_.fault.empty() && ++num_faulty_ > kMostFaultyFeatures) {
+      ++result_.other_faults;
+    } else {
+      result_.features.push_back(std::move(feature_));
+    }
   }
 
-  void add_foreign_feature() {
+  // Returns false where the text is refused.
+  bool add_foreign_feature() {
     begin_feature();
     end_feature();
+    if (++num_foreign_ <= kMostForeignFeatures) return true;
+    refuse("more than " + std::to_string(kMostForeignFeatures) +
+               " of its features are no objects",
+           line_);
+    return false;
   }
 
   int64_t& line_;
@@ -335,6 +346,8 @@ class GeoJsonHandler {
   std::string root_type_, crs_name_;
   bool has_features_ = false, has_crs_ = false;
   int64_t crs_line_ = 0;
+
+  int64_t num_features_ = 0, num_faulty_ = 0, num_foreign_ = 0;
 
   // The newest feature.
   GeoFeature feature_;

@@ -6,7 +6,8 @@
 // EPSG:32633, east or longitude first. Nothing needs to be in order, and
 // unknown members are skipped.
 //
-// A text costs 32 bytes per vertex and some 200 per feature.
+// A text costs at most 48 bytes per vertex and some 700 per feature, whatever
+// it holds: of what is no polygon, only the first features are kept.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +21,18 @@ namespace headroom::labels {
 
 inline constexpr const char* kLongitudeLatitude = "OGC:CRS84";
 
+// Features that are no objects: more are no GeoJSON.
+inline constexpr int64_t kMostForeignFeatures = 1000;
+// Features that are no polygons: more are counted.
+inline constexpr int64_t kMostFaultyFeatures = 2000;
+
 // A member of `features`, in order.
 struct GeoFeature {
   struct Ring {
     size_t end = 0;        // vertices before it, and in it
     bool is_hole = false;  // not a polygon's first
   };
+  int64_t number = 0;  // 1 is the first member
   int64_t line = 0;
   std::string fault;  // why it is no polygon; "": it is one
   // The property `class`: none, a name or a number.
@@ -38,6 +45,7 @@ struct GeoFeature {
 struct GeoJson {
   std::string reference_system = kLongitudeLatitude;
   std::vector<GeoFeature> features;
+  int64_t other_faults = 0;  // features that are not among them
   // Why the text as a whole is refused, and where; "": it is not.
   std::string reason;
   int64_t reason_line = 0;

@@ -1,15 +1,17 @@
 // Polygons on the map as boxes in pixels: of all vertices, where the image's
 // own coordinates have them, the smallest and the largest. Holes and the order
-// of a ring's vertices do not matter.
+// of a ring's vertices do not matter. Of a file for many images, an image has
+// what its edges leave of each polygon.
 //
 // The class is the property `class`, a name or a number; where `detect` wrote a
-// number and a `name` beside it, the name counts if it is one of the classes.
+// number and a `name` beside it, the name counts.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +42,12 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
                                                codecs::ImageSize size,
                                                std::string& reason) {
   auto place = maps.place_of(image, reason);
-  if (!place) return std::nullopt;
+  if (!place) {
+    if (codecs::names_page(image)) {
+      reason = "it is a page, and only whole files are read as maps";
+    }
+    return std::nullopt;
+  }
   codecs::ImageLimits limits;
   limits.bands = codecs::kAnyBands;
   limits.as_stored = true;
@@ -49,16 +56,50 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
       place->width == size.width) {
     return place;
   }
-  reason =
-      stored.ok() ? "its pixels are stored turned or mirrored" : stored.reason;
+  if (!stored.ok()) {
+    reason = stored.reason;
+  } else if (!stored.is_upright) {
+    reason = "its pixels are stored turned or mirrored";
+  } else {
+    reason = "its map has " + std::to_string(place->width) + " x " +
+             std::to_string(place->height) + " pixels, its picture " +
+             std::to_string(size.width) + " x " + std::to_string(size.height);
+  }
   return std::nullopt;
 }
 
-BoxExtent extent_of(const std::vector<double>& x,
-                    const std::vector<double>& y) {
-  const auto [x1, x2] = std::ranges::minmax(x);
-  const auto [y1, y2] = std::ranges::minmax(y);
-  return {x1, y1, x2, y2};
+// Coordinates of nine decimals of a degree lie beside the image's edge by
+// rounding, and the last digits of libraries differ.
+double rounded(double pixel, double edge) {
+  constexpr double kBesideEdge = 0.01, kSteps = 1024, kFarthest = 1e12;
+  for (const double side : {0.0, edge}) {
+    if (std::abs(pixel - side) < kBesideEdge) return side;
+  }
+  return std::round(std::clamp(pixel, -kFarthest, kFarthest) * kSteps) / kSteps;
+}
+
+// Outer rings in pixels; none where a vertex has no place.
+std::vector<PixelRing> rings_in_pixels(const GeoFeature& feature,
+                                       maps::MapPoints& points, double width,
+                                       double height) {
+  std::vector<double> x = feature.x, y = feature.y;
+  std::vector<PixelRing> rings;
+  size_t begin = 0;
+  for (const GeoFeature::Ring& ring : feature.rings) {
+    const size_t count = ring.end - begin;
+    points.to_pixels(std::span(x).subspan(begin, count),
+                     std::span(y).subspan(begin, count));
+    PixelRing placed(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!std::isfinite(x[begin + i]) || !std::isfinite(y[begin + i])) {
+        return {};
+      }
+      placed[i] = {rounded(x[begin + i], width), rounded(y[begin + i], height)};
+    }
+    if (!ring.is_hole) rings.push_back(std::move(placed));
+    begin = ring.end;
+  }
+  return rings;
 }
 
 // Features as boxes of one image.
@@ -75,56 +116,33 @@ class FeatureReader {
         labels_(labels),
         rules_(labels) {}
 
-  // `cut`: what sticks out of the image is no fault, and what lies outside of
-  // it is another image's.
+  // `cut`: what sticks out of the image is no fault, and what it hardly shows
+  // is another image's.
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
     rules_.at(file_ + ":" + std::to_string(feature.line),
-              "feature " + std::to_string(index + 1));
+              "feature " + std::to_string(feature.number));
     if (!feature.fault.empty()) {
       return rules_.drop(DataFaultKind::kBadLine, feature.fault);
     }
-    std::vector<double> x = feature.x, y = feature.y;
-    points_.to_pixels(x, y);
-    const auto is_finite = [](double value) { return std::isfinite(value); };
-    if (!std::ranges::all_of(x, is_finite) ||
-        !std::ranges::all_of(y, is_finite)) {
+    std::vector<PixelRing> rings =
+        rings_in_pixels(feature, points_, size_.width, size_.height);
+    if (rings.empty()) {
       return rules_.drop(DataFaultKind::kOutside, without_place(feature));
     }
-    BoxExtent extent = extent_of(x, y);
-    snap(extent);
-    if (cut && is_outside(extent)) return;
     if (cut) {
-      extent = {std::max(extent.x1, 0.0), std::max(extent.y1, 0.0),
-                std::min<double>(extent.x2, size_.width),
-                std::min<double>(extent.y2, size_.height)};
+      std::vector<PixelRing> parts = parts_in(rings, size_.width, size_.height);
+      if (!shows_enough(parts, rings)) return;
+      rings = std::move(parts);
     }
     const auto class_index = class_of(feature);
     if (!class_index) return;
     const size_t before = labels_.boxes.size();
-    rules_.add_pixels(*class_index, extent, size_, outline(feature, x, y));
+    rules_.add_pixels(*class_index, extent_of(rings), size_, outline(rings));
     if (labels_.boxes.size() > before) ++labels_.num_polygons;
   }
 
  private:
-  bool is_outside(const BoxExtent& extent) const {
-    return extent.x2 <= 0 || extent.y2 <= 0 || extent.x1 >= size_.width ||
-           extent.y1 >= size_.height;
-  }
-
-  // Coordinates of nine decimals of a degree lie beside the image's edge by
-  // rounding.
-  void snap(BoxExtent& extent) const {
-    constexpr double kRounding = 0.01;  // pixels
-    const auto near = [](double& value, double edge) {
-      if (std::abs(value - edge) < kRounding) value = edge;
-    };
-    near(extent.x1, 0);
-    near(extent.y1, 0);
-    near(extent.x2, size_.width);
-    near(extent.y2, size_.height);
-  }
-
   std::string without_place(const GeoFeature& feature) const {
     constexpr double kPole = 90;
     const auto beyond = std::ranges::find_if(
@@ -145,12 +163,9 @@ class FeatureReader {
                            labels_);
     }
     const auto* number = std::get_if<double>(&feature.class_value);
-    LabelFile ignored;
     if (!feature.name.empty()) {
-      const auto named =
-          classes_.find(short_line(feature.name, kMostOfClassName),
-                        feature.line, number != nullptr ? ignored : labels_);
-      if (named || number == nullptr) return named;
+      return classes_.find(short_line(feature.name, kMostOfClassName),
+                           feature.line, labels_);
     }
     if (number == nullptr) {
       rules_.drop(DataFaultKind::kBadClass, "it has no property 'class'");
@@ -176,17 +191,13 @@ class FeatureReader {
     return std::nullopt;
   }
 
-  Outline outline(const GeoFeature& feature, const std::vector<double>& x,
-                  const std::vector<double>& y) const {
+  Outline outline(const std::vector<PixelRing>& rings) const {
     std::vector<std::vector<double>> parts;
-    size_t begin = 0;
-    for (const GeoFeature::Ring& ring : feature.rings) {
-      if (!ring.is_hole) parts.emplace_back();
-      for (size_t i = begin; i < ring.end && !ring.is_hole; ++i) {
-        parts.back().push_back(x[i]);
-        parts.back().push_back(y[i]);
+    for (const PixelRing& ring : rings) {
+      parts.emplace_back();
+      for (const auto& point : ring) {
+        parts.back().insert(parts.back().end(), point.begin(), point.end());
       }
-      begin = ring.end;
     }
     return joined_outline(parts, size_);
   }
@@ -199,6 +210,14 @@ class FeatureReader {
   LabelFile& labels_;
   BoxRules rules_;
 };
+
+// Those beyond the faults that are kept one by one.
+DataFault fault_of_rest(const std::string& file, const GeoJson& content) {
+  return {DataFaultKind::kBadLine, file,
+          counted(content.other_faults, "feature") +
+              " more without a polygon's coordinates",
+          "dropped"};
+}
 
 // Null: see `reason`.
 std::unique_ptr<maps::MapPoints> points_in_image(maps::MapApi& maps,
@@ -257,6 +276,9 @@ class GeoJsonFiles : public LabelReader {
     for (size_t i = 0; i < content.features.size(); ++i) {
       reader.add(i, /*cut=*/false);
     }
+    if (content.other_faults > 0) {
+      result.labels.faults.push_back(fault_of_rest(file, content));
+    }
     return result;
   }
 
@@ -283,11 +305,13 @@ class GeoJsonTable : public LabelReader {
     const std::vector<std::string> all = list_images({folder}, ignored);
     std::vector<Candidate> candidates = features_by_image(all);
     std::vector<bool> is_used(content_.features.size());
+    std::vector<bool> is_touched(content_.features.size());
     std::string first_without_place;
     int64_t unused = 0;
     for (size_t i = 0; i < all.size(); ++i) {
       Candidate& image = candidates[i];
       for (const Use& use : image.features) is_used[use.feature] = true;
+      for (const size_t feature : image.touched) is_touched[feature] = true;
       if (!image.features.empty()) {
         images_.push_back(all[i]);
         features_.push_back(std::move(image.features));
@@ -303,9 +327,7 @@ class GeoJsonTable : public LabelReader {
                              folder.string() + " without a polygon of " +
                              file_ + ": not used" + first_without_place);
     }
-    for (size_t i = 0; i < is_used.size(); ++i) {
-      if (!is_used[i]) report.add(fault_of_unused(i, folder));
-    }
+    report_unused(is_used, is_touched, folder, report);
   }
 
   const std::vector<std::string>& images() const override { return images_; }
@@ -334,7 +356,8 @@ class GeoJsonTable : public LabelReader {
   };
   struct Candidate {
     std::vector<Use> features;
-    std::string reason;  // why it has no coordinates; "": it has
+    std::vector<size_t> touched;  // features of which it shows too little
+    std::string reason;           // why it has no coordinates; "": it has
   };
 
   // The image that each feature names, of which there may be none.
@@ -367,7 +390,10 @@ class GeoJsonTable : public LabelReader {
     std::vector<BoxExtent> boxes(named.size());
     for (size_t i = 0; i < boxes.size(); ++i) {
       const GeoFeature& feature = content_.features[i];
-      if (feature.fault.empty()) boxes[i] = extent_of(feature.x, feature.y);
+      if (!feature.fault.empty()) continue;
+      const auto [west, east] = std::ranges::minmax(feature.x);
+      const auto [south, north] = std::ranges::minmax(feature.y);
+      boxes[i] = {west, south, east, north};
     }
     std::vector<Candidate> candidates(all.size());
     constexpr int64_t kThreads = 8;
@@ -384,46 +410,77 @@ class GeoJsonTable : public LabelReader {
         if (named[f] == at) {
           image.features.push_back({f, true});
         } else if (!named[f] && points != nullptr &&
-                   (!bounds || may_meet(boxes[f], *bounds)) &&
-                   lies_in(content_.features[f], *points, *place)) {
-          image.features.push_back({f, false});
+                   (!bounds || may_meet(boxes[f], *bounds, points->turn()))) {
+          look_for(f, *points, *place, image);
         }
       }
     });
     return candidates;
   }
 
-  static bool may_meet(const BoxExtent& extent,
-                       const std::array<double, 4>& bounds) {
+  // `turn`: see MapPoints.
+  static bool may_meet(BoxExtent extent, const std::array<double, 4>& bounds,
+                       double turn) {
     constexpr double kMargin = 0.01;  // edges of maps are bent
-    const auto& [west, south, east, north] = bounds;
+    auto [west, south, east, north] = bounds;
     const double high = (north - south) * kMargin;
     if (extent.y2 < south - high || extent.y1 > north + high) return false;
-    if (west > east) return extent.x2 >= west || extent.x1 <= east;
+    if (west > east) east += turn;
+    if (turn > 0) {
+      const double away = (extent.x1 + extent.x2) / 2 - (west + east) / 2;
+      const double turns = std::remainder(away, turn) - away;
+      extent.x1 += turns;
+      extent.x2 += turns;
+    }
     const double wide = (east - west) * kMargin;
     return extent.x2 >= west - wide && extent.x1 <= east + wide;
   }
 
-  static bool lies_in(const GeoFeature& feature, maps::MapPoints& points,
-                      const maps::MapPlace& place) {
-    std::vector<double> x = feature.x, y = feature.y;
-    points.to_pixels(x, y);
-    const BoxExtent extent = extent_of(x, y);
-    return extent.x2 > 0 && extent.y2 > 0 &&
-           extent.x1 < static_cast<double>(place.width) &&
-           extent.y1 < static_cast<double>(place.height);
+  void look_for(size_t feature, maps::MapPoints& points,
+                const maps::MapPlace& place, Candidate& image) const {
+    const auto width = static_cast<double>(place.width);
+    const auto height = static_cast<double>(place.height);
+    const std::vector<PixelRing> rings =
+        rings_in_pixels(content_.features[feature], points, width, height);
+    const std::vector<PixelRing> parts = parts_in(rings, width, height);
+    if (shows_enough(parts, rings)) {
+      image.features.push_back({feature, false});
+    } else if (!parts.empty()) {
+      image.touched.push_back(feature);
+    }
   }
 
-  DataFault fault_of_unused(size_t index, const fs::path& folder) const {
-    const GeoFeature& feature = content_.features[index];
-    const std::string name = "feature " + std::to_string(index + 1) + ": ";
-    const std::string where = file_ + ":" + std::to_string(feature.line);
-    if (!feature.fault.empty()) {
-      return {DataFaultKind::kBadLine, where, name + feature.fault,
-              "box dropped"};
+  // What lies in no image may lie in those of another split: a note says how
+  // much it is.
+  void report_unused(const std::vector<bool>& is_used,
+                     const std::vector<bool>& is_touched,
+                     const fs::path& folder, DataReport& report) const {
+    int64_t outside = 0, first_line = 0;
+    for (size_t i = 0; i < is_used.size(); ++i) {
+      if (is_used[i]) continue;
+      const GeoFeature& feature = content_.features[i];
+      const std::string name =
+          "feature " + std::to_string(feature.number) + ": ";
+      const std::string where = file_ + ":" + std::to_string(feature.line);
+      if (!feature.fault.empty()) {
+        report.add({DataFaultKind::kBadLine, where, name + feature.fault,
+                    "box dropped"});
+      } else if (is_touched[i]) {
+        report.add({DataFaultKind::kOutside, where,
+                    name + "no image of " + folder.string() + " shows " +
+                        short_number(kLeastVisible) + " of its area",
+                    "box dropped"});
+      } else if (++outside == 1) {
+        first_line = feature.line;
+      }
     }
-    return {DataFaultKind::kOutside, where,
-            name + "it lies in no image of " + folder.string(), "box dropped"};
+    if (content_.other_faults > 0) report.add(fault_of_rest(file_, content_));
+    if (outside > 0) {
+      report.notes.push_back(counted(outside, "polygon") + " of " + file_ +
+                             " in no image of " + folder.string() +
+                             ": not used; the first is in line " +
+                             std::to_string(first_line));
+    }
   }
 
   const std::string file_;

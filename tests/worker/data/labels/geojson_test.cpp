@@ -10,6 +10,7 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "tests/worker/data/fake_maps.h"
+#include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
@@ -228,9 +229,10 @@ TEST_F(GeoJsonLabels, TheClassIsANameOrANumber) {
   EXPECT_EQ(class_of("\"class\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 1.0"), "1");
   EXPECT_EQ(class_of("\"name\": \"bus\""), "1");
-  // As detect writes it, of a model with other numbers; a name of the object.
+  // As detect writes it, of a model with other numbers or classes.
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"bus\""), "1");
-  EXPECT_EQ(class_of("\"class\": 0, \"name\": \"Number 7\""), "0");
+  EXPECT_EQ(class_of("\"class\": 0, \"name\": \"tree\""), "unknown 'tree'");
+  EXPECT_EQ(class_of("\"class\": 0, \"name\": \"\""), "0");
   EXPECT_EQ(class_of("\"class\": 2"), "unknown 2");
   EXPECT_EQ(class_of("\"class\": \"tree\""), "unknown 'tree'");
   EXPECT_EQ(class_of("\"name\": \"tree\""), "unknown 'tree'");
@@ -252,6 +254,48 @@ TEST_F(GeoJsonLabels, AnImageWithoutCoordinatesIsOneLine) {
   ASSERT_TRUE(unknown.fault.has_value());
   EXPECT_EQ(unknown.fault->what,
             image("map.bmp") + ": there is no system EPSG:2");
+}
+
+TEST_F(GeoJsonLabels, WhyAnImageHasNoCoordinatesIsNamed) {
+  add_image("map.bmp");
+  folder_.write("labels/map.geojson", collection(""));
+  const ImageLabels other =
+      open_geojson_files({image("map.bmp")}, classes_, maps_)
+          ->read(0, {10, 40});
+  ASSERT_TRUE(other.fault.has_value());
+  EXPECT_THAT(other.fault->what, HasSubstr("its map has 40 x 20 pixels, its "
+                                           "picture 40 x 10"));
+  folder_.write("labels/plain#2.geojson", collection(""));
+  const ImageLabels page =
+      open_geojson_files({image("plain.tif#2")}, classes_, maps_)
+          ->read(0, kSize);
+  ASSERT_TRUE(page.fault.has_value());
+  EXPECT_THAT(page.fault->what, HasSubstr("it is a page, and only whole files "
+                                          "are read as maps"));
+}
+
+TEST_F(GeoJsonLabels, FeaturesThatAreNoneCostNoMemory) {
+  const auto many = [](const std::string& one, int64_t count) {
+    std::string text = one;
+    for (int64_t i = 1; i < count; ++i) text += "," + one;
+    return text;
+  };
+  EXPECT_EQ(parse_geojson(collection(many("0", kMostForeignFeatures))).reason,
+            "");
+  for (const char* one : {"0", "[]", "null"}) {
+    EXPECT_EQ(parse_geojson(collection(many(one, 2000))).reason,
+              "more than 1000 of its features are no objects");
+  }
+  const std::string text =
+      many("{}", 5000) + ", " + feature("\"class\": 1", ring(1, 1, 5, 5));
+  const GeoJson content = parse_geojson(collection(text));
+  EXPECT_THAT(content.features, SizeIs(kMostFaultyFeatures + 1));
+  EXPECT_EQ(content.other_faults, 5000 - kMostFaultyFeatures);
+  EXPECT_EQ(content.features.back().number, 5001);
+  const LabelFile labels = read(text, kPlane).labels;
+  EXPECT_THAT(labels.boxes, SizeIs(1));
+  ASSERT_THAT(labels.faults, SizeIs(kMostFaultyFeatures + 1));
+  EXPECT_THAT(labels.faults.back().what, HasSubstr("features more without"));
 }
 
 // Coordinates are those of the pixels as stored.
@@ -291,7 +335,7 @@ TEST_F(GeoJsonLabels, AFileThatIsNoGeoJsonIsNamedByItsLine) {
               HasSubstr("labels/map.geojson:2: unreadable labels (no JSON ("));
 }
 
-TEST_F(GeoJsonLabels, AFileForManyImagesIsCutLikeTiles) {
+TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   for (const char* name : {"left.bmp", "right.bmp", "plain.bmp"}) {
     add_image(name);
   }
@@ -313,15 +357,76 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutLikeTiles) {
   EXPECT_THAT(right.boxes, ElementsAre(BoxLabel{1, .125F, .5F, .25F, .5F},
                                        BoxLabel{0, .75F, .5F, .5F, 1}));
   EXPECT_THAT(right.faults, IsEmpty());
-  ASSERT_THAT(report_.notes, SizeIs(1));
+  ASSERT_THAT(report_.notes, SizeIs(2));
   EXPECT_THAT(report_.notes[0], HasSubstr("1 image in "));
   EXPECT_THAT(report_.notes[0], HasSubstr("plain.bmp: it is no GeoTIFF"));
-  ASSERT_THAT(report_.faults, SizeIs(2));
+  EXPECT_THAT(report_.notes[1], HasSubstr("1 polygon of "));
+  EXPECT_THAT(report_.notes[1], HasSubstr("not used; the first is in line 5"));
+  ASSERT_THAT(report_.faults, SizeIs(1));
   EXPECT_THAT(to_string(report_.faults[0]),
-              HasSubstr("all.geojson:5: outside the image (feature 4: it lies "
-                        "in no image of "));
-  EXPECT_THAT(to_string(report_.faults[1]),
               HasSubstr("feature 5: its geometry is a Point"));
+}
+
+// Four maps, two beside two.
+TEST_F(GeoJsonLabels, APolygonLabelsNoMapThatItNeverEnters) {
+  for (const char* name : {"a.bmp", "right.bmp", "low.bmp", "lowright.bmp"}) {
+    add_image(name);
+  }
+  const auto reader = table(
+      // An L of which the low map has 0.15.
+      feature("\"class\": 1",
+              "[[1010, 4980], [1150, 4980], [1150, 4968], "
+              "[1016, 4968], [1016, 4860], [1010, 4860]]") +
+      ",\n" +
+      feature("\"class\": 0",
+              "[" + ring(10, 10, 14, 14) + "], [" + ring(50, 30, 54, 34) + "]",
+              "MultiPolygon"));
+  EXPECT_THAT(
+      reader->images(),
+      ElementsAre(image("a.bmp"), image("lowright.bmp"), image("right.bmp")));
+  const BoxLabel part{0, .3F, .6F, .1F, .2F};
+  const LabelFile first = reader->read(0, kSize).labels;
+  EXPECT_THAT(first.boxes,
+              ElementsAre(BoxLabel{1, .5625F, .625F, .875F, .75F}, part));
+  EXPECT_THAT(first.outlines[0], SizeIs(6));
+  EXPECT_THAT(reader->read(1, kSize).labels.boxes, ElementsAre(part));
+  EXPECT_THAT(reader->read(2, kSize).labels.boxes,
+              ElementsAre(BoxLabel{1, .4375F, .325F, .875F, .15F}));
+  EXPECT_THAT(report_.faults, IsEmpty());
+}
+
+TEST_F(GeoJsonLabels, WhatAMapHardlyShowsIsItsNeighbours) {
+  for (const char* name : {"left.bmp", "right.bmp"}) add_image(name);
+  const auto reader =
+      table(feature("\"class\": 0", ring(30, 5, 40.004, 15)) + ",\n" +
+            feature("\"class\": 1", ring(30, 5, 48, 15)) + ",\n" +
+            feature("\"class\": 0", ring(39.5, 2, 40.5, 4)) + ",\n" +
+            feature("\"class\": 0", ring(39.996, 0, 50, 4)));
+  ASSERT_THAT(reader->images(), SizeIs(2));
+  EXPECT_THAT(reader->read(0, kSize).labels.boxes,
+              ElementsAre(BoxLabel{0, .875F, .5F, .25F, .5F},
+                          BoxLabel{1, .875F, .5F, .25F, .5F}));
+  EXPECT_THAT(reader->read(1, kSize).labels.boxes,
+              ElementsAre(BoxLabel{1, .1F, .5F, .2F, .5F},
+                          BoxLabel{0, .125F, .1F, .25F, .2F}));
+  ASSERT_THAT(report_.faults, SizeIs(1));
+  EXPECT_THAT(report_.faults[0].what, HasSubstr("feature 3: no image of "));
+  EXPECT_THAT(report_.faults[0].what, HasSubstr(" shows 0.3 of its area"));
+}
+
+// Three arms, of which the image has the middle one.
+TEST(PartsOfRings, AnEdgeThatIsGoneAlongThereAndBackIsNoPart) {
+  const PixelRing comb = {{-10, -10}, {5, -10}, {5, -5}, {-5, -5},
+                          {-5, 5},    {5, 5},   {5, 8},  {-5, 8},
+                          {-5, 30},   {5, 30},  {5, 35}, {-10, 35}};
+  const auto parts = parts_in({comb}, 40, 20);
+  ASSERT_THAT(parts, SizeIs(1));
+  EXPECT_THAT(parts[0], SizeIs(4));
+  const BoxExtent extent = extent_of(parts);
+  EXPECT_EQ(extent.x1, 0);
+  EXPECT_EQ(extent.x2, 5);
+  EXPECT_EQ(extent.y1, 5);
+  EXPECT_EQ(extent.y2, 8);
 }
 
 TEST_F(GeoJsonLabels, AFileForManyImagesThatIsNoneIsRefused) {
