@@ -174,14 +174,16 @@ class Reader {
     }
     std::error_code error;
     if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
-        found->extension() != ".json" && found->extension() != ".csv" &&
-        found->extension() != ".index") {
+        found->extension() != ".json" && found->extension() != ".geojson" &&
+        found->extension() != ".csv" && found->extension() != ".index") {
       throw Error("data",
                   yaml::to_string(value.place) + ": " + key + ": " +
                       found->string() +
                       " is neither a folder nor a .txt list of images nor a "
-                      "COCO .json nor a .csv nor an .index of packs",
-                  "name a folder, a .txt list, a .json, a .csv or an .index");
+                      "COCO .json nor a .geojson nor a .csv nor an .index of "
+                      "packs",
+                  "name a folder, a .txt list, a .json, a .geojson, a .csv or "
+                  "an .index");
     }
     return *found;
   }
@@ -339,8 +341,8 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                 "configs/data/own_images.yaml");
   }
   const std::string suffix = file.extension().string();
-  if (suffix == ".csv" || suffix == ".json" || suffix == ".txt" ||
-      suffix == ".xml") {
+  if (suffix == ".csv" || suffix == ".json" || suffix == ".geojson" ||
+      suffix == ".txt" || suffix == ".xml") {
     throw Error("data", file.string() + " is no data.yaml",
                 "write one that names it: train: " + file.filename().string() +
                     ", val: ..., names: [...] (configs/data/own_images.yaml "

@@ -3,11 +3,12 @@
 //   path    optional root; relative to the yaml's folder, then the working one
 //   train, val, test   a directory (searched recursively), a .txt list of image
 //           paths ("./x" in it is relative to the list), or a list of these
-//           train, val and test may also name a COCO JSON, or a split of a
-//           Pascal VOC folder (ImageSets/Main/train.txt beside Annotations/),
-//           or the .index of packs that headroom pack wrote
-//   images  where the file names of COCO JSONs start: one folder, or
-//           {train: DIR, val: DIR}; without it, beside the JSON
+//           train, val and test may also name a COCO JSON, a .geojson or a
+//           .csv, or a split of a Pascal VOC folder (ImageSets/Main/train.txt
+//           beside Annotations/), or the .index of packs that headroom pack
+//           wrote
+//   images  where the images of such a JSON or .csv are: one folder, or
+//           {train: DIR, val: DIR}; without it, beside the file
 //   names   a list, or {0: a, 1: b};  nc optional
 //   range   the values that a network sees as 0 and 1 (range_wish.h); without
 //           it, images have 8 bits

@@ -206,9 +206,9 @@ TEST_F(DataConfigTest, OnlyFoldersAndLists) {
       refusal("path: .\ntrain: train.tsv\nval: images/val\n"
               "names: [a]\n"),
       "[data] set/data.yaml:2:8: train: set/train.tsv is neither a "
-      "folder nor a .txt list of images nor a COCO .json nor a .csv nor an "
-      ".index of packs: name a folder, a .txt list, a .json, a .csv or an "
-      ".index");
+      "folder nor a .txt list of images nor a COCO .json nor a .geojson nor a "
+      ".csv nor an .index of packs: name a folder, a .txt list, a .json, a "
+      ".geojson, a .csv or an .index");
 }
 
 TEST_F(DataConfigTest, ClassNamesAreUtf8) {

@@ -4,6 +4,7 @@
 #include <cpl_string.h>
 #include <cpl_vsi.h>
 #include <ogr_api.h>
+#include <ogr_spatialref.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +12,6 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 
 namespace headroom::maps {
@@ -31,11 +31,21 @@ void GdalMessages::keep(CPLErr severity, CPLErrorNum, const char* text) {
 
 ReferenceSystem reference_system(const std::string& wkt_or_name) {
   ReferenceSystem system(OSRNewSpatialReference(nullptr));
-  if (OSRSetFromUserInput(system.get(), wkt_or_name.c_str()) != OGRERR_NONE) {
+  // A name never leads GDAL to a file or an address.
+  if (OGRSpatialReference::FromHandle(system.get())
+          ->SetFromUserInput(
+              wkt_or_name.c_str(),
+              OGRSpatialReference::SET_FROM_USER_INPUT_LIMITATIONS_get()) !=
+      OGRERR_NONE) {
     return nullptr;
   }
   OSRSetAxisMappingStrategy(system.get(), OAMS_TRADITIONAL_GIS_ORDER);
   return system;
+}
+
+double farthest_coordinate(OGRSpatialReferenceH system) {
+  constexpr double kMostDegrees = 1e5, kMostMetres = 1e9;
+  return OSRIsGeographic(system) ? kMostDegrees : kMostMetres;
 }
 
 namespace {
@@ -56,14 +66,6 @@ constexpr std::array<Field, 8> kFields = {{{"class", OFTInteger},
                                            {"x2", OFTReal},
                                            {"y2", OFTReal}}};
 
-struct DestroyTransformation {
-  void operator()(OGRCoordinateTransformationH transformation) const {
-    OCTDestroyCoordinateTransformation(transformation);
-  }
-};
-using Transformation =
-    std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
-                    DestroyTransformation>;
 struct DestroyFeature {
   void operator()(void* feature) const { OGR_F_Destroy(feature); }
 };
@@ -121,6 +123,7 @@ class LayerWriter final : public MapLayerWriter {
     transformation_.reset(
         OCTNewCoordinateTransformation(from.get(), system_.get()));
     from_ = place.reference_system;
+    farthest_ = farthest_coordinate(from.get());
     pixels_ = place.transform;
     return transformation_ != nullptr
                ? ""
@@ -139,7 +142,12 @@ class LayerWriter final : public MapLayerWriter {
       x[corner] = t[0] + column * t[1] + row * t[2];
       y[corner] = t[3] + column * t[4] + row * t[5];
     }
-    if (!OCTTransform(transformation_.get(), static_cast<int>(x.size()),
+    const auto is_on_earth = [this](double value) {
+      return std::abs(value) <= farthest_;
+    };
+    if (!std::ranges::all_of(x, is_on_earth) ||
+        !std::ranges::all_of(y, is_on_earth) ||
+        !OCTTransform(transformation_.get(), static_cast<int>(x.size()),
                       x.data(), y.data(), nullptr) ||
         (is_geojson_ && !put_on_earth(x, y))) {
       return {.has_place = false, .fault = ""};
@@ -222,6 +230,7 @@ class LayerWriter final : public MapLayerWriter {
   ReferenceSystem system_;     // the layer's
   std::array<double, 6> pixels_{};  // the newest picture's transform
   std::string from_;                // its system
+  double farthest_ = 0;             // its largest coordinate
   Transformation transformation_;   // leads to the layer's system
 };
 

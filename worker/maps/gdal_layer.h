@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "worker/maps/map_api.h"
 
@@ -44,9 +45,22 @@ struct DestroyReferenceSystem {
 };
 using ReferenceSystem = std::unique_ptr<void, DestroyReferenceSystem>;
 
+struct DestroyTransformation {
+  void operator()(OGRCoordinateTransformationH transformation) const {
+    OCTDestroyCoordinateTransformation(transformation);
+  }
+};
+using Transformation =
+    std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
+                    DestroyTransformation>;
+
 // East or longitude first, whatever the system's authority says. Null: GDAL
 // does not understand it.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
+
+// No place on Earth has a larger one. GDAL, which takes longitudes' turns off
+// one by one, would go on for ever beyond it.
+double farthest_coordinate(OGRSpatialReferenceH system);
 
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason);
 std::unique_ptr<MapLayerWriter> make_geopackage_layer(const std::string& file,

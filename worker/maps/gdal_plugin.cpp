@@ -4,10 +4,40 @@
 #include <ogr_api.h>
 #include <ogrsf_frmts.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <string_view>
+
 #include "worker/maps/gdal_layer.h"
+#include "worker/maps/gdal_points.h"
 
 namespace headroom::maps {
 namespace {
+
+// Such words name no file and no address.
+bool is_word(std::string_view text) {
+  return std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+  });
+}
+
+// Do the codes of a system's parts lead to parts of their kind? PROJ 9.1 looks
+// them up, and crashes where a map's tags give its geographic part the code of
+// another kind.
+bool has_codes_of_its_kind(OGRSpatialReferenceH system) {
+  const auto is_right = [system](const char* part, auto is_kind) {
+    const char* const authority = OSRGetAuthorityName(system, part);
+    const char* const code = OSRGetAuthorityCode(system, part);
+    if (authority == nullptr || code == nullptr) return true;
+    if (!is_word(authority) || !is_word(code)) return false;
+    const ReferenceSystem registered =
+        reference_system(std::string(authority) + ":" + code);
+    return registered == nullptr || is_kind(registered.get()) != 0;
+  };
+  return is_right("PROJCS", OSRIsProjected) &&
+         is_right("GEOGCS", OSRIsGeographic);
+}
 
 class Gdal final : public MapApi {
  public:
@@ -16,9 +46,11 @@ class Gdal final : public MapApi {
     const GdalMessages messages;
     // Other drivers may follow what a file says to other files and addresses.
     const char* const drivers[] = {"GTiff", nullptr};
+    // A file beside it (.aux.xml, .tfw) has no say: tiles copy the tags.
+    const char* const options[] = {"GEOREF_SOURCES=INTERNAL", nullptr};
     const Dataset dataset(GDALOpenEx(file.c_str(),
                                      GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,
-                                     nullptr, nullptr));
+                                     options, nullptr));
     if (dataset == nullptr) {
       reason = "it is no GeoTIFF";
       return std::nullopt;
@@ -26,7 +58,9 @@ class Gdal final : public MapApi {
     MapPlace place;
     place.height = GDALGetRasterYSize(dataset.get());
     place.width = GDALGetRasterXSize(dataset.get());
-    if (GDALGetGeoTransform(dataset.get(), place.transform.data()) != CE_None) {
+    if (GDALGetGeoTransform(dataset.get(), place.transform.data()) != CE_None ||
+        !std::ranges::all_of(place.transform,
+                             [](double v) { return std::isfinite(v); })) {
       reason = "its tags give its pixels no coordinates";
       return std::nullopt;
     }
@@ -34,6 +68,10 @@ class Gdal final : public MapApi {
     char* wkt = nullptr;
     if (system == nullptr) {
       reason = "its tags name no coordinate reference system";
+      return std::nullopt;
+    }
+    if (!has_codes_of_its_kind(system)) {
+      reason = "the codes of its coordinate reference system contradict it";
       return std::nullopt;
     }
     const char* const newest[] = {"FORMAT=WKT2_2019", nullptr};
@@ -44,6 +82,12 @@ class Gdal final : public MapApi {
     if (!place.reference_system.empty()) return place;
     reason = "its coordinate reference system is not understood";
     return std::nullopt;
+  }
+
+  std::unique_ptr<MapPoints> points_in(const std::string& system,
+                                       const MapPlace& place,
+                                       std::string& reason) override {
+    return points_of_picture(system, place, reason);
   }
 
   std::unique_ptr<MapLayerWriter> make_geojson(std::string& reason) override {
@@ -61,6 +105,7 @@ class Gdal final : public MapApi {
 extern "C" headroom::maps::MapApi* headroom_map_api(int version) {
   static headroom::maps::Gdal api;
   if (version != headroom::maps::kMapApiVersion) return nullptr;
+  OSRSetPROJEnableNetwork(0);
   GDALRegister_GTiff();
   RegisterOGRGeoJSON();
   RegisterOGRGeoPackage();

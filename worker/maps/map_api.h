@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace headroom::maps {
 
-inline constexpr int kMapApiVersion = 1;
+inline constexpr int kMapApiVersion = 3;
 
 // Where a picture lies. A point of it, in pixels from its upper left corner,
 // has the coordinates
@@ -56,12 +57,32 @@ class MapLayerWriter {
   virtual std::string finish(std::string& bytes) = 0;
 };
 
+// Points of a reference system, seen from a picture.
+class MapPoints {
+ public:
+  virtual ~MapPoints() = default;
+  // The picture's west, south, east and north in the points' system. West lies
+  // above east where the 180th meridian is between them. None: not known.
+  virtual std::optional<std::array<double, 4>> bounds() = 0;
+  // All the way round the Earth in the points' x; 0 where that is not known.
+  virtual double turn() const = 0;
+  // The coordinates of one ring, in order, become columns and rows. Where both
+  // systems go round the Earth, the ring stays in one piece and lies as near to
+  // the picture as its turns allow. What has no place in the picture's system
+  // is NaN, in x and y alike, afterwards. REQUIRES: spans of one size.
+  virtual void to_pixels(std::span<double> x, std::span<double> y) = 0;
+};
+
 class MapApi {
  public:
   virtual ~MapApi() = default;
   // Reads a GeoTIFF's header. None: see `reason`.
   virtual std::optional<MapPlace> place_of(const std::string& file,
                                            std::string& reason) = 0;
+  // `system`: OGC's name of the points', "EPSG:32633". Null: see `reason`.
+  virtual std::unique_ptr<MapPoints> points_in(const std::string& system,
+                                               const MapPlace& place,
+                                               std::string& reason) = 0;
   // GeoJSON (RFC 7946): longitude and latitude in WGS 84, to 1e-9 degrees. It
   // has no file. Null: see `reason`.
   virtual std::unique_ptr<MapLayerWriter> make_geojson(std::string& reason) = 0;

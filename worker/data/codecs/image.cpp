@@ -318,7 +318,9 @@ StreamedImage inspect_streamed(const std::filesystem::path& file,
   result.reason = reason_of([&] {
     ImageFile opened(file, kMaxStreamedFileBytes);
     const Codec& codec = find_codec(opened, limits);
-    result.size = upright_size(open_rows(codec, opened, limits)->header());
+    const ImageHeader header = open_rows(codec, opened, limits)->header();
+    result.size = upright_size(header);
+    result.is_upright = header.orientation == 1;
     result.is_jpeg = &codec == &kJpegCodec;
     if (&codec == &kTiffCodec) {
       result.has_alpha = tiff_samples(opened, limits).with_alpha > 0;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_bands.h"
 
 namespace headroom::codecs {
@@ -180,7 +181,7 @@ std::string encode_jpeg(const cv::Mat& pixels, int quality) {
   return {reinterpret_cast<const char*>(writer.bytes), writer.size};
 }
 
-std::string encode_tiff_bytes(const cv::Mat& pixels) {
+std::string encode_tiff_bytes(const cv::Mat& pixels, const GeoTags* place) {
   Target target;
   const std::unique_ptr<TIFF, Close> tiff(
       TIFFClientOpen("tile", "wl", &target, read_bytes, write_bytes, seek,
@@ -214,6 +215,7 @@ std::string encode_tiff_bytes(const cv::Mat& pixels) {
     TIFFSetField(tiff.get(), TIFFTAG_EXTRASAMPLES,
                  static_cast<int>(extra.size()), extra.data());
   }
+  if (place != nullptr) set_geo_tags(tiff.get(), *place);
   // libtiff changes what it is given to write.
   std::vector<uint8_t> row(static_cast<size_t>(row_bytes));
   for (int y = 0; y < pixels.rows; ++y) {

@@ -9,6 +9,8 @@
 
 namespace headroom::codecs {
 
+struct GeoTags;
+
 // The bytes of a PNG file, with all bits of the picture.
 // REQUIRES: one or three channels (RGB) of 8 or 16 bits, not empty.
 std::string encode_png_bytes(const cv::Mat& pixels);
@@ -22,8 +24,9 @@ std::string encode_jpeg(const cv::Mat& pixels, int quality);
 
 // The bytes of a TIFF file of any number of bands, with all their bits, in
 // deflated strips. Three bands or more are called RGB and further ones, so that
-// other programs show the first three. REQUIRES: CV_8U, CV_16U, CV_16S
-// or CV_32F, not empty.
-std::string encode_tiff_bytes(const cv::Mat& pixels);
+// other programs show the first three. `place`: where the pixels lie on a map;
+// null: nowhere. REQUIRES: CV_8U, CV_16U, CV_16S or CV_32F, not empty.
+std::string encode_tiff_bytes(const cv::Mat& pixels,
+                              const GeoTags* place = nullptr);
 
 }  // namespace headroom::codecs

@@ -97,6 +97,7 @@ std::string read_image_rows(const std::filesystem::path& file,
 struct StreamedImage {
   ImageSize size;  // upright
   bool is_jpeg = false;
+  bool is_upright = true;  // Its pixels are stored as they are seen.
   bool has_alpha = false;  // a TIFF whose pixels have samples called so
   std::string reason;
   bool ok() const { return reason.empty(); }

@@ -18,6 +18,80 @@ std::string extent_text(const BoxExtent& extent) {
          ", y " + short_number(extent.y1) + " to " + short_number(extent.y2);
 }
 
+double area_of(std::span<const PixelRing> rings) {
+  double area = 0;
+  for (const PixelRing& ring : rings) {
+    double twice = 0;
+    for (size_t i = 0; i < ring.size(); ++i) {
+      const auto& from = ring[i];
+      const auto& to = ring[(i + 1) % ring.size()];
+      twice += from[0] * to[1] - to[0] * from[1];
+    }
+    area += std::abs(twice) / 2;
+  }
+  return area;
+}
+
+// What of a ring has coordinates above an edge, or below it (Sutherland and
+// Hodgman). `axis`: 0 for x, 1 for y.
+PixelRing cut_at(const PixelRing& ring, size_t axis, double edge,
+                 bool keep_above) {
+  PixelRing left;
+  const auto depth = [&](const std::array<double, 2>& point) {
+    return keep_above ? point[axis] - edge : edge - point[axis];
+  };
+  for (size_t i = 0; i < ring.size(); ++i) {
+    const auto& from = ring[(i + ring.size() - 1) % ring.size()];
+    const auto& to = ring[i];
+    const double before = depth(from), after = depth(to);
+    if ((before < 0 && after > 0) || (before > 0 && after < 0)) {
+      const size_t other = 1 - axis;
+      std::array<double, 2> crossing{};
+      crossing[axis] = edge;
+      crossing[other] =
+          std::lerp(from[other], to[other], before / (before - after));
+      left.push_back(crossing);
+    }
+    if (after >= 0) left.push_back(to);
+  }
+  return left;
+}
+
+// A ring that left the image more than once goes along its edge there and back.
+void drop_ways_back(PixelRing& ring) {
+  const auto turns_back = [](const auto& a, const auto& b, const auto& c) {
+    for (const size_t axis : {0, 1}) {
+      const size_t other = 1 - axis;
+      if (a[axis] == b[axis] && b[axis] == c[axis] &&
+          (b[other] - a[other]) * (c[other] - b[other]) <= 0) {
+        return true;
+      }
+    }
+    return false;
+  };
+  PixelRing kept;
+  for (const auto& point : ring) {
+    kept.push_back(point);
+    while (kept.size() > 2 &&
+           turns_back(*(kept.end() - 3), *(kept.end() - 2), kept.back())) {
+      kept.erase(kept.end() - 2);
+    }
+  }
+  size_t first = 0;
+  while (kept.size() - first > 2) {
+    const auto& last = kept.back();
+    if (turns_back(*(kept.end() - 2), last, kept[first])) {
+      kept.pop_back();
+    } else if (turns_back(last, kept[first], kept[first + 1])) {
+      ++first;
+    } else {
+      break;
+    }
+  }
+  kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(first));
+  ring = std::move(kept);
+}
+
 }  // namespace
 
 std::optional<double> parse_number(std::string_view text) {
@@ -32,6 +106,63 @@ std::optional<double> parse_number(std::string_view text) {
     return std::nullopt;
   }
   return value;
+}
+
+Outline joined_outline(const std::vector<std::vector<double>>& parts,
+                       codecs::ImageSize size) {
+  Outline outline;
+  for (const std::vector<double>& part : parts) {
+    const size_t first = outline.size();
+    for (size_t i = 0; i < part.size(); i += 2) {
+      outline.push_back({part[i] / size.width, part[i + 1] / size.height});
+    }
+    if (parts.size() == 1) return outline;
+    outline.push_back(outline[first]);
+    outline.push_back(outline[0]);
+  }
+  return outline;
+}
+
+BoxExtent extent_of(std::span<const PixelRing> rings) {
+  BoxExtent extent{rings[0][0][0], rings[0][0][1], rings[0][0][0],
+                   rings[0][0][1]};
+  for (const PixelRing& ring : rings) {
+    for (const auto& [x, y] : ring) {
+      extent = {std::min(extent.x1, x), std::min(extent.y1, y),
+                std::max(extent.x2, x), std::max(extent.y2, y)};
+    }
+  }
+  return extent;
+}
+
+std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
+                                double width, double height) {
+  constexpr size_t kLeastVertices = 3;
+  std::vector<PixelRing> parts;
+  for (const PixelRing& ring : rings) {
+    PixelRing part = cut_at(cut_at(ring, 0, 0, true), 0, width, false);
+    part = cut_at(cut_at(part, 1, 0, true), 1, height, false);
+    drop_ways_back(part);
+    if (part.size() < kLeastVertices) continue;
+    const BoxExtent extent = extent_of({&part, 1});
+    if (extent.x2 > extent.x1 && extent.y2 > extent.y1) {
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+bool shows_enough(const std::vector<PixelRing>& parts,
+                  const std::vector<PixelRing>& rings) {
+  constexpr double kLeastSide = 1;  // pixel
+  if (parts.empty()) return false;
+  const BoxExtent left = extent_of(parts), whole = extent_of(rings);
+  if (left.x1 == whole.x1 && left.y1 == whole.y1 && left.x2 == whole.x2 &&
+      left.y2 == whole.y2) {
+    return true;
+  }
+  return left.x2 - left.x1 >= kLeastSide && left.y2 - left.y1 >= kLeastSide &&
+         area_of(parts) >= kLeastVisible * area_of(rings);
 }
 
 void BoxRules::at(std::string where, std::string box) {

@@ -2,12 +2,15 @@
 // and reports what it changed. (README, "Labels".)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"
@@ -24,6 +27,31 @@ std::string short_number(double value);
 
 // A number between spaces; nothing if the text is anything else.
 std::optional<double> parse_number(std::string_view text);
+
+// Parts of one outline, each x and y in turn in pixels, joined by a line there
+// and back, which paste_mirrored() does not see. REQUIRES: every part has 3 or
+// more pairs.
+Outline joined_outline(const std::vector<std::vector<double>>& parts,
+                       codecs::ImageSize size);
+
+// A polygon's outer ring in pixels, its first vertex once.
+using PixelRing = std::vector<std::array<double, 2>>;
+
+// REQUIRES: there is a ring, and none is empty.
+BoxExtent extent_of(std::span<const PixelRing> rings);
+
+// What an image has of the rings; none where it has no pixel of them.
+std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
+                                double width, double height);
+
+// What `tile` keeps unless it is told otherwise.
+inline constexpr double kLeastVisible = 0.3;
+
+// Is a polygon that the image's edges cut still worth a box? A share of its own
+// area counts, where `tile`, which knows boxes only, takes theirs; and a pixel
+// of each side.
+bool shows_enough(const std::vector<PixelRing>& parts,
+                  const std::vector<PixelRing>& rings);
 
 class BoxRules {
  public:

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/file_kind.h"
 #include "parallel/base/text.h"
-#include "parallel/base/units.h"
+#include "worker/data/labels/json_text.h"
 
 namespace headroom::labels {
 namespace {
@@ -21,72 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxBytes = int64_t{4} << 30;
-
 [[noreturn]] void refuse(const fs::path& file, const std::string& place,
                          const std::string& what, const std::string& remedy) {
   throw Error("data", file.string() + place + ": " + what, remedy,
               ExitCode::kData);
 }
 
-std::string read_text(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) {
-    refuse(file, "", "there is no such file", "correct the path");
-  }
-  const auto bytes = static_cast<int64_t>(fs::file_size(file, error));
-  if (error || bytes > kMaxBytes) {
-    refuse(file, "", format_bytes(bytes) + " are above the limit of 4 GiB",
-           "split the file");
-  }
-  std::string text(static_cast<size_t>(bytes), '\0');
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    refuse(file, "", "it cannot be read", "correct its permissions");
-  }
-  const std::string kind =
-      to_string(foreign_kind(std::string_view(text).substr(0, kFileHeadBytes)));
-  if (!kind.empty()) {
-    refuse(file, "", "it is " + kind + ", not COCO's JSON in UTF-8",
-           "name the right file");
-  }
-  return text;
-}
-
-// Characters of the text that count the lines as they go by.
-class CountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, int64_t* line) : at_(at), line_(line) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    if (*at_ == '\n') ++*line_;
-    ++at_;
-    return *this;
-  }
-  CountingIterator operator++(int) {
-    const CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const CountingIterator& other) const {
-    return at_ == other.at_;
-  }
-
- private:
-  const char* at_;
-  int64_t* line_;
-};
-
 enum class Section { kNone, kImages, kAnnotations, kCategories, kResults };
 
-// Events of nlohmann's parser, which keeps no stack of its own for them, so
-// that nesting costs a bit per level.
 class Handler {
  public:
   Handler(fs::path file, int64_t& line, bool keep_outlines)
@@ -164,14 +101,8 @@ class Handler {
   }
 
   bool parse_error(size_t, const std::string&, const Json::exception& error) {
-    const std::string_view text = error.what();
-    const size_t colon = text.find(": ");
-    refuse(
-        file_, ":" + std::to_string(line_),
-        "no JSON (" +
-            std::string(text.substr(colon == text.npos ? 0 : colon + 2, 120)) +
-            ")",
-        "export the file again");
+    refuse(file_, ":" + std::to_string(line_), json_error_text(error),
+           "export the file again");
   }
 
  private:
@@ -303,13 +234,10 @@ class Handler {
 };
 
 Handler parse(const fs::path& file, bool keep_outlines) {
-  const std::string text = read_text(file);
+  const std::string text = read_json_text(file, "COCO's JSON");
   int64_t line = 1;
   Handler handler(file, line, keep_outlines);
-  const char* end = text.data() + text.size();
-  int64_t unused = 0;
-  Json::sax_parse(CountingIterator(text.data(), &line),
-                  CountingIterator(end, &unused), &handler);
+  parse_json_events(text, line, handler);
   return handler;
 }
 

@@ -2,8 +2,7 @@
 // are pixels of the upright image; the sizes that the file states are not used.
 // Crowds are regions, not objects, and no boxes to train on.
 //
-// `segmentation`, where it is a list, is the outline of its box: parts are
-// joined by a line there and back, which paste_mirrored() does not see.
+// `segmentation`, where it is a list, is the outline of its box.
 
 #include <algorithm>
 #include <map>
@@ -20,23 +19,6 @@ namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
-
-using Parts = std::vector<std::vector<double>>;
-
-// REQUIRES: every part is a list of 3 or more pairs.
-Outline joined(const Parts& parts, codecs::ImageSize size) {
-  Outline outline;
-  for (const std::vector<double>& part : parts) {
-    const size_t first = outline.size();
-    for (size_t i = 0; i < part.size(); i += 2) {
-      outline.push_back({part[i] / size.width, part[i + 1] / size.height});
-    }
-    if (parts.size() == 1) return outline;
-    outline.push_back(outline[first]);
-    outline.push_back(outline[0]);
-  }
-  return outline;
-}
 
 class CocoLabels : public LabelReader {
  public:
@@ -105,7 +87,7 @@ class CocoLabels : public LabelReader {
       const size_t before = result.labels.boxes.size();
       rules.add_pixels(
           *class_index, {x, y, x + w, y + h}, size,
-          box.has_bad_outline ? Outline() : joined(box.outline, size));
+          box.has_bad_outline ? Outline() : joined_outline(box.outline, size));
       if (result.labels.boxes.size() > before && box.has_outline &&
           !box.has_bad_outline) {
         ++result.labels.num_polygons;

@@ -54,7 +54,8 @@ struct DataReport {
   // Faults in the order of files and lines; at most kMaxDataFaults are kept,
   // but all are counted.
   std::vector<DataFault> faults;
-  // What the index of the files has to say, a line each (folder_index.h).
+  // What readers and the index of the files (folder_index.h) have to say, a
+  // line each.
   std::vector<std::string> notes;
 
   void add(DataFault fault);

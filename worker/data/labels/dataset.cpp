@@ -448,7 +448,9 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
     }
     index.keep(std::move(found));
   }
-  result.report.notes = index.finish();
+  for (std::string& note : index.finish()) {
+    result.report.notes.push_back(std::move(note));
+  }
   refuse_unknown_class(config, unknown ? &*unknown : nullptr, result.report);
   if (result.report.boxes == 0) {
     refuse_empty(config, result.report, images);

@@ -31,9 +31,9 @@ constexpr std::array<std::string_view, 13> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2",
     ".dcm", ".jxl", ".tga", ".ppm",  ".pgm",  ".exr"};
 // Labels and what else lies beside images: not looked into.
-constexpr std::array<std::string_view, 10> kForeignSuffixes{
-    ".txt", ".xml", ".json",  ".csv", ".yaml",
-    ".yml", ".md",  ".cache", ".npy", ".zip"};
+constexpr std::array<std::string_view, 11> kForeignSuffixes{
+    ".txt", ".xml", ".json",  ".geojson", ".csv", ".yaml",
+    ".yml", ".md",  ".cache", ".npy",     ".zip"};
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N>& suffixes,

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/maps/map_plugin.h"
 
 namespace headroom::labels {
 namespace {
@@ -91,24 +92,38 @@ class FolderLists {
   std::vector<std::string> names_;  // sorted
 };
 
-// Takes the images whose boxes are in Pascal VOC's form, and in YOLO's not, out
-// of `images`; both keep their order.
-std::vector<std::string> take_voc_images(std::vector<std::string>& images) {
+// Images by the form of their boxes, each list in order.
+struct ImagesByForm {
+  std::vector<std::string> yolo, geojson, voc;
+};
+
+ImagesByForm by_form(std::vector<std::string> images) {
   std::array<FolderLists, 2> lists;  // one for each of label_paths()
-  const auto has_text = [&lists](const std::string& image) {
-    const std::vector<std::string> paths = label_paths(image);
+  const auto has_one_of = [&lists](const std::vector<std::string>& paths) {
     for (size_t i = 0; i < paths.size(); ++i) {
       if (lists[i].has(paths[i])) return true;
     }
     return false;
   };
-  std::vector<std::string> voc;
-  std::erase_if(images, [&](const std::string& image) {
-    const bool is_voc = !has_text(image) && file_exists(voc_file_of(image));
-    if (is_voc) voc.push_back(image);
-    return is_voc;
-  });
-  return voc;
+  ImagesByForm result;
+  const auto form_of = [&](const std::string& image) {
+    if (has_one_of(label_paths(image))) return &result.yolo;
+    if (has_one_of(geojson_paths(image))) return &result.geojson;
+    return file_exists(voc_file_of(image)) ? &result.voc : &result.yolo;
+  };
+  for (std::string& image : images) {
+    std::vector<std::string>* const form = form_of(image);
+    form->push_back(std::move(image));
+  }
+  return result;
+}
+
+// `what`: labels in coordinates of maps.
+maps::MapApi& required_maps(const std::string& what) {
+  const maps::MapPlugin plugin = maps::load_map_plugin();
+  if (plugin.api != nullptr) return *plugin.api;
+  throw Error("data", what + " has coordinates of maps, but " + plugin.reason,
+              "or give the images labels in pixels", ExitCode::kData);
 }
 
 // Folders where an image's table may lie: the data file's, then
@@ -234,6 +249,10 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     if (source.extension() == ".json") {
       result.readers.push_back(open_coco_labels(
           source, split_images(config, split), classes, report, keep_outlines));
+    } else if (source.extension() == ".geojson") {
+      result.readers.push_back(
+          open_geojson_labels(source, split_images(config, split), classes,
+                              report, required_maps(source.string())));
     } else if (source.extension() == ".csv") {
       result.readers.push_back(open_csv_labels(
           source, split_images(config, split), classes, report));
@@ -247,12 +266,19 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     }
   }
   if (!folders_and_lists.empty()) {
-    std::vector<std::string> images = list_images(folders_and_lists, report);
-    std::vector<std::string> voc = take_voc_images(images);
-    const fs::path table =
-        voc.empty() ? table_of(config, split, images) : fs::path();
-    if (!voc.empty()) {
-      result.readers.push_back(open_voc_files(std::move(voc), classes));
+    ImagesByForm forms = by_form(list_images(folders_and_lists, report));
+    std::vector<std::string>& images = forms.yolo;
+    const fs::path table = forms.voc.empty() && forms.geojson.empty()
+                               ? table_of(config, split, images)
+                               : fs::path();
+    if (!forms.geojson.empty()) {
+      maps::MapApi& maps =
+          required_maps(geojson_file_of(forms.geojson.front()));
+      result.readers.push_back(
+          open_geojson_files(std::move(forms.geojson), classes, maps));
+    }
+    if (!forms.voc.empty()) {
+      result.readers.push_back(open_voc_files(std::move(forms.voc), classes));
     }
     auto in_table = table.empty()
                         ? nullptr

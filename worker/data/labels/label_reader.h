@@ -4,13 +4,16 @@
 //
 //   a folder, a .txt list, an image   YOLO's text files (file_list,
 //   label_file);
-//                                     where an image has none, a STEM.xml of
+//                                     where an image has none, a STEM.geojson
+//                                     in such a file's place
+//                                     (geojson_labels.cpp), then a STEM.xml of
 //                                     Pascal VOC beside it (voc_labels.cpp)
 //                                     where no image has either, a table
 //                                     train_labels.csv beside them or the data
 //                                     file
 //   a .csv                            one box a line (csv_labels.cpp)
 //   a .json                           COCO (coco_labels.cpp)
+//   a .geojson                        polygons on the map (geojson_labels.cpp)
 //   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
 //   a .index                          packs (packed_labels.cpp)
 //
@@ -30,6 +33,9 @@
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/label_file.h"
 
+namespace headroom::maps {
+class MapApi;
+}
 namespace headroom::packs {
 struct Pack;
 }
@@ -100,8 +106,8 @@ struct SplitImages {
 };
 
 // Faults of the lists themselves go to `report`. Throws Error (exit 4): a
-// source that cannot be read, a split that is not named. A COCO file's outlines
-// are read only with `keep_outlines`.
+// source that cannot be read, a split that is not named, GeoJSON where no
+// plugin reads maps. A COCO file's outlines are read only with `keep_outlines`.
 SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
                        bool keep_outlines = false);
@@ -162,6 +168,27 @@ std::unique_ptr<LabelReader> open_csv_labels(
 std::unique_ptr<LabelReader> open_csv_labels_of(
     const std::filesystem::path& file, const std::vector<std::string>& images,
     const ClassRules& classes, DataReport& report);
+
+// The places of an image's GeoJSON: those of label_paths().
+std::vector<std::string> geojson_paths(std::string_view image);
+
+// The first of them that is there; the first of all where none is.
+std::string geojson_file_of(std::string_view image);
+
+// Images whose boxes are in such files; each needs coordinates of its own.
+// Borrows the plugin, and so does the next.
+std::unique_ptr<LabelReader> open_geojson_files(std::vector<std::string> images,
+                                                const ClassRules& classes,
+                                                maps::MapApi& maps);
+
+// The images below the folder `images`, or below the file's own where that is
+// "", in which polygons of the file lie, and these as boxes, cut as tiles cut
+// them. A polygon whose property `image` names one of the images belongs to
+// that alone; one that lies in none is a fault. Throws Error (exit 4) for a
+// file that is no GeoJSON.
+std::unique_ptr<LabelReader> open_geojson_labels(
+    const std::filesystem::path& file, const std::filesystem::path& images,
+    const ClassRules& classes, DataReport& report, maps::MapApi& maps);
 
 // Do all of these sources lie in packs?
 bool is_packed(const std::vector<std::filesystem::path>& sources);

@@ -1,6 +1,7 @@
 #include "worker/data/tiles/tiling.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/label_file.h"
@@ -24,6 +26,7 @@ struct LargeImage {
   fs::path path;
   std::string stem;  // its tiles' names begin so; unique in the split
   codecs::StreamedImage file;
+  std::optional<codecs::GeoTags> place;  // none: it is no map
   labels::ImageLabels labels;
   TilePlan plan;
 };
@@ -80,13 +83,21 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
             codecs::inspect_streamed(image.path, limits_of(config, request));
         if (!image.file.ok()) return;
         const codecs::ImageSize size = image.file.size;
+        image.place = codecs::read_geo_tags(image.path);
         image.labels = sources.images[static_cast<size_t>(i)].labels(size);
         if (image.labels.fault) return;
         image.plan = plan_tiles(size, image.labels.labels.boxes,
                                 image.path.filename().string(), request.tiles);
       });
-  for (const LargeImage& image : planned.images) {
+  for (LargeImage& image : planned.images) {
     refuse_unknown_class(config, image);
+    // Their coordinates are those of the pixels as stored.
+    if (!image.place || image.file.is_upright) continue;
+    image.place.reset();
+    report.notes.push_back(
+        image.path.string() +
+        ": its tiles have no coordinates, for its pixels are stored turned or "
+        "mirrored");
   }
   return planned;
 }
@@ -95,8 +106,13 @@ struct TileFile {
   std::string suffix, bytes;
 };
 
-TileFile tile_file(const codecs::StreamedImage& image, const cv::Mat& pixels) {
-  if (image.is_jpeg)
+TileFile tile_file(const LargeImage& image, const TileRect& rect,
+                   const cv::Mat& pixels) {
+  if (image.place) {
+    const codecs::GeoTags place = image.place->moved(rect.y, rect.x);
+    return {".tif", codecs::encode_tiff_bytes(pixels, &place)};
+  }
+  if (image.file.is_jpeg)
     return {".jpg", codecs::encode_jpeg(pixels, kTileJpegQuality)};
   const bool fits_png = pixels.depth() == CV_8U || pixels.depth() == CV_16U;
   if (fits_png &&
@@ -128,7 +144,7 @@ std::string write_tiles(const configs::DataConfig& config,
         const TileRect& rect = rects[index];
         const std::string name = image.stem + "_" + std::to_string(rect.y) +
                                  "_" + std::to_string(rect.x);
-        const TileFile file = tile_file(image.file, pixels);
+        const TileFile file = tile_file(image, rect, pixels);
         write(fs::path("images") / split / (name + file.suffix), file.bytes);
         write(fs::path("labels") / split / (name + ".txt"),
               labels::label_text(image.plan.tiles[index].boxes));

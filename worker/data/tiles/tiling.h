@@ -5,7 +5,8 @@
 //                                   else .png with as many bits as were read;
 //                                   .tif where it has other bands than gray
 //                                   or RGB (tiff_file.h), with all of them, or
-//                                   other samples than PNG
+//                                   other samples than PNG, or coordinates on
+//                                   a map, which the tile has, too (geo_tags.h)
 //   DIR/labels/SPLIT/STEM_Y_X.txt   boxes of the tile; polygons were read as
 //                                   their bounding boxes
 //   DIR/data.yaml

@@ -1,19 +1,12 @@
 // Thousands of damaged files for every reader of a data set, and of models'
 // tables: none may crash, hang or ask for memory that its file does not
 // justify. What they say is not judged here; that they come back is.
-//
-// Damage is drawn from a fixed seed, so that a failure is there again. Address
-// space is bounded while it runs: a size that a file only claims is a
-// std::bad_alloc, and that fails the test.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,11 +18,14 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "tests/worker/data/fake_maps.h"
+#include "tests/worker/data/mutation.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/data/labels/folder_index.h"
+#include "worker/data/labels/geojson.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/data/labels/packing.h"
@@ -40,66 +36,6 @@ namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
-constexpr rlim_t kRoomBytes = rlim_t{768} << 20;
-constexpr double kLongestSeconds = 20;  // of one file, on a busy machine
-
-// Memory beyond what the process has now, while this lives.
-class BoundedMemory {
- public:
-  BoundedMemory() {
-    ::getrlimit(RLIMIT_AS, &before_);
-    std::ifstream pages("/proc/self/statm");
-    rlim_t used = 0;
-    pages >> used;
-    rlimit bound = before_;
-    bound.rlim_cur = used * 4096 + kRoomBytes;
-    ::setrlimit(RLIMIT_AS, &bound);
-  }
-  ~BoundedMemory() { ::setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_{};
-};
-
-// One to eight of: bytes changed, cut out, repeated, set to extremes, the end
-// cut off, a number made huge.
-std::string damaged(std::string text, sampling::RandomStream& draws) {
-  const int64_t changes = 1 + draws.below(8);
-  for (int64_t i = 0; i < changes && !text.empty(); ++i) {
-    const auto size = static_cast<int64_t>(text.size());
-    const auto at = static_cast<size_t>(draws.below(size));
-    const auto length =
-        static_cast<size_t>(1 + draws.below(std::min<int64_t>(
-                                    64, size - static_cast<int64_t>(at))));
-    switch (draws.below(7)) {
-      case 0:
-        text[at] = static_cast<char>(draws.below(256));
-        break;
-      case 1:
-        text[at] = static_cast<char>(text[at] ^ (1 << draws.below(8)));
-        break;
-      case 2:
-        text.erase(at, length);
-        break;
-      case 3:
-        text.insert(at, text.substr(at, length));
-        break;
-      case 4:
-        text.replace(at, length, std::string(length, '\xff'));
-        break;
-      case 5:
-        text.resize(at);
-        break;
-      default:
-        text.insert(at, draws.below(2) == 0 ? "99999999999999999999e999"
-                                            : std::string(300, '['));
-        break;
-    }
-  }
-  return text;
-}
 
 // A table with some of its numbers at an end of what may be written or beyond,
 // and some of its layers once more: damage that is still a table.
@@ -129,85 +65,6 @@ std::string stretched(std::string text, sampling::RandomStream& draws) {
                                       : std::string(kEnds[of(kEnds.size())]));
   }
   return text;
-}
-
-// A TIFF whose directories have fields set to ends of what they hold, to other
-// fields, or to places in the file, also those of directories.
-std::string with_damaged_tags(std::string text, sampling::RandomStream& draws) {
-  const bool is_big = text.size() > 16 && text[2] == 43;
-  const size_t pointer_bytes = is_big ? 8 : 4;
-  const size_t entry_bytes = is_big ? 20 : 12;
-  const size_t count_bytes = is_big ? 8 : 2;
-  const auto number_at = [&text](size_t at, size_t bytes) {
-    uint64_t number = 0;
-    if (at <= text.size() && bytes <= text.size() - at) {
-      std::memcpy(&number, text.data() + at, bytes);
-    }
-    return number;
-  };
-  std::vector<size_t> fields = {pointer_bytes};  // where they lie
-  std::vector<uint64_t> values = {
-      0, 1, 2, 3, 255, 65'535, INT32_MAX, UINT32_MAX, UINT64_MAX, text.size()};
-  uint64_t directory = number_at(pointer_bytes, pointer_bytes);
-  for (int page = 0; page < 4 && directory > 0; ++page) {
-    values.push_back(directory);
-    const uint64_t entries = number_at(directory, count_bytes);
-    const size_t first = directory + count_bytes;
-    for (size_t i = 0; i < entries && i < 40; ++i) {
-      const size_t entry = first + i * entry_bytes;
-      fields.insert(fields.end(),
-                    {entry, entry + 2, entry + 4, entry + 4 + pointer_bytes});
-      values.push_back(number_at(entry, 2));
-      values.push_back(number_at(entry + 4 + pointer_bytes, pointer_bytes));
-    }
-    const size_t next = first + entries * entry_bytes;
-    fields.push_back(next);
-    directory = number_at(next, pointer_bytes);
-  }
-  const auto one_of = [&draws](const auto& list) {
-    return list[static_cast<size_t>(
-        draws.below(static_cast<int64_t>(list.size())))];
-  };
-  const int64_t changes = 1 + draws.below(4);
-  for (int64_t i = 0; i < changes; ++i) {
-    const size_t at = one_of(fields);
-    const uint64_t value = one_of(values);
-    const size_t bytes = draws.below(2) == 0 ? 2 : pointer_bytes;
-    if (at <= text.size() && bytes <= text.size() - at) {
-      std::memcpy(text.data() + at, &value, bytes);
-    }
-  }
-  return text;
-}
-
-using Damage = std::string (*)(std::string text, sampling::RandomStream& draws);
-
-// Runs `read` on `count` damaged forms of each sample.
-void survive(const std::vector<std::string>& samples, int count,
-             const std::function<void(const std::string&)>& read,
-             Damage damage = damaged) {
-  for (size_t s = 0; s < samples.size(); ++s) {
-    read(samples[s]);  // what libraries set up once is no part of the bound
-    const BoundedMemory bound;
-    for (int i = 0; i < count; ++i) {
-      sampling::RandomStream draws(11, s, static_cast<uint64_t>(i),
-                                   sampling::RandomPurpose::kSyntheticImage);
-      const std::string text = damage(samples[s], draws);
-      const Clock::time_point begin = Clock::now();
-      ASSERT_NO_THROW(read(text)) << "sample " << s << ", damage " << i;
-      const std::chrono::duration<double> seconds = Clock::now() - begin;
-      ASSERT_LT(seconds.count(), kLongestSeconds)
-          << "sample " << s << ", damage " << i;
-    }
-  }
-}
-
-// Runs `body`; its refusals are answers.
-void allow_refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error&) {
-  }
 }
 
 class ReaderMutation : public ::testing::Test {
@@ -293,6 +150,146 @@ TEST_F(ReaderMutation, CocoJson) {
             const fs::path file = folder_.write("d.json", text);
             allow_refusal([&] { read_coco_results(file); });
           });
+}
+
+// A GeoJSON that is damaged where JSON is not: types, nesting, numbers.
+std::string twisted(std::string text, sampling::RandomStream& draws) {
+  const std::array<std::string, 16> kOthers = {
+      "null",
+      "true",
+      "[]",
+      "{}",
+      "\"a\"",
+      "NaN",
+      "1e400",
+      "-1e308",
+      "1e-400",
+      "123456789012345678901234567890",
+      "[[[[[0, 0]]]]]",
+      "[1]",
+      R"({"type": "Point", "coordinates": [1, 2]})",
+      std::string(5000, '[') + std::string(5000, ']'),
+      "\"" + std::string(5000, 'x') + "\"",
+      "\"/etc/passwd\""};
+  const auto of = [&draws](size_t size) {
+    return static_cast<size_t>(draws.below(static_cast<int64_t>(size)));
+  };
+  const size_t changes = 1 + of(3);
+  for (size_t i = 0; i < changes; ++i) {
+    // A number, a word, or all that a bracket holds.
+    const size_t begin = text.find_first_of("0123456789\"[{", of(text.size()));
+    if (begin == std::string::npos) continue;
+    size_t end = begin + 1;
+    if (text[begin] == '[' || text[begin] == '{') {
+      int depth = 1;
+      while (end < text.size() && depth > 0) {
+        if (text[end] == '[' || text[end] == '{') ++depth;
+        if (text[end] == ']' || text[end] == '}') --depth;
+        ++end;
+      }
+    } else if (text[begin] == '"') {
+      end = text.find('"', end);
+      end = end == std::string::npos ? text.size() : end + 1;
+    } else {
+      end = std::min(text.find_first_not_of("0123456789.-e", end), text.size());
+    }
+    const std::string piece = text.substr(begin, end - begin);
+    switch (draws.below(3)) {
+      case 0: {  // once more, many times
+        constexpr size_t kMostBytesMore = size_t{1} << 20;
+        const size_t most = kMostBytesMore / (piece.size() + 1);
+        std::string more;
+        for (size_t times = of(std::min<size_t>(300, most + 1)); times > 0;
+             --times) {
+          more += piece + ",";
+        }
+        text.insert(begin, more);
+        break;
+      }
+      default:
+        text.replace(begin, end - begin, kOthers[of(kOthers.size())]);
+        break;
+    }
+  }
+  return text;
+}
+
+TEST_F(ReaderMutation, GeoJson) {
+  const std::vector<std::string> samples = {
+      R"({"type": "FeatureCollection", "crs": {"type": "name", "properties":
+{"name": "urn:ogc:def:crs:EPSG::32633"}}, "features": [
+{"type": "Feature", "properties": {"class": "a", "image": "1.bmp"}, "geometry":
+{"type": "Polygon", "coordinates": [[[1002, 4990], [1010, 4990], [1010, 4980],
+[1002, 4980], [1002, 4990]], [[1004, 4988], [1006, 4988], [1006, 4986]]]}},
+{"type": "Feature", "properties": {"class": 1, "name": "b"}, "geometry":
+{"coordinates": [[[[1002, 4990, 5], [1e3, 4.99e3], [1010, 4980]]],
+[[[990, 4990], [1010, 4990], [1010, 4980]]]], "type": "MultiPolygon"}}]})",
+      R"({"features": [{"geometry": {"type": "Polygon", "coordinates": [[[1e3,
+5e3], [1031, 5e3], [1031, 4953]]]}, "properties": {"class": 2}, "id": 7, "type":
+"Feature"}, {"type": "Feature", "properties": null, "geometry": {"type":
+"Point", "coordinates": [1, 2]}}], "type": "FeatureCollection"})"};
+  const fs::path image =
+      folder_.write("images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  FakeMaps maps(12, 16);
+  const ClassRules classes{{"a", "b", "c"}, false};
+  const auto reader = open_geojson_files({image.string()}, classes, maps);
+  int64_t boxes = 0, refused = 0, faults = 0;
+  const auto check = [&](const ImageLabels& labels) {
+    ASSERT_EQ(labels.labels.boxes.size(), labels.labels.outlines.size());
+    for (const BoxLabel& box : labels.labels.boxes) {
+      ASSERT_TRUE(box.class_index >= 0 && box.class_index < 3);
+      ASSERT_TRUE(box.cx >= 0 && box.cx <= 1 && box.w > 0 && box.w <= 1);
+      ASSERT_TRUE(box.cy >= 0 && box.cy <= 1 && box.h > 0 && box.h <= 1);
+    }
+    for (const DataFault& fault : labels.labels.faults) {
+      ASSERT_FALSE(fault.what.empty());
+    }
+    boxes += static_cast<int64_t>(labels.labels.boxes.size());
+    faults += static_cast<int64_t>(labels.labels.faults.size());
+    refused += labels.fault ? 1 : 0;
+  };
+  const auto read = [&](const std::string& text) {
+    check(reader->read_text(0, {12, 16}, "x.geojson", text));
+    const fs::path file = folder_.write("all.geojson", text);
+    allow_refusal([&] {
+      DataReport report;
+      const auto table = open_geojson_labels(file, folder_.path() / "images",
+                                             classes, report, maps);
+      for (size_t i = 0; i < table->images().size(); ++i) {
+        check(table->read(i, {12, 16}));
+      }
+    });
+  };
+  survive(samples, 2000, read);
+  survive(samples, 2000, read, twisted);
+  EXPECT_GT(boxes, 1000);
+  EXPECT_GT(faults, 2000);
+  EXPECT_GT(refused, 2000);
+}
+
+TEST_F(ReaderMutation, GeoJsonOfManyVerticesAndBrackets) {
+  std::string many = "[[0, 0]";
+  for (int i = 1; i < 1'000'000; ++i) {
+    many += ",[" + std::to_string(i) + "," + std::to_string(i % 7) + "]";
+  }
+  const auto with_coordinates = [](const std::string& coordinates) {
+    return R"({"type": "FeatureCollection", "features": [{"type": "Feature",
+"properties": {"class": 0}, "geometry": {"type": "Polygon", "coordinates": )" +
+           coordinates + "}}]}";
+  };
+  const BoundedMemory bound;
+  EXPECT_EQ(parse_geojson(with_coordinates("[" + many + "]]"))
+                .features.at(0)
+                .x.size(),
+            1'000'000);
+  constexpr size_t kDeep = 20'000'000;
+  EXPECT_NE(parse_geojson(with_coordinates(std::string(kDeep, '['))).reason,
+            "");
+  EXPECT_NE(parse_geojson(with_coordinates(std::string(kDeep, '[') +
+                                           std::string(kDeep, ']')))
+                .features.at(0)
+                .fault,
+            "");
 }
 
 TEST_F(ReaderMutation, VocXml) {

@@ -13,6 +13,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/verification.h"
 
@@ -210,6 +211,40 @@ TEST_F(Tiling, SaysThatAlphaIsLeftOut) {
             "train: of 1 image the sample that the file calls alpha is left "
             "out: where it is a band of a model's, write the file without that "
             "mark (gdal_translate -co ALPHA=NO) and tile it again");
+}
+
+TEST_F(Tiling, TilesOfAMapAreMapsUnlessItIsStoredTurned) {
+  const codecs::GeoTags tags = {.tie_points = {0, 0, 0, 1000, 5000, 0},
+                                .pixel_scale = {2, 4, 0},
+                                .transformation = {},
+                                .keys = {1, 1, 0, 0},
+                                .key_numbers = {},
+                                .key_text = "",
+                                .no_data = ""};
+  fs::remove_all(folder_.path() / "in/images");
+  const std::string map = codecs::encode_tiff_bytes(picture_, &tags);
+  folder_.write("in/images/a.tif", map);
+  const fs::path turned = folder_.write("in/images/b.tif", map);
+  TIFF* const tiff = TIFFOpen(turned.c_str(), "r+");
+  ASSERT_NE(tiff, nullptr);
+  TIFFSetField(tiff, TIFFTAG_ORIENTATION, ORIENTATION_BOTRIGHT);
+  ASSERT_EQ(TIFFRewriteDirectory(tiff), 1);
+  TIFFClose(tiff);
+  ASSERT_TRUE(codecs::read_geo_tags(turned).has_value());
+  const auto splits = tile_data(configs::load_data_config(yaml_), request_);
+  EXPECT_THAT(splits[0].report.notes,
+              ElementsAre(HasSubstr("b.tif: its tiles have no coordinates, for "
+                                    "its pixels are stored turned")));
+  int64_t maps = 0, pictures = 0;
+  for (const auto& entry :
+       fs::directory_iterator(request_.output / "images/train")) {
+    const bool is_map = entry.path().filename().string().starts_with("a");
+    EXPECT_EQ(entry.path().extension(), is_map ? ".tif" : ".png");
+    EXPECT_EQ(codecs::read_geo_tags(entry.path()).has_value(), is_map);
+    ++(is_map ? maps : pictures);
+  }
+  EXPECT_GT(maps, 2);
+  EXPECT_EQ(maps, pictures);
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+// Maps and weights for tests, and the plugin and the tools that read them.
+#pragma once
+
+#include <gdal.h>
+#include <gtest/gtest.h>
+#include <ogr_srs_api.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <opencv2/core/mat.hpp>
+#include <string>
+#include <vector>
+
+#include "configs/layers/model_table.h"
+#include "parallel/base/check.h"
+#include "worker/maps/map_plugin.h"
+#include "worker/model/layer_graph.h"
+#include "worker/tools/tool_command.h"
+#include "worker/weights/weights.h"
+
+namespace headroom {
+
+using Transform = std::array<double, 6>;
+
+inline void name_built_plugin() {
+  setenv("HEADROOM_MAP_PLUGIN", HEADROOM_BUILD_DIR "/bin/libheadroom_maps.so",
+         1);
+}
+
+inline maps::MapApi& built_plugin() {
+  name_built_plugin();
+  const maps::MapPlugin plugin = maps::load_map_plugin();
+  HEADROOM_CHECK(plugin.api != nullptr, plugin.reason);
+  return *plugin.api;
+}
+
+// Lossless. `system` "": none. `options`: GDAL's, "NAME=VALUE".
+inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
+                          const Transform& transform, const std::string& system,
+                          const std::vector<std::string>& options = {}) {
+  GDALAllRegister();
+  std::vector<const char*> list;
+  for (const std::string& option : options) list.push_back(option.c_str());
+  list.push_back(nullptr);
+  std::filesystem::create_directories(file.parent_path());
+  const GDALDatasetH map =
+      GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), rgb.cols, rgb.rows,
+                 3, GDT_Byte, const_cast<char**>(list.data()));
+  ASSERT_NE(map, nullptr);
+  Transform copy = transform;
+  ASSERT_EQ(GDALSetGeoTransform(map, copy.data()), CE_None);
+  if (!system.empty()) {
+    const OGRSpatialReferenceH reference = OSRNewSpatialReference(nullptr);
+    ASSERT_EQ(OSRSetFromUserInput(reference, system.c_str()), OGRERR_NONE);
+    ASSERT_EQ(GDALSetSpatialRef(map, reference), CE_None);
+    OSRDestroySpatialReference(reference);
+  }
+  ASSERT_EQ(GDALDatasetRasterIO(map, GF_Write, 0, 0, rgb.cols, rgb.rows,
+                                rgb.data, rgb.cols, rgb.rows, GDT_Byte, 3,
+                                nullptr, 3, static_cast<int>(rgb.step), 1),
+            CE_None);
+  GDALClose(map);
+}
+
+// A network that has learned nothing, and whose signals grow from layer to
+// layer, the faster the smaller the variance is that it divides them by, so
+// that pixels decide.
+inline void write_weights(const std::filesystem::path& file, int num_classes,
+                          int64_t side, double variance) {
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, num_classes, at::kFloat, 0);
+  for (const model::NamedTensor& entry : model.state()) {
+    if (entry.name.ends_with("running_var")) entry.tensor->fill_(variance);
+  }
+  auto metadata = layers::model_metadata("yolov5n", table);
+  layers::describe_input(metadata, {side, side}, 32);
+  weights::save_weights(file, model.state(), metadata);
+}
+
+inline int run_tool(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  return tools::find_tool_command(words.front())
+      ->run(static_cast<int>(words.size()), arguments.data());
+}
+
+inline nlohmann::json parsed(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return nlohmann::json::parse(in);
+}
+
+}  // namespace headroom

@@ -1,0 +1,525 @@
+// Polygons on the map as boxes in pixels: of all vertices, where the image's
+// own coordinates have them, the smallest and the largest. Holes and the order
+// of a ring's vertices do not matter. Of a file for many images, an image has
+// what its edges leave of each polygon.
+//
+// The class is the property `class`, a name or a number; where `detect` wrote a
+// number and a `name` beside it, the name counts.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/parallel_for.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+#include "worker/data/codecs/scanline_reader.h"
+#include "worker/data/labels/box_rules.h"
+#include "worker/data/labels/file_list.h"
+#include "worker/data/labels/geojson.h"
+#include "worker/data/labels/json_text.h"
+#include "worker/data/labels/label_reader.h"
+#include "worker/maps/map_api.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostOfClassName = 1000;  // bytes
+
+// The place of an image whose pixels are stored as they are seen; none, and
+// `reason`, where it has none.
+std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
+                                               const std::string& image,
+                                               codecs::ImageSize size,
+                                               std::string& reason) {
+  auto place = maps.place_of(image, reason);
+  if (!place) {
+    if (codecs::names_page(image)) {
+      reason = "it is a page, and only whole files are read as maps";
+    }
+    return std::nullopt;
+  }
+  codecs::ImageLimits limits;
+  limits.bands = codecs::kAnyBands;
+  limits.as_stored = true;
+  const codecs::StreamedImage stored = codecs::inspect_streamed(image, limits);
+  if (stored.ok() && stored.is_upright && place->height == size.height &&
+      place->width == size.width) {
+    return place;
+  }
+  if (!stored.ok()) {
+    reason = stored.reason;
+  } else if (!stored.is_upright) {
+    reason = "its pixels are stored turned or mirrored";
+  } else {
+    reason = "its map has " + std::to_string(place->width) + " x " +
+             std::to_string(place->height) + " pixels, its picture " +
+             std::to_string(size.width) + " x " + std::to_string(size.height);
+  }
+  return std::nullopt;
+}
+
+// Coordinates of nine decimals of a degree lie beside the image's edge by
+// rounding, and the last digits of libraries differ.
+double rounded(double pixel, double edge) {
+  constexpr double kBesideEdge = 0.01, kSteps = 1024, kFarthest = 1e12;
+  for (const double side : {0.0, edge}) {
+    if (std::abs(pixel - side) < kBesideEdge) return side;
+  }
+  return std::round(std::clamp(pixel, -kFarthest, kFarthest) * kSteps) / kSteps;
+}
+
+// Outer rings in pixels; none where a vertex has no place.
+std::vector<PixelRing> rings_in_pixels(const GeoFeature& feature,
+                                       maps::MapPoints& points, double width,
+                                       double height) {
+  std::vector<double> x = feature.x, y = feature.y;
+  std::vector<PixelRing> rings;
+  size_t begin = 0;
+  for (const GeoFeature::Ring& ring : feature.rings) {
+    const size_t count = ring.end - begin;
+    points.to_pixels(std::span(x).subspan(begin, count),
+                     std::span(y).subspan(begin, count));
+    PixelRing placed(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!std::isfinite(x[begin + i]) || !std::isfinite(y[begin + i])) {
+        return {};
+      }
+      placed[i] = {rounded(x[begin + i], width), rounded(y[begin + i], height)};
+    }
+    if (!ring.is_hole) rings.push_back(std::move(placed));
+    begin = ring.end;
+  }
+  return rings;
+}
+
+// Features as boxes of one image.
+class FeatureReader {
+ public:
+  FeatureReader(const std::string& file, const GeoJson& content,
+                const ClassRules& classes, maps::MapPoints& points,
+                codecs::ImageSize size, LabelFile& labels)
+      : file_(file),
+        content_(content),
+        classes_(classes),
+        points_(points),
+        size_(size),
+        labels_(labels),
+        rules_(labels) {}
+
+  // `cut`: what sticks out of the image is no fault, and what it hardly shows
+  // is another image's.
+  void add(size_t index, bool cut) {
+    const GeoFeature& feature = content_.features[index];
+    rules_.at(file_ + ":" + std::to_string(feature.line),
+              "feature " + std::to_string(feature.number));
+    if (!feature.fault.empty()) {
+      return rules_.drop(DataFaultKind::kBadLine, feature.fault);
+    }
+    std::vector<PixelRing> rings =
+        rings_in_pixels(feature, points_, size_.width, size_.height);
+    if (rings.empty()) {
+      return rules_.drop(DataFaultKind::kOutside, without_place(feature));
+    }
+    if (cut) {
+      std::vector<PixelRing> parts = parts_in(rings, size_.width, size_.height);
+      if (!shows_enough(parts, rings)) return;
+      rings = std::move(parts);
+    }
+    const auto class_index = class_of(feature);
+    if (!class_index) return;
+    const size_t before = labels_.boxes.size();
+    rules_.add_pixels(*class_index, extent_of(rings), size_, outline(rings));
+    if (labels_.boxes.size() > before) ++labels_.num_polygons;
+  }
+
+ private:
+  std::string without_place(const GeoFeature& feature) const {
+    constexpr double kPole = 90;
+    const auto beyond = std::ranges::find_if(
+        feature.y, [](double y) { return std::abs(y) > kPole; });
+    if (content_.reference_system != kLongitudeLatitude ||
+        beyond == feature.y.end()) {
+      return "a vertex has no place in the image's coordinate reference system";
+    }
+    const auto at = static_cast<size_t>(beyond - feature.y.begin());
+    return short_number(feature.x[at]) + ", " + short_number(*beyond) +
+           " is no longitude and latitude, and the file has no crs";
+  }
+
+  std::optional<int32_t> class_of(const GeoFeature& feature) {
+    if (classes_.single_cls) return 0;
+    if (const auto* name = std::get_if<std::string>(&feature.class_value)) {
+      return classes_.find(short_line(*name, kMostOfClassName), feature.line,
+                           labels_);
+    }
+    const auto* number = std::get_if<double>(&feature.class_value);
+    if (!feature.name.empty()) {
+      return classes_.find(short_line(feature.name, kMostOfClassName),
+                           feature.line, labels_);
+    }
+    if (number == nullptr) {
+      rules_.drop(DataFaultKind::kBadClass, "it has no property 'class'");
+      return std::nullopt;
+    }
+    return class_of(*number, feature.line);
+  }
+
+  std::optional<int32_t> class_of(double number, int64_t line) {
+    constexpr double kMostClass = 1e6;
+    if (!(number >= 0 && number <= kMostClass) ||
+        number != std::floor(number)) {
+      rules_.drop(DataFaultKind::kBadClass, "class " + short_number(number));
+      return std::nullopt;
+    }
+    const auto index = static_cast<int32_t>(number);
+    labels_.largest_class = std::max<int64_t>(labels_.largest_class, index);
+    labels_.has_class_zero |= index == 0;
+    if (static_cast<size_t>(index) < classes_.names.size()) return index;
+    if (!labels_.unknown_class) {
+      labels_.unknown_class = {line, std::to_string(index)};
+    }
+    return std::nullopt;
+  }
+
+  Outline outline(const std::vector<PixelRing>& rings) const {
+    std::vector<std::vector<double>> parts;
+    for (const PixelRing& ring : rings) {
+      parts.emplace_back();
+      for (const auto& point : ring) {
+        parts.back().insert(parts.back().end(), point.begin(), point.end());
+      }
+    }
+    return joined_outline(parts, size_);
+  }
+
+  const std::string& file_;
+  const GeoJson& content_;
+  const ClassRules& classes_;
+  maps::MapPoints& points_;
+  const codecs::ImageSize size_;
+  LabelFile& labels_;
+  BoxRules rules_;
+};
+
+// Those beyond the faults that are kept one by one.
+DataFault fault_of_rest(const std::string& file, const GeoJson& content) {
+  return {DataFaultKind::kBadLine, file,
+          counted(content.other_faults, "feature") +
+              " more without a polygon's coordinates",
+          "dropped"};
+}
+
+// Null: see `reason`.
+std::unique_ptr<maps::MapPoints> points_in_image(maps::MapApi& maps,
+                                                 const std::string& image,
+                                                 codecs::ImageSize size,
+                                                 const GeoJson& content,
+                                                 std::string& reason) {
+  const auto place = place_of_upright(maps, image, size, reason);
+  if (!place) {
+    reason =
+        "polygons on a map, but " + image + " has no coordinates: " + reason;
+    return nullptr;
+  }
+  auto points = maps.points_in(content.reference_system, *place, reason);
+  if (points == nullptr) reason = image + ": " + reason;
+  return points;
+}
+
+class GeoJsonFiles : public LabelReader {
+ public:
+  GeoJsonFiles(std::vector<std::string> images, ClassRules classes,
+               maps::MapApi& maps)
+      : images_(std::move(images)), classes_(std::move(classes)), maps_(maps) {}
+
+  const std::vector<std::string>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    const std::string file = geojson_file_of(images_[index]);
+    std::string reason;
+    const auto text = read_label_text(file, reason);
+    return text ? read_text(index, size, file, *text)
+                : unreadable_labels(file, std::move(reason));
+  }
+
+  std::vector<std::string> label_files(size_t index) const override {
+    return geojson_paths(images_[index]);
+  }
+
+  ImageLabels read_text(size_t index, codecs::ImageSize size,
+                        const std::string& file,
+                        std::string_view text) const override {
+    const GeoJson content = parse_geojson(text);
+    if (!content.ok()) {
+      ImageLabels refused = unreadable_labels(file, content.reason);
+      refused.fault->where += ":" + std::to_string(content.reason_line);
+      return refused;
+    }
+    std::string reason;
+    const auto points =
+        points_in_image(maps_, images_[index], size, content, reason);
+    if (points == nullptr) return unreadable_labels(file, std::move(reason));
+    ImageLabels result;
+    result.file = file;
+    FeatureReader reader(file, content, classes_, *points, size, result.labels);
+    for (size_t i = 0; i < content.features.size(); ++i) {
+      reader.add(i, /*cut=*/false);
+    }
+    if (content.other_faults > 0) {
+      result.labels.faults.push_back(fault_of_rest(file, content));
+    }
+    return result;
+  }
+
+ private:
+  std::vector<std::string> images_;
+  ClassRules classes_;
+  maps::MapApi& maps_;
+};
+
+// A file for many images.
+class GeoJsonTable : public LabelReader {
+ public:
+  GeoJsonTable(fs::path file, const fs::path& folder, ClassRules classes,
+               DataReport& report, maps::MapApi& maps)
+      : file_(file.string()), classes_(std::move(classes)), maps_(maps) {
+    content_ = parse_geojson(read_json_text(file, "GeoJSON"));
+    if (!content_.ok()) {
+      throw Error("data",
+                  file_ + ":" + std::to_string(content_.reason_line) + ": " +
+                      content_.reason,
+                  "export the layer again as GeoJSON", ExitCode::kData);
+    }
+    DataReport ignored;  // what is no image here is nobody's image
+    const std::vector<std::string> all = list_images({folder}, ignored);
+    std::vector<Candidate> candidates = features_by_image(all);
+    std::vector<bool> is_used(content_.features.size());
+    std::vector<bool> is_touched(content_.features.size());
+    std::string first_without_place;
+    int64_t unused = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      Candidate& image = candidates[i];
+      for (const Use& use : image.features) is_used[use.feature] = true;
+      for (const size_t feature : image.touched) is_touched[feature] = true;
+      if (!image.features.empty()) {
+        images_.push_back(all[i]);
+        features_.push_back(std::move(image.features));
+        continue;
+      }
+      ++unused;
+      if (first_without_place.empty() && !image.reason.empty()) {
+        first_without_place = "; " + all[i] + ": " + image.reason;
+      }
+    }
+    if (unused > 0) {
+      report.notes.push_back(counted(unused, "image") + " in " +
+                             folder.string() + " without a polygon of " +
+                             file_ + ": not used" + first_without_place);
+    }
+    report_unused(is_used, is_touched, folder, report);
+  }
+
+  const std::vector<std::string>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+  ImageLabels read(size_t index, codecs::ImageSize size) const override {
+    std::string reason;
+    const auto points =
+        points_in_image(maps_, images_[index], size, content_, reason);
+    if (points == nullptr) return unreadable_labels(file_, std::move(reason));
+    ImageLabels result;
+    result.file = file_;
+    FeatureReader reader(file_, content_, classes_, *points, size,
+                         result.labels);
+    for (const Use& use : features_[index]) {
+      reader.add(use.feature, !use.is_named);
+    }
+    return result;
+  }
+
+ private:
+  // A feature in an image, by its place or because it names the image.
+  struct Use {
+    size_t feature = 0;
+    bool is_named = false;
+  };
+  struct Candidate {
+    std::vector<Use> features;
+    std::vector<size_t> touched;  // features of which it shows too little
+    std::string reason;           // why it has no coordinates; "": it has
+  };
+
+  // The image that each feature names, of which there may be none.
+  std::vector<std::optional<size_t>> named_images(
+      const std::vector<std::string>& all) const {
+    std::map<std::string, std::vector<size_t>> by_name;
+    for (size_t i = 0; i < all.size(); ++i) {
+      by_name[all[i].substr(all[i].rfind('/') + 1)].push_back(i);
+    }
+    std::vector<std::optional<size_t>> named(content_.features.size());
+    for (size_t i = 0; i < named.size(); ++i) {
+      const std::string& image = content_.features[i].image;
+      const auto found = by_name.find(image.substr(image.rfind('/') + 1));
+      if (found == by_name.end()) continue;
+      std::vector<size_t> same = found->second;
+      if (same.size() > 1) {
+        const std::string ending =
+            "/" + fs::path(image).lexically_normal().relative_path().string();
+        std::erase_if(same,
+                      [&](size_t one) { return !all[one].ends_with(ending); });
+      }
+      if (same.size() == 1) named[i] = same.front();
+    }
+    return named;
+  }
+
+  std::vector<Candidate> features_by_image(
+      const std::vector<std::string>& all) const {
+    const std::vector<std::optional<size_t>> named = named_images(all);
+    std::vector<BoxExtent> boxes(named.size());
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      const GeoFeature& feature = content_.features[i];
+      if (!feature.fault.empty()) continue;
+      const auto [west, east] = std::ranges::minmax(feature.x);
+      const auto [south, north] = std::ranges::minmax(feature.y);
+      boxes[i] = {west, south, east, north};
+    }
+    std::vector<Candidate> candidates(all.size());
+    constexpr int64_t kThreads = 8;
+    parallel_for(static_cast<int64_t>(all.size()), kThreads, [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      Candidate& image = candidates[at];
+      const auto place = maps_.place_of(all[at], image.reason);
+      const auto points = place ? maps_.points_in(content_.reference_system,
+                                                  *place, image.reason)
+                                : nullptr;
+      const auto bounds = points ? points->bounds() : std::nullopt;
+      for (size_t f = 0; f < named.size(); ++f) {
+        if (!content_.features[f].fault.empty()) continue;
+        if (named[f] == at) {
+          image.features.push_back({f, true});
+        } else if (!named[f] && points != nullptr &&
+                   (!bounds || may_meet(boxes[f], *bounds, points->turn()))) {
+          look_for(f, *points, *place, image);
+        }
+      }
+    });
+    return candidates;
+  }
+
+  // `turn`: see MapPoints.
+  static bool may_meet(BoxExtent extent, const std::array<double, 4>& bounds,
+                       double turn) {
+    constexpr double kMargin = 0.01;  // edges of maps are bent
+    auto [west, south, east, north] = bounds;
+    const double high = (north - south) * kMargin;
+    if (extent.y2 < south - high || extent.y1 > north + high) return false;
+    if (west > east) east += turn;
+    if (turn > 0) {
+      const double away = (extent.x1 + extent.x2) / 2 - (west + east) / 2;
+      const double turns = std::remainder(away, turn) - away;
+      extent.x1 += turns;
+      extent.x2 += turns;
+    }
+    const double wide = (east - west) * kMargin;
+    return extent.x2 >= west - wide && extent.x1 <= east + wide;
+  }
+
+  void look_for(size_t feature, maps::MapPoints& points,
+                const maps::MapPlace& place, Candidate& image) const {
+    const auto width = static_cast<double>(place.width);
+    const auto height = static_cast<double>(place.height);
+    const std::vector<PixelRing> rings =
+        rings_in_pixels(content_.features[feature], points, width, height);
+    const std::vector<PixelRing> parts = parts_in(rings, width, height);
+    if (shows_enough(parts, rings)) {
+      image.features.push_back({feature, false});
+    } else if (!parts.empty()) {
+      image.touched.push_back(feature);
+    }
+  }
+
+  // What lies in no image may lie in those of another split: a note says how
+  // much it is.
+  void report_unused(const std::vector<bool>& is_used,
+                     const std::vector<bool>& is_touched,
+                     const fs::path& folder, DataReport& report) const {
+    int64_t outside = 0, first_line = 0;
+    for (size_t i = 0; i < is_used.size(); ++i) {
+      if (is_used[i]) continue;
+      const GeoFeature& feature = content_.features[i];
+      const std::string name =
+          "feature " + std::to_string(feature.number) + ": ";
+      const std::string where = file_ + ":" + std::to_string(feature.line);
+      if (!feature.fault.empty()) {
+        report.add({DataFaultKind::kBadLine, where, name + feature.fault,
+                    "box dropped"});
+      } else if (is_touched[i]) {
+        report.add({DataFaultKind::kOutside, where,
+                    name + "no image of " + folder.string() + " shows " +
+                        short_number(kLeastVisible) + " of its area",
+                    "box dropped"});
+      } else if (++outside == 1) {
+        first_line = feature.line;
+      }
+    }
+    if (content_.other_faults > 0) report.add(fault_of_rest(file_, content_));
+    if (outside > 0) {
+      report.notes.push_back(counted(outside, "polygon") + " of " + file_ +
+                             " in no image of " + folder.string() +
+                             ": not used; the first is in line " +
+                             std::to_string(first_line));
+    }
+  }
+
+  const std::string file_;
+  const ClassRules classes_;
+  maps::MapApi& maps_;
+  GeoJson content_;
+  std::vector<std::string> images_;
+  std::vector<std::vector<Use>> features_;  // each image's
+};
+
+}  // namespace
+
+std::vector<std::string> geojson_paths(std::string_view image) {
+  std::vector<std::string> paths = label_paths(image);
+  for (std::string& path : paths) path = with_suffix(path, ".geojson");
+  return paths;
+}
+
+std::string geojson_file_of(std::string_view image) {
+  const std::vector<std::string> paths = geojson_paths(image);
+  const auto found = std::ranges::find_if(paths, file_exists);
+  return found == paths.end() ? paths[0] : *found;
+}
+
+std::unique_ptr<LabelReader> open_geojson_files(std::vector<std::string> images,
+                                                const ClassRules& classes,
+                                                maps::MapApi& maps) {
+  return std::make_unique<GeoJsonFiles>(std::move(images), classes, maps);
+}
+
+std::unique_ptr<LabelReader> open_geojson_labels(const fs::path& file,
+                                                 const fs::path& images,
+                                                 const ClassRules& classes,
+                                                 DataReport& report,
+                                                 maps::MapApi& maps) {
+  const fs::path whole = fs::absolute(file).lexically_normal();
+  const fs::path folder =
+      images.empty() ? whole.parent_path() : fs::absolute(images);
+  return std::make_unique<GeoJsonTable>(whole, folder, classes, report, maps);
+}
+
+}  // namespace headroom::labels

@@ -1,0 +1,15 @@
+// Points of a reference system as pixels of a picture, through PROJ.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "worker/maps/map_api.h"
+
+namespace headroom::maps {
+
+std::unique_ptr<MapPoints> points_of_picture(const std::string& system,
+                                             const MapPlace& place,
+                                             std::string& reason);
+
+}  // namespace headroom::maps
