@@ -1,0 +1,165 @@
+#include "worker/tools/detect_resume.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
+
+namespace headroom::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool writes_files(const DetectRequest& request) {
+  const detect::FolderOptions& files = request.folder;
+  return files.pictures || files.text || files.csv || files.json ||
+         files.crops || request.layers.any();
+}
+
+bool begins_with_one_of(const std::string& word,
+                        const std::vector<const char*>& flags) {
+  return std::ranges::any_of(
+      flags, [&](const char* flag) { return word.starts_with(flag); });
+}
+
+// What the boxes and files depend on beside weights and sources.
+std::vector<std::string> options_of(std::vector<std::string> words) {
+  std::erase_if(words, [](const std::string& word) {
+    return begins_with_one_of(
+        word,
+        {"--weights=", "--source=", "--output=", "--exist-ok", "--resume"});
+  });
+  return words;
+}
+
+// What a user would type.
+std::string command_of(const DetectRequest& request) {
+  std::string text = "headroom detect";
+  for (const std::string& word : request.words) {
+    if (begins_with_one_of(word, {"--output=", "--resume"})) continue;
+    text += " " + shell_word(word);
+  }
+  const fs::path output = request.output;
+  if (output != fs::absolute("runs/detect/exp").lexically_normal()) {
+    text += " --project=" + shell_word(output.parent_path().string()) +
+            " --name=" + shell_word(output.filename().string());
+  }
+  return text + " --resume";
+}
+
+std::string digest_of_model(const DetectRequest& request) {
+  std::error_code ignored;
+  std::string digest = file_digest(request.weights);
+  if (!request.cfg.empty() && fs::is_regular_file(request.cfg, ignored)) {
+    digest += file_digest(request.cfg);
+  }
+  return digest;
+}
+
+std::string digest_of(const detect::ImageSources& sources) {
+  std::vector<fs::path> files = sources.images;
+  files.insert(files.end(), sources.videos.begin(), sources.videos.end());
+  return detect::sources_digest(files);
+}
+
+bool lies_in(const fs::path& file, const fs::path& folder) {
+  return std::ranges::mismatch(folder, file).in1 == folder.end();
+}
+
+detect::ImageSources without(detect::ImageSources sources,
+                             const fs::path& folder) {
+  for (std::vector<fs::path>* files : {&sources.images, &sources.videos}) {
+    std::erase_if(*files,
+                  [&](const fs::path& file) { return lies_in(file, folder); });
+  }
+  return sources;
+}
+
+void say(const std::string& line) {
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+}  // namespace
+
+ResumableDetection::ResumableDetection(const DetectRequest& request,
+                                       detect::ImageSources& sources,
+                                       detect::DetectionFolder& folder)
+    : has_files_(writes_files(request)), folder_(folder) {
+  if (!has_files_) {
+    if (request.resume) say("no files are written: there is nothing to resume");
+    return;
+  }
+  subject_ = {.weights = digest_of_model(request),
+              .sources = digest_of(sources),
+              .options = options_of(request.words),
+              .command = command_of(request)};
+  const auto unfinished =
+      detect::unfinished_runs(request.output, request.folder.may_exist);
+  if (request.resume) {
+    go_on_with(unfinished, sources);
+    if (!goes_on_) {
+      say(request.output + " has no unfinished run: a new one begins");
+    }
+  } else if (!unfinished.empty()) {
+    const detect::UnfinishedRun& newest = unfinished.front();
+    say(newest.journal.parent_path().string() +
+        " is unfinished; to go on: " + newest.subject.command);
+  }
+}
+
+void ResumableDetection::go_on_with(
+    const std::vector<detect::UnfinishedRun>& unfinished,
+    detect::ImageSources& sources) {
+  for (const detect::UnfinishedRun& run : unfinished) {
+    const fs::path results = run.journal.parent_path();
+    detect::ImageSources others = without(sources, results);
+    subject_.sources = digest_of(others);
+    if (run.journal.filename() != subject_.file_name()) continue;
+    journal_ = detect::DetectionJournal::go_on(run.journal);
+    sources = std::move(others);
+    folder_.go_on_in(results);
+    goes_on_ = true;
+    return;
+  }
+  if (unfinished.empty()) return;
+  const detect::UnfinishedRun& newest = unfinished.front();
+  const fs::path results = newest.journal.parent_path();
+  subject_.sources = digest_of(without(sources, results));
+  throw Error("detect",
+              results.string() + " is unfinished with " +
+                  subject_.difference_to(newest.subject),
+              "to go on there: " + newest.subject.command +
+                  "; to begin a new run, leave --resume out");
+}
+
+std::optional<detect::JournalRecord> ResumableDetection::next(
+    detect::JournalRecord::Kind kind, int64_t unit) {
+  return journal_ ? journal_->next(kind, unit) : std::nullopt;
+}
+
+void ResumableDetection::append(const detect::JournalRecord& record) {
+  if (!has_files_) return;
+  if (!journal_) {
+    const fs::path file = folder_.place_of(subject_.file_name());
+    journal_ = detect::DetectionJournal::begin(file.parent_path(), subject_);
+  }
+  journal_->append(record);
+}
+
+void ResumableDetection::finish() {
+  if (!journal_) return;
+  journal_->remove();
+  folder_.leave_if_empty();
+}
+
+std::string ResumableDetection::command() const {
+  return journal_ ? subject_.command : "";
+}
+
+}  // namespace headroom::tools
