@@ -28,17 +28,16 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::string_view kMagic = "HEADRDET";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
 constexpr uint32_t kMostBytes = 1U << 30;
-constexpr const char* kPrefix = "detect-";
-constexpr const char* kSuffix = ".journal";
+constexpr size_t kPayloadBytes = 1 + 6 * 8;  // without detections
 
 std::string json_of(const JournalSubject& subject) {
-  const Json json = {{"weights", subject.weights},
-                     {"sources", subject.sources},
-                     {"options", subject.options},
-                     {"command", subject.command}};
+  const Json json = {
+      {"weights", subject.weights}, {"sources", subject.sources},
+      {"options", subject.options}, {"command", subject.command},
+      {"version", subject.version}, {"digest", subject.digest()}};
   // File names may be in any encoding.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -53,8 +52,8 @@ std::string header_of(const JournalSubject& subject) {
 std::string payload_of(const JournalRecord& record) {
   RecordWriter writer;
   writer.value(record.kind);
-  for (const int64_t value :
-       {record.unit, record.number, record.height, record.width}) {
+  for (const int64_t value : {record.unit, record.number, record.height,
+                              record.width, record.place}) {
     writer.value(value);
   }
   writer.size(record.detections);
@@ -62,14 +61,27 @@ std::string payload_of(const JournalRecord& record) {
   return writer.bytes();
 }
 
-// REQUIRES: what payload_of() gave.
-JournalRecord record_of(std::string_view payload) {
+// None: payload_of() gave nothing like it.
+std::optional<JournalRecord> record_of(std::string_view payload) {
+  constexpr size_t kEach = sizeof(metrics::Detection);
+  if (payload.size() < kPayloadBytes) return std::nullopt;
+  const size_t boxes = payload.size() - kPayloadBytes;
+  if (boxes % kEach != 0 ||
+      number_at<uint64_t>(payload, kPayloadBytes - 8) != boxes / kEach) {
+    return std::nullopt;
+  }
   RecordReader reader(payload);
+  uint8_t kind = 0;
+  reader.value(kind);
+  if (kind > static_cast<uint8_t>(JournalRecord::Kind::kLeftOut)) {
+    return std::nullopt;
+  }
   JournalRecord record;
-  reader.value(record.kind);
-  for (int64_t* value :
-       {&record.unit, &record.number, &record.height, &record.width}) {
+  record.kind = static_cast<JournalRecord::Kind>(kind);
+  for (int64_t* value : {&record.unit, &record.number, &record.height,
+                         &record.width, &record.place}) {
     reader.value(*value);
+    if (*value < 0) return std::nullopt;
   }
   reader.size(record.detections);
   for (metrics::Detection& one : record.detections) reader.value(one);
@@ -124,22 +136,47 @@ std::optional<Header> read_header(int descriptor) {
   return Header{*text, crc, static_cast<int64_t>(kHeaderBytes) + size};
 }
 
-std::optional<JournalSubject> read_subject(int descriptor) {
+// False: it is no such text, or there is none.
+bool take_text(const Json& json, const char* name, std::string& text) {
+  const auto at = json.find(name);
+  if (at == json.end() || !at->is_string()) return false;
+  text = at->get<std::string>();
+  return true;
+}
+
+// False: the file does not say what it is about.
+bool read_subject(int descriptor, UnfinishedRun& run) {
   const auto header = read_header(descriptor);
-  if (!header) return std::nullopt;
+  if (!header) return false;
   const Json json = Json::parse(header->text, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  JournalSubject subject;
-  subject.weights = json.value("weights", "");
-  subject.sources = json.value("sources", "");
-  subject.options = json.value("options", std::vector<std::string>());
-  subject.command = json.value("command", "");
-  return subject;
+  JournalSubject& subject = run.subject;
+  if (!json.is_object() || !take_text(json, "weights", subject.weights) ||
+      !take_text(json, "sources", subject.sources) ||
+      !take_text(json, "command", subject.command) ||
+      !take_text(json, "version", subject.version) ||
+      !take_text(json, "digest", run.digest)) {
+    return false;
+  }
+  const auto options = json.find("options");
+  if (options == json.end() || !options->is_array()) return false;
+  for (const Json& option : *options) {
+    if (!option.is_string()) return false;
+    subject.options.push_back(option.get<std::string>());
+  }
+  return true;
 }
 
 // Some file systems have no locks; there, nobody holds one.
 bool is_held_elsewhere(int descriptor) {
   return !lock_soon(descriptor) && errno == EWOULDBLOCK;
+}
+
+// Has the open file that name?
+bool is_at(int descriptor, const fs::path& file) {
+  struct stat open {
+  }, named{};
+  return ::fstat(descriptor, &open) == 0 && ::stat(file.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
 // The words of `a` that `b` lacks.
@@ -173,33 +210,39 @@ bool is_numbered(const fs::path& folder, const std::string& base) {
 }
 
 void add_unfinished(const fs::path& folder, std::vector<UnfinishedRun>& runs) {
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
-    const int descriptor = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC);
-    if (descriptor < 0) continue;
-    const auto subject =
-        is_held_elsewhere(descriptor) ? std::nullopt : read_subject(descriptor);
-    ::close(descriptor);
-    if (subject) runs.push_back({entry->path(), *subject});
+  UnfinishedRun run{
+      .journal = folder / kJournalName, .digest = {}, .subject = {}};
+  const int descriptor =
+      ::open(run.journal.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return;
+  const bool is_held = is_held_elsewhere(descriptor);
+  if (is_held) run.state = UnfinishedRun::State::kHeld;
+  if (!read_subject(descriptor, run)) {
+    // Who holds it may be writing what it is about.
+    if (!is_held) run.state = UnfinishedRun::State::kDamaged;
+    run.digest.clear();
+    run.subject = {};
   }
+  if (is_at(descriptor, run.journal)) runs.push_back(std::move(run));
+  ::close(descriptor);
 }
 
 }  // namespace
 
-std::string JournalSubject::file_name() const {
+std::string journal_version() { return HEADROOM_VERSION; }
+
+std::string JournalSubject::digest() const {
   std::vector<std::string> words = options;
   std::ranges::sort(words);
-  words.insert(words.end(), {weights, sources});
+  words.insert(words.end(), {weights, sources, version});
   StreamDigest digest;
   for (const std::string& word : words)
     digest.add(word.c_str(), word.size() + 1);
-  return kPrefix + digest.hex().substr(0, 16) + kSuffix;
+  return digest.hex();
 }
 
 std::string JournalSubject::difference_to(const JournalSubject& other) const {
+  if (version != other.version) return "headroom " + other.version;
   if (weights != other.weights) return "other weights";
   const auto here = words_without(options, other.options);
   const auto there = words_without(other.options, options);
@@ -233,45 +276,62 @@ std::string sources_digest(const std::vector<fs::path>& files) {
   return digest.hex();
 }
 
+bool has_boxes_in(const JournalRecord& record, const tiles::TileRect& where,
+                  int64_t classes) {
+  const auto left = static_cast<float>(where.x - 1);
+  const auto top = static_cast<float>(where.y - 1);
+  const auto right = static_cast<float>(where.x + where.width + 1);
+  const auto bottom = static_cast<float>(where.y + where.height + 1);
+  // What is not a number is in no range.
+  return std::ranges::all_of(
+      record.detections, [&](const metrics::Detection& one) {
+        return one.box.x1 >= left && one.box.x2 <= right && one.box.y1 >= top &&
+               one.box.y2 <= bottom && one.box.x1 <= one.box.x2 &&
+               one.box.y1 <= one.box.y2 && one.confidence >= 0 &&
+               one.confidence <= 1 && one.class_index >= 0 &&
+               one.class_index < classes;
+      });
+}
+
 std::unique_ptr<DetectionJournal> DetectionJournal::open(const fs::path& file,
-                                                         const fs::path& now_at,
                                                          int flags) {
   std::unique_ptr<DetectionJournal> journal(new DetectionJournal(
-      file, ::open(now_at.c_str(), O_RDWR | O_CLOEXEC | flags, 0644)));
-  if (journal->descriptor_ < 0) journal->fail();
+      file,
+      ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0644)));
+  if (journal->descriptor_ < 0) {
+    if (errno == ENOENT && (flags & O_CREAT) == 0) return nullptr;
+    journal->fail();
+  }
   if (is_held_elsewhere(journal->descriptor_)) {
     throw Error(
         "detect",
-        "the same command writes into " + file.parent_path().string() + " now",
+        "another command writes into " + file.parent_path().string() + " now",
         "wait until it ends, or give another --name");
   }
+  if (!is_at(journal->descriptor_, file)) return nullptr;
   return journal;
 }
 
 std::unique_ptr<DetectionJournal> DetectionJournal::begin(
     const fs::path& folder, const JournalSubject& subject) {
-  const fs::path file = folder / subject.file_name();
-  std::error_code ignored;
-  if (fs::exists(file, ignored)) open(file, file, 0);  // Is it in use?
-  const fs::path partial = file.string() + kPartialSuffix;
-  auto journal = open(file, partial, O_CREAT);
+  std::unique_ptr<DetectionJournal> journal;
+  while (!journal) journal = open(folder / kJournalName, O_CREAT);
+  if (::ftruncate(journal->descriptor_, 0) != 0) journal->fail();
   const std::string header = header_of(subject);
-  if (::ftruncate(journal->descriptor_, 0) != 0 ||
-      ::pwrite(journal->descriptor_, header.data(), header.size(), 0) !=
-          static_cast<ssize_t>(header.size()) ||
-      std::rename(partial.c_str(), file.c_str()) != 0) {
-    journal->fail();
-  }
-  journal->end_ = static_cast<int64_t>(header.size());
+  journal->write(header);
   journal->chain_ = number_at<uint32_t>(header, 16);
   return journal;
 }
 
 std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
-    const fs::path& file) {
-  auto journal = open(file, file, 0);
+    const fs::path& file, const std::string& digest) {
+  auto journal = open(file, 0);
+  if (!journal) return nullptr;
+  UnfinishedRun now{.journal = file, .digest = {}, .subject = {}};
+  if (!read_subject(journal->descriptor_, now) || now.digest != digest) {
+    return nullptr;
+  }
   const auto header = read_header(journal->descriptor_);
-  if (!header) journal->fail();
   journal->end_ = header->end;
   journal->chain_ = header->crc;
   journal->read_next();
@@ -297,8 +357,13 @@ void DetectionJournal::read_next() {
 }
 
 std::optional<JournalRecord> DetectionJournal::next(JournalRecord::Kind kind,
-                                                    int64_t unit) {
+                                                    int64_t unit,
+                                                    const Check& check) {
   if (!next_ || next_->kind != kind || next_->unit != unit) return std::nullopt;
+  if (check && !check(*next_)) {
+    next_.reset();
+    return std::nullopt;
+  }
   std::optional<JournalRecord> given = std::move(next_);
   end_ = next_end_;
   chain_ = next_chain_;
@@ -314,9 +379,12 @@ void DetectionJournal::append(const JournalRecord& record) {
   }
   const std::string payload = payload_of(record);
   const uint32_t crc = crc32c(payload, chain_);
-  const std::string bytes =
-      number_bytes(static_cast<uint32_t>(payload.size())) + number_bytes(crc) +
-      payload;
+  write(number_bytes(static_cast<uint32_t>(payload.size())) +
+        number_bytes(crc) + payload);
+  chain_ = crc;
+}
+
+void DetectionJournal::write(const std::string& bytes) {
   size_t written = 0;
   while (written < bytes.size()) {
     const ssize_t count =
@@ -327,7 +395,6 @@ void DetectionJournal::append(const JournalRecord& record) {
     written += static_cast<size_t>(count);
   }
   end_ += static_cast<int64_t>(bytes.size());
-  chain_ = crc;
 }
 
 void DetectionJournal::remove() {

@@ -1,17 +1,19 @@
 // DetectionJournal: what an unfinished run has found, so that --resume goes on
 // where it ended. It lies beside the results until they are complete:
 //
-//   detect-DIGEST.journal   DIGEST: of everything that the results depend on
+//   detect.journal
 //     "HEADRDET" | version u32 | length u32 | CRC-32C u32 | what it is about |
 //     then per record: length u32 | CRC-32C u32 | payload
 //
-// Numbers are little-endian. A record's CRC goes on from the one before it, so
-// that nothing counts behind a record that is torn, removed or exchanged: a
-// kill loses the record that was being written, a power failure perhaps some
-// more, and their pictures are looked at again.
+// A folder has one, so that the last run there is the one that goes on. These
+// numbers are little-endian; payloads are as they lie in memory, for the same
+// version of headroom. A record's CRC goes on from the one before it, so that
+// nothing counts behind a record that is torn, removed or exchanged: a kill
+// loses the record that was being written, a power failure perhaps some more,
+// and their pictures are looked at again.
 //
-// A run does its work in one order, and records are read in this order, one at
-// a time: memory does not grow with their number.
+// A run does its work in one order, and records are read in this order: the
+// journal itself holds one of them at a time.
 //
 // Errors: Error (exit 5) where the file cannot be written; (exit 2): another
 // process writes it.
@@ -19,15 +21,22 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "worker/data/tiles/tile_plan.h"
 #include "worker/metrics/detection.h"
 
 namespace headroom::detect {
+
+inline constexpr const char* kJournalName = "detect.journal";
+
+// Which headroom writes journals.
+std::string journal_version();
 
 // What results depend on, and the command, with --resume, that asks for them.
 struct JournalSubject {
@@ -35,8 +44,10 @@ struct JournalSubject {
   std::string sources;               // a digest of paths, sizes and times
   std::vector<std::string> options;  // "--tile=64", in any order
   std::string command;               // people read it
+  std::string version = journal_version();
 
-  std::string file_name() const;
+  // All but the command; the same for options in another order.
+  std::string digest() const;
   // What of `other` is different: "other weights", "other options (…)".
   std::string difference_to(const JournalSubject& other) const;
 };
@@ -45,30 +56,44 @@ struct JournalSubject {
 std::string sources_digest(const std::vector<std::filesystem::path>& files);
 
 struct JournalRecord {
-  enum class Kind : uint8_t { kTile, kImage, kSeamTile, kPicture, kVideo };
+  enum class Kind : uint8_t {
+    kTile,
+    kImage,
+    kSeamTile,
+    kPicture,
+    kVideo,
+    kLeftOut  // an image that cannot be read
+  };
   Kind kind = Kind::kImage;
   int64_t unit = 0;    // the number of an image, mosaic or video
   int64_t number = 0;  // the number of its tile or picture
   int64_t height = 0, width = 0;
+  int64_t place = 0;  // a digest of where a seam's tile lies
   std::vector<metrics::Detection> detections;
 };
 
+// Are all boxes there, or less than a pixel beside it, and of those classes?
+bool has_boxes_in(const JournalRecord& record, const tiles::TileRect& where,
+                  int64_t classes);
+
 class DetectionJournal {
  public:
+  using Check = std::function<bool(const JournalRecord&)>;
+
   // A journal of nothing, in place of one that is there.
   static std::unique_ptr<DetectionJournal> begin(
       const std::filesystem::path& folder, const JournalSubject& subject);
-  // Goes on with a file that unfinished_runs() found.
+  // Goes on with what unfinished_runs() found; null where it is there no more.
   static std::unique_ptr<DetectionJournal> go_on(
-      const std::filesystem::path& file);
+      const std::filesystem::path& file, const std::string& digest);
   ~DetectionJournal();
   DetectionJournal(const DetectionJournal&) = delete;
   DetectionJournal& operator=(const DetectionJournal&) = delete;
 
-  // The next record, if it is of that kind and unit.
-  std::optional<JournalRecord> next(JournalRecord::Kind kind, int64_t unit);
-  // Are there records that next() did not give?
-  bool has_more() const { return next_.has_value(); }
+  // The next record, if it is of that kind and unit. One that `check` refuses
+  // is forgotten with all behind it.
+  std::optional<JournalRecord> next(JournalRecord::Kind kind, int64_t unit,
+                                    const Check& check = {});
   // Writes a record behind those that next() gave; others are forgotten.
   void append(const JournalRecord& record);
   // Removes the file: the results are complete.
@@ -77,11 +102,11 @@ class DetectionJournal {
  private:
   DetectionJournal(std::filesystem::path file, int descriptor)
       : file_(std::move(file)), descriptor_(descriptor) {}
-  // `now_at`: the name that the file has now.
+  // Null where the file lost its name before it could be locked.
   static std::unique_ptr<DetectionJournal> open(
-      const std::filesystem::path& file, const std::filesystem::path& now_at,
-      int flags);
+      const std::filesystem::path& file, int flags);
   void read_next();
+  void write(const std::string& bytes);  // at end_
   [[noreturn]] void fail() const;
 
   const std::filesystem::path file_;
@@ -93,14 +118,20 @@ class DetectionJournal {
   std::optional<JournalRecord> next_;
 };
 
-// A journal that no process holds.
 struct UnfinishedRun {
+  enum class State {
+    kFree,
+    kHeld,    // a process writes it
+    kDamaged  // or of another headroom; nothing is known of it
+  };
   std::filesystem::path journal;
+  State state = State::kFree;
+  std::string digest;  // the subject's
   JournalSubject subject;
 };
 
 // Those in `folder`, and, unless `only_there`, in FOLDER2, FOLDER3, …; the
-// newest first. Files that are no journals of this build are passed over.
+// newest first.
 std::vector<UnfinishedRun> unfinished_runs(const std::filesystem::path& folder,
                                            bool only_there);
 

@@ -33,11 +33,18 @@ int64_t shared_columns(const TileRect& a, const TileRect& b) {
 int64_t shared_rows(const TileRect& a, const TileRect& b) {
   return std::min(bottom_of(a), bottom_of(b)) - std::max(a.y, b.y);
 }
-bool touch(const TileRect& a, const TileRect& b) {
-  return shared_columns(a, b) >= 0 && shared_rows(a, b) >= 0;
-}
 bool overlap(const TileRect& a, const TileRect& b) {
   return shared_columns(a, b) > 0 && shared_rows(a, b) > 0;
+}
+
+// Corners lie between pixels where a map's was rounded: half a pixel is none.
+bool touch(const MosaicPart& a, const MosaicPart& b) {
+  constexpr double kTolerance = 0.5 + 1e-3;
+  const auto reaches = [](double from, int64_t length, double other) {
+    return other <= from + static_cast<double>(length) + kTolerance;
+  };
+  return reaches(a.x, a.width, b.x) && reaches(b.x, b.width, a.x) &&
+         reaches(a.y, a.height, b.y) && reaches(b.y, b.height, a.y);
 }
 
 // Two pictures of one place share most of it; neighbours do not.
@@ -102,16 +109,17 @@ class Groups {
 
 // Calls `use` with each pair of parts that touch.
 template <typename Use>
-void over_neighbours(const std::vector<TileRect>& rects, const Use& use) {
-  std::vector<size_t> order(rects.size());
+void over_neighbours(const std::vector<MosaicPart>& parts, const Use& use) {
+  std::vector<size_t> order(parts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(
-      order, [&](size_t a, size_t b) { return rects[a].x < rects[b].x; });
+      order, [&](size_t a, size_t b) { return parts[a].x < parts[b].x; });
   for (size_t i = 0; i < order.size(); ++i) {
-    const TileRect& left = rects[order[i]];
-    for (size_t j = i + 1;
-         j < order.size() && rects[order[j]].x <= right_of(left); ++j) {
-      if (touch(left, rects[order[j]])) use(order[i], order[j]);
+    const MosaicPart& left = parts[order[i]];
+    const double right = left.x + static_cast<double>(left.width) + 1;
+    for (size_t j = i + 1; j < order.size() && parts[order[j]].x <= right;
+         ++j) {
+      if (touch(left, parts[order[j]])) use(order[i], order[j]);
     }
   }
 }
@@ -246,7 +254,7 @@ std::vector<Mosaic> MosaicFinder::find(
     const std::vector<TileRect> rects = rects_of(kind.parts);
     Groups groups(rects.size());
     std::vector<std::pair<size_t, size_t>> repeats;
-    over_neighbours(rects, [&](size_t a, size_t b) {
+    over_neighbours(kind.parts, [&](size_t a, size_t b) {
       groups.join(a, b);
       if (show_the_same(rects[a], rects[b])) repeats.emplace_back(a, b);
     });
@@ -280,10 +288,10 @@ std::vector<TileRect> seam_tiles(const Mosaic& mosaic,
       all.push_back(tile);
     }
   };
-  over_neighbours(rects, [&](size_t a, size_t b) {
+  over_neighbours(mosaic.parts, [&](size_t a, size_t b) {
     const int64_t columns = shared_columns(rects[a], rects[b]);
     const int64_t rows = shared_rows(rects[a], rects[b]);
-    if (columns < rows) {
+    if (columns < rows && rows > 0) {
       std::ranges::for_each(tiles_between(rects[a], rects[b], rects, tiles),
                             take);
     } else if (columns > 0) {

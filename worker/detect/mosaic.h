@@ -5,9 +5,8 @@
 //   |     [ | ]     |   of pixel, and touch or overlap. A seam between two that
 //   |  A  [ | ]  B  |   share fewer pixels than neighbouring tiles do gets
 //   +-----[-+-]-----+   tiles of its own, across it, with the pixels of all
-//   |  C  [ | ]  D  |   parts there. What parts and seams show is then merged
-//   by
-//   +-------+-------+   the rule of one picture's tiles (detector.h).
+//   |  C  [ | ]  D  |   parts there. By the rule of one picture's tiles
+//   +-------+-------+   (detector.h), what all of them show is then merged.
 //
 // Pixels of a mosaic are counted from the upper left corner of what its parts
 // cover. A box belongs to the part that it was seen in; one of a seam, to the

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "parallel/base/binary_record.h"
+#include "parallel/base/checksum.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::tools {
@@ -11,6 +13,17 @@ namespace {
 std::string shown(const std::filesystem::path& file) {
   constexpr size_t kLongestName = 8192;
   return short_line(file.string(), kLongestName);
+}
+
+// Their seams follow from it.
+int64_t place_digest(const detect::Mosaic& mosaic) {
+  RecordWriter parts;
+  for (const detect::MosaicPart& part : mosaic.parts) {
+    parts.value(static_cast<int64_t>(part.image));
+    for (const double place : {part.x, part.y}) parts.value(place);
+    for (const int64_t side : {part.height, part.width}) parts.value(side);
+  }
+  return crc32c(parts.bytes());
 }
 
 }  // namespace
@@ -23,7 +36,7 @@ DetectedMaps::DetectedMaps(maps::MapApi& api, detect::DetectionFolder& folder,
       progress_(progress),
       options_(std::move(options)),
       layers_(api, folder, options_.formats, class_names) {
-  if (images_.size() > 1) find_mosaics();
+  if (options_.tiles && images_.size() > 1) find_mosaics();
 }
 
 void DetectedMaps::find_mosaics() {
@@ -77,12 +90,16 @@ void DetectedMaps::end_image(size_t index) {
 void DetectedMaps::look_at_seams(size_t index, const detect::Mosaic& mosaic,
                                  detect::MosaicFindings& findings) {
   findings.seams = detect::seam_tiles(mosaic, *options_.tiles);
+  const int64_t place = place_digest(mosaic);
   detect::MosaicReader reader(mosaic, images_, options_.limits);
   for (size_t i = 0; i < findings.seams.size(); ++i) {
     auto found = options_.look(
         {.mosaic = static_cast<int64_t>(index),
          .number = static_cast<int64_t>(i),
          .of = static_cast<int64_t>(findings.seams.size()),
+         .height = findings.seams[i].height,
+         .width = findings.seams[i].width,
+         .place = place,
          .pixels = [&] { return reader.read(findings.seams[i]); }});
     if (!found) break;
     findings.on_seams.push_back(std::move(*found));
@@ -101,7 +118,7 @@ void DetectedMaps::end_mosaic(size_t index) {
     findings.parts.push_back(std::move(unmerged_.at(part.image)));
     unmerged_.erase(part.image);
   }
-  if (options_.tiles) look_at_seams(index, mosaic, findings);
+  look_at_seams(index, mosaic, findings);
   const auto boxes = detect::merge_mosaic(mosaic, findings, options_.merge);
   for (size_t i = 0; i < boxes.size(); ++i) {
     const detect::MosaicPart& part = mosaic.parts[i];

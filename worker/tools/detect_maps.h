@@ -1,8 +1,10 @@
 // DetectedMaps: what detect finds in GeoTIFFs, written with coordinates, and
 // each object on the seams of a mosaic (worker/detect/mosaic.h) once.
 //
-// A mosaic's boxes are written when the last of its images was looked at. What
-// its parts' tiles show is held until then.
+// Mosaics are those of --tile: seams of whole pictures are not looked at, and
+// boxes of each would only be lost there. A mosaic's boxes are written when the
+// last of its images was looked at. What its parts' tiles show is held until
+// then.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,9 @@ namespace headroom::tools {
 
 struct SeamTile {
   int64_t mosaic = 0;
-  int64_t number = 0, of = 0;       // the tile's, and how many there are
+  int64_t number = 0, of = 0;  // the tile's, and how many there are
+  int64_t height = 0, width = 0;
+  int64_t place = 0;                // a digest of where its mosaic's parts lie
   std::function<cv::Mat()> pixels;  // reads them
 };
 // What is found in the tile, in its pixels; none ends the work.
@@ -36,7 +40,7 @@ class DetectedMaps {
  public:
   struct Options {
     detect::MapLayers::Formats formats;
-    std::optional<detect::DetectionTiles> tiles;  // none: no looks at seams
+    std::optional<detect::DetectionTiles> tiles;  // none: no mosaics
     detect::MergeOptions merge;
     codecs::ImageLimits limits;
     LookAtSeam look;

@@ -81,8 +81,44 @@ detect::ImageSources without(detect::ImageSources sources,
   return sources;
 }
 
+// Results that keep their folder's name would be written over them.
+void refuse_own_sources(const detect::ImageSources& sources,
+                        const DetectRequest& request) {
+  if (!request.folder.may_exist) return;
+  const std::filesystem::path folder =
+      std::filesystem::weakly_canonical(request.output);
+  for (const auto* files : {&sources.images, &sources.videos}) {
+    for (const std::filesystem::path& file : *files) {
+      const std::filesystem::path path =
+          std::filesystem::weakly_canonical(file);
+      if (!lies_in(path, folder)) continue;
+      throw Error("detect",
+                  file.string() + " lies in " + request.output +
+                      ", where results are written to, and might be "
+                      "overwritten",
+                  "leave out --exist-ok, or give another --name");
+    }
+  }
+}
+
+// A journal's words may be anybody's.
+std::string shown(const std::string& text) {
+  constexpr size_t kLongest = 8192;
+  return short_line(text, kLongest);
+}
+
 void say(const std::string& line) {
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", shown(line).c_str());
+}
+
+using RunState = detect::UnfinishedRun::State;
+
+// The newest that no process holds; null: there is none.
+const detect::UnfinishedRun* newest_free(
+    const std::vector<detect::UnfinishedRun>& runs) {
+  const auto run =
+      std::ranges::find(runs, RunState::kFree, &detect::UnfinishedRun::state);
+  return run == runs.end() ? nullptr : &*run;
 }
 
 }  // namespace
@@ -99,57 +135,73 @@ ResumableDetection::ResumableDetection(const DetectRequest& request,
               .sources = digest_of(sources),
               .options = options_of(request.words),
               .command = command_of(request)};
-  const auto unfinished =
+  const auto runs =
       detect::unfinished_runs(request.output, request.folder.may_exist);
   if (request.resume) {
-    go_on_with(unfinished, sources);
+    go_on_with(runs, sources);
     if (!goes_on_) {
       say(request.output + " has no unfinished run: a new one begins");
     }
-  } else if (!unfinished.empty()) {
-    const detect::UnfinishedRun& newest = unfinished.front();
-    say(newest.journal.parent_path().string() +
-        " is unfinished; to go on: " + newest.subject.command);
+  } else if (const detect::UnfinishedRun* newest = newest_free(runs)) {
+    say(newest->journal.parent_path().string() +
+        " is unfinished; to go on: " + newest->subject.command);
   }
+  refuse_own_sources(sources, request);
 }
 
 void ResumableDetection::go_on_with(
-    const std::vector<detect::UnfinishedRun>& unfinished,
+    const std::vector<detect::UnfinishedRun>& runs,
     detect::ImageSources& sources) {
-  for (const detect::UnfinishedRun& run : unfinished) {
+  for (const detect::UnfinishedRun& run : runs) {
+    if (run.state == RunState::kDamaged) {
+      say(run.journal.string() +
+          " is damaged, or of another headroom, and left aside");
+      continue;
+    }
     const fs::path results = run.journal.parent_path();
     detect::ImageSources others = without(sources, results);
     subject_.sources = digest_of(others);
-    if (run.journal.filename() != subject_.file_name()) continue;
-    journal_ = detect::DetectionJournal::go_on(run.journal);
+    if (run.digest != subject_.digest()) continue;
+    if (run.state == RunState::kHeld) {
+      throw Error("detect",
+                  "the same command writes into " + results.string() + " now",
+                  "wait until it ends; to begin another run, leave --resume "
+                  "out");
+    }
+    journal_ = detect::DetectionJournal::go_on(run.journal, run.digest);
+    if (!journal_) continue;  // it has just been ended
     sources = std::move(others);
     folder_.go_on_in(results);
     goes_on_ = true;
     return;
   }
-  if (unfinished.empty()) return;
-  const detect::UnfinishedRun& newest = unfinished.front();
-  const fs::path results = newest.journal.parent_path();
+  subject_.sources = digest_of(sources);
+  const detect::UnfinishedRun* newest = newest_free(runs);
+  if (newest == nullptr || newest->digest == subject_.digest()) return;
+  const fs::path results = newest->journal.parent_path();
   subject_.sources = digest_of(without(sources, results));
   throw Error("detect",
               results.string() + " is unfinished with " +
-                  subject_.difference_to(newest.subject),
-              "to go on there: " + newest.subject.command +
+                  shown(subject_.difference_to(newest->subject)),
+              "to go on there: " + shown(newest->subject.command) +
                   "; to begin a new run, leave --resume out");
 }
 
 std::optional<detect::JournalRecord> ResumableDetection::next(
-    detect::JournalRecord::Kind kind, int64_t unit) {
-  return journal_ ? journal_->next(kind, unit) : std::nullopt;
+    detect::JournalRecord::Kind kind, int64_t unit,
+    const detect::DetectionJournal::Check& check) {
+  return journal_ ? journal_->next(kind, unit, check) : std::nullopt;
+}
+
+void ResumableDetection::begin() {
+  if (!has_files_ || journal_) return;
+  const fs::path file = folder_.place_of(detect::kJournalName);
+  journal_ = detect::DetectionJournal::begin(file.parent_path(), subject_);
 }
 
 void ResumableDetection::append(const detect::JournalRecord& record) {
-  if (!has_files_) return;
-  if (!journal_) {
-    const fs::path file = folder_.place_of(subject_.file_name());
-    journal_ = detect::DetectionJournal::begin(file.parent_path(), subject_);
-  }
-  journal_->append(record);
+  begin();
+  if (journal_) journal_->append(record);
 }
 
 void ResumableDetection::finish() {

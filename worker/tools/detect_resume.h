@@ -1,11 +1,12 @@
 // ResumableDetection: the journal of a run of detect (detection_journal.h), and
 // which unfinished run --resume goes on with.
 //
-// A run that writes no files has none. The file is made with the first record,
-// and goes when the results are complete.
+// A run that writes no files has none. The file is made before all others, and
+// goes when the results are complete.
 //
 // Errors: Error (exit 2) where --resume finds unfinished runs of other weights,
-// options or sources only.
+// options or sources only, or a process that does the same now; where results
+// might be written over sources.
 #pragma once
 
 #include <memory>
@@ -29,8 +30,11 @@ class ResumableDetection {
                      detect::DetectionFolder& folder);
 
   // What the unfinished run found next, if it is of that kind and unit.
-  std::optional<detect::JournalRecord> next(detect::JournalRecord::Kind kind,
-                                            int64_t unit);
+  std::optional<detect::JournalRecord> next(
+      detect::JournalRecord::Kind kind, int64_t unit,
+      const detect::DetectionJournal::Check& check = {});
+  // Is called before something is written into the folder.
+  void begin();
   void append(const detect::JournalRecord& record);
   bool goes_on() const { return goes_on_; }
 
@@ -40,7 +44,7 @@ class ResumableDetection {
   std::string command() const;
 
  private:
-  void go_on_with(const std::vector<detect::UnfinishedRun>& unfinished,
+  void go_on_with(const std::vector<detect::UnfinishedRun>& runs,
                   detect::ImageSources& sources);
 
   const bool has_files_;

@@ -93,26 +93,6 @@ void leave_out(const std::string& what) {
                short_line(what, kLongestName).c_str());
 }
 
-// Results that keep their folder's name would be written over them.
-void refuse_own_sources(const detect::ImageSources& sources,
-                        const DetectRequest& request) {
-  if (!request.folder.may_exist) return;
-  const std::filesystem::path folder =
-      std::filesystem::weakly_canonical(request.output);
-  for (const auto* files : {&sources.images, &sources.videos}) {
-    for (const std::filesystem::path& file : *files) {
-      const std::filesystem::path path =
-          std::filesystem::weakly_canonical(file);
-      if (std::ranges::mismatch(folder, path).in1 != folder.end()) continue;
-      throw Error("detect",
-                  file.string() + " lies in " + request.output +
-                      ", where results are written to, and might be "
-                      "overwritten",
-                  "leave out --exist-ok, or give another --name");
-    }
-  }
-}
-
 // Has to be called before LibTorch is first used.
 devices::ComputeDevice device_of(const std::string& named) {
   if (parse_device_list(named).size() > 1) {
@@ -154,7 +134,6 @@ class DetectRun {
         detector_(*weights_.model, options_, device_.device()),
         sources_(detect::find_images(request.source)),
         folder_(request.output, weights_.class_names, request.folder) {
-    refuse_own_sources(sources_, request);
     limits_.bands = layers::picture_channels(weights_.model->input_channels());
     limits_.ranges = weights_.ranges;
     check_range(request);
@@ -177,12 +156,19 @@ class DetectRun {
     std::string reason;  // why it is left out
     bool is_whole = false;
   };
-  Picture look_in(size_t index, const std::vector<JournalRecord>& known);
+  // What an unfinished run found in the image's tiles. None: nothing.
+  using KnownTiles = std::optional<detect::TileFindings>;
+  Picture look_in(size_t index, const KnownTiles& known);
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
   detect::TileFindings tiles_of(codecs::ImageSize size,
-                                const std::vector<JournalRecord>& known) const;
-  void take_known(size_t index, JournalRecord found,
-                  const std::vector<JournalRecord>& tiles);
+                                const KnownTiles& known) const;
+  // The tiles of an image that can be read, none of them known.
+  KnownTiles unknown_tiles(size_t index) const;
+  // Takes what the journal has of the image. True: all of it.
+  bool take_known(size_t index, KnownTiles& tiles);
+  int64_t classes() const {
+    return static_cast<int64_t>(weights_.class_names.size());
+  }
   std::optional<std::vector<metrics::Detection>> look_at_seam(
       const SeamTile& tile);
   void look_at_video(size_t index, int64_t stride);
@@ -304,13 +290,18 @@ std::string DetectRun::place_among_images(size_t index) const {
          std::to_string(sources_.images.size());
 }
 
-detect::TileFindings DetectRun::tiles_of(
-    codecs::ImageSize size, const std::vector<JournalRecord>& known) const {
-  detect::TileFindings tiles = detector_.tiles_of(size);
-  for (const JournalRecord& one : known) {
-    tiles.found.at(static_cast<size_t>(one.number)) = one.detections;
-  }
-  return tiles;
+detect::TileFindings DetectRun::tiles_of(codecs::ImageSize size,
+                                         const KnownTiles& known) const {
+  return known && known->size == size ? *known : detector_.tiles_of(size);
+}
+
+DetectRun::KnownTiles DetectRun::unknown_tiles(size_t index) const {
+  const auto& file = sources_.images[index];
+  const codecs::StreamedImage header = codecs::inspect_streamed(file, limits_);
+  const codecs::ImageSize size =
+      header.ok() ? header.size : codecs::read_image_size(file, limits_).size;
+  if (size.height <= 0 || size.width <= 0) return std::nullopt;
+  return detector_.tiles_of(size);
 }
 
 detect::OnTile DetectRun::note_tiles(size_t index,
@@ -332,8 +323,7 @@ detect::OnTile DetectRun::note_tiles(size_t index,
   };
 }
 
-DetectRun::Picture DetectRun::look_in(size_t index,
-                                      const std::vector<JournalRecord>& known) {
+DetectRun::Picture DetectRun::look_in(size_t index, const KnownTiles& known) {
   const auto& file = sources_.images[index];
   const codecs::StreamedImage header = codecs::inspect_streamed(file, limits_);
   Picture picture;
@@ -356,37 +346,66 @@ DetectRun::Picture DetectRun::look_in(size_t index,
   return picture;
 }
 
-void DetectRun::take_known(size_t index, JournalRecord found,
-                           const std::vector<JournalRecord>& tiles) {
+bool DetectRun::take_known(size_t index, KnownTiles& tiles) {
+  const auto unit = static_cast<int64_t>(index);
+  const auto has_tiles = [&] {
+    if (!tiles) tiles = unknown_tiles(index);
+    return tiles.has_value();
+  };
+  const auto is_tile = [&](const JournalRecord& one) {
+    const auto number = static_cast<size_t>(one.number);
+    return options_.tiles && has_tiles() && number < tiles->places.size() &&
+           !tiles->found[number] &&
+           detect::has_boxes_in(one, tiles->places[number], classes());
+  };
+  while (auto one = journal_->next(JournalRecord::Kind::kTile, unit, is_tile)) {
+    tiles->found[static_cast<size_t>(one->number)] = std::move(one->detections);
+    ++known_tiles_;
+  }
+  const auto is_image = [&](const JournalRecord& one) {
+    return has_tiles() && one.height == tiles->size.height &&
+           one.width == tiles->size.width &&
+           detect::has_boxes_in(one, {0, 0, one.height, one.width},
+                                classes()) &&
+           (!options_.tiles ||
+            std::ranges::all_of(tiles->found, [](const auto& found) {
+              return found.has_value();
+            }));
+  };
+  auto done = journal_->next(JournalRecord::Kind::kImage, unit, is_image);
+  if (!done) return false;
   ++known_pictures_;
-  const codecs::ImageSize size{static_cast<int32_t>(found.height),
-                               static_cast<int32_t>(found.width)};
-  detect::TileFindings findings = tiles_of(size, tiles);
-  if (!options_.tiles) findings.found.front() = found.detections;
-  const detect::ImageDetections boxes{sources_.images[index], found.height,
-                                      found.width, std::move(found.detections)};
+  if (!options_.tiles) tiles->found.front() = done->detections;
+  const detect::ImageDetections boxes{sources_.images[index], done->height,
+                                      done->width, std::move(done->detections)};
   count(boxes);
   folder_.add_known(boxes);
-  if (maps_) maps_->add(index, boxes, std::move(findings));
+  if (maps_) maps_->add(index, boxes, std::move(*tiles));
+  return true;
 }
 
 void DetectRun::look_at_image(size_t index) {
   const auto unit = static_cast<int64_t>(index);
-  std::vector<JournalRecord> known;
-  while (auto tile = journal_->next(JournalRecord::Kind::kTile, unit)) {
-    known.push_back(std::move(*tile));
-  }
-  known_tiles_ += static_cast<int64_t>(known.size());
-  if (auto done = journal_->next(JournalRecord::Kind::kImage, unit)) {
-    return take_known(index, std::move(*done), known);
-  }
-  say_what_is_known();
+  KnownTiles known;
+  if (take_known(index, known)) return;
+  const bool was_left_out =
+      journal_->next(JournalRecord::Kind::kLeftOut, unit).has_value();
+  if (!was_left_out) say_what_is_known();
   const auto& file = sources_.images[index];
   const auto start = Clock::now();
   Picture picture = look_in(index, known);
   progress_.clear();
   if (!picture.reason.empty()) leave_out(file.string() + ": " + picture.reason);
-  if (!picture.is_whole) return;
+  if (!picture.is_whole) {
+    if (!picture.reason.empty() && !was_left_out) {
+      journal_->append({.kind = JournalRecord::Kind::kLeftOut,
+                        .unit = unit,
+                        .detections = {}});
+    }
+    return;
+  }
+  say_what_is_known();
+  journal_->begin();
   const codecs::ImageSize size = picture.tiles.size;
   const detect::ImageDetections found{file, size.height, size.width,
                                       detector_.merged(picture.tiles)};
@@ -412,8 +431,13 @@ void DetectRun::look_at_image(size_t index) {
 
 std::optional<std::vector<metrics::Detection>> DetectRun::look_at_seam(
     const SeamTile& tile) {
-  if (auto known =
-          journal_->next(JournalRecord::Kind::kSeamTile, tile.mosaic)) {
+  const auto is_same = [&](const JournalRecord& one) {
+    return one.number == tile.number && one.place == tile.place &&
+           detect::has_boxes_in(one, {0, 0, tile.height, tile.width},
+                                classes());
+  };
+  if (auto known = journal_->next(JournalRecord::Kind::kSeamTile, tile.mosaic,
+                                  is_same)) {
     ++known_tiles_;
     return std::move(known->detections);
   }
@@ -423,6 +447,7 @@ std::optional<std::vector<metrics::Detection>> DetectRun::look_at_seam(
   journal_->append({.kind = JournalRecord::Kind::kSeamTile,
                     .unit = tile.mosaic,
                     .number = tile.number,
+                    .place = tile.place,
                     .detections = found});
   progress_.reach("seams", tile.number + 1, tile.of, "tile");
   return found;
@@ -431,7 +456,14 @@ std::optional<std::vector<metrics::Detection>> DetectRun::look_at_seam(
 bool DetectRun::take_known_video(size_t index,
                                  std::deque<JournalRecord>& known) {
   const auto unit = static_cast<int64_t>(index);
-  while (auto one = journal_->next(JournalRecord::Kind::kPicture, unit)) {
+  const auto is_next = [&](const JournalRecord& one) {
+    constexpr int64_t kLongestSide = 1 << 16;
+    return one.number > (known.empty() ? 0 : known.back().number) &&
+           one.height <= kLongestSide && one.width <= kLongestSide &&
+           detect::has_boxes_in(one, {0, 0, one.height, one.width}, classes());
+  };
+  while (auto one =
+             journal_->next(JournalRecord::Kind::kPicture, unit, is_next)) {
     known.push_back(std::move(*one));
   }
   known_pictures_ += static_cast<int64_t>(known.size());

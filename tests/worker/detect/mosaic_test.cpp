@@ -81,6 +81,24 @@ TEST(MosaicFinder, ASlightlyLongerPixelIsTheSame) {
             1u);
 }
 
+// Places are counted from the first map: its half pixel separates no others.
+TEST(MosaicFinder, ADistantMapBetweenPixelsChangesNothing) {
+  const auto mosaics =
+      mosaics_of({map_at(50.5, 5000.5, 100, 100), map_at(0, 0, 100, 100),
+                  map_at(100, 0, 100, 100)});
+  ASSERT_EQ(mosaics.size(), 1u);
+  EXPECT_EQ(mosaics[0].parts[0].image, 1u);
+  EXPECT_EQ(mosaics[0].parts[1].x, 100);
+  const auto apart =
+      mosaics_of({map_at(0, 0, 100, 100), map_at(100.4, 0, 100, 100)});
+  ASSERT_EQ(apart.size(), 1u);
+  EXPECT_EQ(
+      seam_tiles(apart[0], {.height = 64, .width = 64, .overlap = 0.5}).size(),
+      3u);
+  EXPECT_TRUE(
+      mosaics_of({map_at(0, 0, 100, 100), map_at(100.6, 0, 100, 100)}).empty());
+}
+
 TEST(MosaicFinder, TwoPicturesOfOnePlaceAreNotMerged) {
   int repeats = 0;
   EXPECT_TRUE(mosaics_of({map_at(0, 0, 100, 100), map_at(10, 0, 100, 100),

@@ -252,6 +252,18 @@ TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
   }
 }
 
+// Without tiles nobody looks at seams: no box may be lost for them.
+TEST(DetectOnMaps, WithoutTilesEveryBoxIsInTheLayer) {
+  const TemporaryFolder folder;
+  write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);
+  write_weights(folder.path() / "w.safetensors");
+  detect(folder.path(), "parts", {"--conf-thres=0", "--max-det=20"});
+  EXPECT_EQ(parsed(folder.path() / "parts.out/predictions.json").size(), 80u);
+  EXPECT_EQ(parsed(folder.path() / "parts.out/predictions.geojson")["features"]
+                .size(),
+            80u);
+}
+
 // What a file alone shows stays what it is.
 TEST(DetectOnMaps, AMosaicChangesNoBoxInPixels) {
   const TemporaryFolder folder;
