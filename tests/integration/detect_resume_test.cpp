@@ -7,15 +7,18 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <opencv2/core.hpp>
+#include <random>
 #include <span>
 #include <sstream>
 #include <thread>
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/binary_record.h"
+#include "parallel/base/checksum.h"
 #include "parallel/base/units.h"
 #include "tests/integration/headroom_run.h"
 #include "tests/worker/data/data_files.h"
@@ -63,6 +66,21 @@ std::vector<std::string> whole_records(const std::string& journal) {
     at += 8 + size;
   }
   return records;
+}
+
+// Frames around records, behind a header of that text.
+std::string journal_with(const std::string& text,
+                         const std::vector<std::string>& records) {
+  uint32_t crc = crc32c(text);
+  std::string journal = "HEADRDET" + number_bytes(uint32_t{2}) +
+                        number_bytes(static_cast<uint32_t>(text.size())) +
+                        number_bytes(crc) + text;
+  for (const std::string& record : records) {
+    crc = crc32c(record, crc);
+    journal += number_bytes(static_cast<uint32_t>(record.size())) +
+               number_bytes(crc) + record;
+  }
+  return journal;
 }
 
 bool has_ended(pid_t pid) {
@@ -223,6 +241,16 @@ class SmallDetectResume : public DetectResume {
     ASSERT_TRUE(journal_of("calm").empty());
   }
 
+  // Four tiles on seams were looked at, or more.
+  bool kill_at_seams() {
+    return kill_when(detect("killed", kTiles), [&] {
+      const auto records = whole_records(text_of(journal_of("killed")));
+      return std::ranges::count(records, '\2', [](const std::string& record) {
+               return record.front();
+             }) > 3;
+    });
+  }
+
   Files calm_;
 };
 
@@ -242,15 +270,62 @@ TEST_F(SmallDetectResume, KilledAtItsBeginning_ANewRunBegins) {
   expect_same(calm_, files_of("killed"));
 }
 
+// Tries until a kill comes between the first complete file and the end.
 TEST_F(SmallDetectResume, KilledWhileItFinishes_TheFilesAreThoseOfACalmRun) {
-  kill_when(detect("killed", kTiles),
-            [&] { return fs::exists(results("killed") / "predictions.csv"); });
-  if (!journal_of("killed").empty()) {
-    const ProgramResult resumed =
-        run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  std::string name;
+  const auto was_hit = [&] {
+    return !journal_of(name).empty() &&
+           fs::exists(results(name) / "predictions.csv");
+  };
+  for (int i = 1; i <= 40 && (name.empty() || !was_hit()); ++i) {
+    name = "try" + std::to_string(i) + "x";
+    kill_when(detect(name, kTiles),
+              [&] { return fs::exists(results(name) / "predictions.csv"); });
   }
-  expect_same(calm_, files_of("killed"));
+  ASSERT_TRUE(was_hit());
+  const ProgramResult resumed =
+      run_program(detect(name, joined(kTiles, {"--resume"})), folder_);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same(calm_, files_of(name));
+}
+
+TEST_F(SmallDetectResume, AnotherRunInItsFolderEndsIt) {
+  const auto with = [&](const std::vector<std::string>& more) {
+    return detect("killed", joined(joined(kTiles, {"--exist-ok"}), more));
+  };
+  const auto is_begun = [&] { return journal_size("killed") > 9'000; };
+  ASSERT_TRUE(kill_when(with({}), is_begun));
+  const auto first = fs::last_write_time(journal_of("killed"));
+  ASSERT_TRUE(kill_when(with({"--agnostic-nms"}), [&] {
+    return fs::last_write_time(journal_of("killed")) > first && is_begun();
+  }));
+  const ProgramResult refused = run_program(with({"--resume"}), folder_);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("other options"));
+  ASSERT_EQ(run_program(with({"--agnostic-nms"}), folder_).exit_code, 0);
+  const ProgramResult anew = run_program(with({"--resume"}), folder_);
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_THAT(anew.err, HasSubstr("has no unfinished run: a new one begins"));
+  for (const char* name : {"predictions.csv", "predictions.json",
+                           "predictions.geojson", "labels/plain.txt"}) {
+    EXPECT_TRUE(files_of("killed")[name] == calm_[name]) << name;
+  }
+}
+
+TEST_F(SmallDetectResume, WhileItRunsItIsNotResumed) {
+  Program run(detect("killed", kTiles), folder_);
+  while (!has_ended(run.pid()) && journal_size("killed") < 3'000) {
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  run.signal(SIGSTOP);
+  const ProgramResult refused =
+      run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("the same command writes into "));
+  EXPECT_THAT(refused.err, HasSubstr("out/killed now"));
+  EXPECT_FALSE(fs::exists(results("killed2")));
+  run.signal(SIGCONT);
+  EXPECT_EQ(run.join().exit_code, 0);
 }
 
 TEST_F(SmallDetectResume, OtherOptionsAreRefusedAndTheCommandIsNamed) {
@@ -276,6 +351,134 @@ TEST_F(SmallDetectResume, OtherOptionsAreRefusedAndTheCommandIsNamed) {
                     HasSubstr(" --name=killed --resume\n")));
   EXPECT_TRUE(fs::exists(results("killed2") / "predictions.csv"));
   EXPECT_FALSE(journal_of("killed").empty());
+}
+
+// The pattern matches its results, too.
+TEST_F(SmallDetectResume, ItsOwnPicturesAreNoSources) {
+  std::vector<std::string> command =
+      detect("killed", joined(kTiles, {"--exist-ok"}));
+  for (std::string& word : command) {
+    if (word == "in") word = "*/*.*";
+    if (word == "out") word = ".";
+  }
+  const fs::path journal = folder_ / "killed/detect.journal";
+  ASSERT_TRUE(kill_when(command, [&] {
+    std::error_code none;
+    const auto size = fs::file_size(journal, none);
+    return !none && size > 20'000 && fs::exists(folder_ / "killed/map0.jpg");
+  }));
+  const ProgramResult refused = run_program(command, folder_);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("is unfinished; to go on: "),
+                                 HasSubstr("might be overwritten")));
+  const ProgramResult resumed =
+      run_program(joined(command, {"--resume"}), folder_);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("killed goes on: "));
+  EXPECT_FALSE(fs::exists(journal));
+  EXPECT_TRUE(text_of(folder_ / "killed/predictions.json") ==
+              calm_["predictions.json"]);
+}
+
+TEST_F(SmallDetectResume, WhatCannotBeReadIsLookedAtBeforeWhatFollows) {
+  std::ofstream(folder_ / "in/a.bmp") << "BM and no picture";
+  EXPECT_GE(kill_again_and_again("killed", kTiles, 20'000), 2);
+  EXPECT_THAT(text_of(folder_ / "stderr.txt"),
+              HasSubstr("in/a.bmp: truncated"));
+  expect_same(calm_, files_of("killed"));
+}
+
+// The tiles on seams that were looked at lie elsewhere then.
+TEST_F(SmallDetectResume, AMapThatWasMovedHasOtherSeams) {
+  ASSERT_TRUE(kill_at_seams());
+  std::ofstream(folder_ / "in/map1.tif.aux.xml")
+      << "<PAMDataset><GeoTransform>500019.3, 0.1, 0, 5400000, 0, -0.1"
+         "</GeoTransform></PAMDataset>";
+  const ProgramResult resumed =
+      run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("killed goes on: 4 images"));
+  ASSERT_EQ(run_program(detect("moved", kTiles), folder_).exit_code, 0);
+  const Files moved = files_of("moved");
+  EXPECT_FALSE(moved.at("predictions.geojson") ==
+               calm_.at("predictions.geojson"));
+  expect_same(moved, files_of("killed"));
+}
+
+template <typename Value>
+std::string with_value(std::string record, size_t at, Value value) {
+  std::memcpy(record.data() + at, &value, sizeof value);
+  return record;
+}
+
+// Every CRC is right but for the random ones.
+TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
+  ASSERT_TRUE(kill_at_seams());
+  const std::string journal = text_of(journal_of("killed"));
+  const std::string text = journal.substr(20, number_at<uint32_t>(journal, 12));
+  const std::vector<std::string> records = whole_records(journal);
+  std::vector<std::string> hostile;
+  for (const char kind : {0, 1, 2}) {
+    const auto one = std::ranges::find_if(records, [&](const std::string& r) {
+      return r.front() == kind && r.size() > 49 + 24;
+    });
+    if (one == records.end()) continue;
+    for (const std::string& bad :
+         {with_value(*one, 9, int64_t{1} << 40),
+          with_value(*one, 41, int64_t{1} << 40),
+          with_value(*one, 17, int64_t{1} << 31),
+          with_value(*one, 49 + 20, int32_t{99}),
+          with_value(*one, 49 + 20, int32_t{-1}),
+          with_value(*one, 49 + 8, 1e9F), with_value(*one, 0, uint8_t{200})}) {
+      // An image's number and a tile's height say nothing.
+      if (kind != 1 && bad.substr(17, 8) != one->substr(17, 8)) continue;
+      if (kind == 1 && bad.substr(9, 8) != one->substr(9, 8)) continue;
+      auto changed = records;
+      changed[static_cast<size_t>(one - records.begin())] = bad;
+      hostile.push_back(journal_with(text, changed));
+    }
+  }
+  EXPECT_GE(hostile.size(), 12u);
+  std::mt19937 random(1);
+  for (int i = 0; i < 12; ++i) {
+    std::string changed = journal;
+    for (int n = 0; n < 3; ++n) {
+      changed[random() % changed.size()] = static_cast<char>(random());
+    }
+    hostile.push_back(changed);
+  }
+  hostile.push_back("");
+  hostile.push_back(journal_with("[7]", records));
+  const fs::path untouched = folder_ / "untouched";
+  fs::copy(results("killed"), untouched, fs::copy_options::recursive);
+  for (size_t i = 0; i < hostile.size(); ++i) {
+    SCOPED_TRACE(i);
+    fs::remove_all(folder_ / "out/killed");
+    fs::copy(untouched, results("killed"), fs::copy_options::recursive);
+    std::ofstream(results("killed") / "detect.journal") << hostile[i];
+    const ProgramResult resumed = run_program(
+        detect("killed", joined(kTiles, {"--exist-ok", "--resume"})), folder_);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    if (i + 1 == hostile.size()) {
+      EXPECT_THAT(resumed.err, HasSubstr("detect.journal is damaged, or of "
+                                         "another headroom, and left aside"));
+    }
+    expect_same(calm_, files_of("killed"));
+  }
+}
+
+TEST_F(SmallDetectResume, AJournalsWordsDoNotCommandATerminal) {
+  fs::create_directories(results("killed"));
+  std::ofstream(results("killed") / "detect.journal") << journal_with(
+      R"({"weights":"w","sources":"s","options":["\u001b[2J"],"version":"1",)"
+      R"("command":"rm \u001b[2J\nx","digest":"d"})",
+      {});
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--resume"}}) {
+    const std::string err = run_program(detect("killed", more), folder_).err;
+    EXPECT_THAT(err, HasSubstr("rm \\x1b[2J"));
+    EXPECT_EQ(err.find('\x1b'), std::string::npos);
+  }
 }
 
 // Its folder keeps its name, whether it goes on or begins anew.

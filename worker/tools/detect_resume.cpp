@@ -74,9 +74,11 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
 
 detect::ImageSources without(detect::ImageSources sources,
                              const fs::path& folder) {
+  const fs::path place = fs::weakly_canonical(folder);
   for (std::vector<fs::path>* files : {&sources.images, &sources.videos}) {
-    std::erase_if(*files,
-                  [&](const fs::path& file) { return lies_in(file, folder); });
+    std::erase_if(*files, [&](const fs::path& file) {
+      return lies_in(fs::weakly_canonical(file), place);
+    });
   }
   return sources;
 }
