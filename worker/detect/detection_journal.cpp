@@ -31,7 +31,8 @@ constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
 constexpr uint32_t kMostBytes = 1U << 30;
-constexpr size_t kPayloadBytes = 1 + 6 * 8;  // without detections
+// A payload's length where nothing was found.
+constexpr size_t kPayloadBytes = 1 + 6 * 8;
 
 std::string json_of(const JournalSubject& subject) {
   const Json json = {

@@ -106,7 +106,8 @@ class DetectionJournal {
   static std::unique_ptr<DetectionJournal> open(
       const std::filesystem::path& file, int flags);
   void read_next();
-  void write(const std::string& bytes);  // at end_
+  // Moves end_ behind what is written there.
+  void write(const std::string& bytes);
   [[noreturn]] void fail() const;
 
   const std::filesystem::path file_;
@@ -122,7 +123,7 @@ struct UnfinishedRun {
   enum class State {
     kFree,
     kHeld,    // a process writes it
-    kDamaged  // or of another headroom; nothing is known of it
+    kDamaged  // nothing is known of it: another version may have written it
   };
   std::filesystem::path journal;
   State state = State::kFree;

@@ -554,6 +554,7 @@ int DetectRun::run(const DetectRequest& request) {
                     " of " + request.source + " can be decoded",
                 "see the lines above", ExitCode::kData);
   }
+  journal_->begin();
   folder_.finish();
   if (maps_) maps_->finish();
   if (!is_interrupted) journal_->finish();
