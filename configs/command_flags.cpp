@@ -379,8 +379,8 @@ std::vector<CommandFlag> flags_of_tools() {
            "YOLOv5 (.pt).",
            {.value_name = "FILE", .is_required = true}),
       flag({"--source"}, {"detect"},
-           "The command looks for objects here: an image, a video, a folder, "
-           "a pattern such as 'a/*.jpg', or a .txt list of images.",
+           "Objects are looked for here: an image, a video, a folder, a "
+           "pattern such as 'a/*.jpg', or a .txt list of images.",
            {.value_name = "PATH", .is_required = true}),
       flag({"--output"}, {"detect"},
            "The results go into this folder, from --project and --name.",
@@ -391,21 +391,19 @@ std::vector<CommandFlag> flags_of_tools() {
            "This is the model, where the weights do not say which it is.",
            {.value_name = "MODEL"}),
       flag({"--img", "--imgsz", "--img-size"}, {"detect"},
-           "The network's input has this size in pixels; images keep their "
-           "shape. The default is as trained, else 640.",
+           "The network's input has this size; images keep their shape. The "
+           "default is as trained, else 640.",
            {.value_name = kPixelSize, .most_values = 2}),
       flag({"--resample"}, {"detect"},
-           "Images shrink in this way: area as in val, or bilinear as in "
-           "YOLOv5.",
+           "Images shrink by area as in val, or bilinear as in YOLOv5.",
            {.default_value = "bilinear", .choices = {"area", "bilinear"}}),
       flag({"--tile"}, {"detect"},
-           "The network looks at tiles of this many pixels instead of the "
-           "whole image at once, and their boxes are merged: this finds "
-           "small objects in large images.",
+           "The network looks at tiles of this size instead of whole images, "
+           "and their boxes are merged: this finds small objects.",
            {.value_name = kPixelSize, .most_values = 2}),
       flag({"--tile-overlap"}, {"detect"},
-           "With --tile, tiles overlap by at least this part of their side, "
-           "which should be as large as the largest object.",
+           "Tiles overlap by at least this part of their side: as much as the "
+           "largest object.",
            {.value_name = "X", .default_value = "0.2", .low = 0, .high = 0.9}),
       flag({"--conf-thres"}, {"detect"},
            "Boxes with a lower score are dropped.",
@@ -447,16 +445,16 @@ std::vector<CommandFlag> flags_of_tools() {
            "Boxes are drawn without names and scores."),
       flag({"--hide-conf"}, {"detect"}, "Names are drawn without scores."),
       flag({"--line-thickness"}, {"detect"},
-           "Lines of boxes are this many pixels thick. The default follows "
-           "from the image's size.",
+           "Boxes' lines have this many pixels. The default follows from the "
+           "image's size.",
            {.value_name = "N", .low = 1, .high = 100}),
       flag({"--vid-stride"}, {"detect"},
            "The command looks at every Nth picture of a video, from the "
            "first.",
            {.value_name = "N", .default_value = "1", .low = 1, .high = 10'000}),
       flag({"--device"}, {"detect"},
-           "The network runs on cpu (also where this is empty), or on an "
-           "NVIDIA card by its number.",
+           "The network runs on cpu (or empty), or on an NVIDIA card by "
+           "number.",
            {.value_name = "cpu|0", .may_be_empty = true}),
       flag({"--threads"}, {"detect"},
            "The network computes with this many threads.",
@@ -471,7 +469,9 @@ std::vector<CommandFlag> flags_of_tools() {
             .default_value = "exp",
             .known_to = KnownTo::kHeadroom}),
       flag({"--exist-ok"}, {"detect"},
-           "The command writes into the folder although it is there."),
+           "The results' folder may be there already."),
+      flag({"--resume"}, {"detect"},
+           "An unfinished run of the same command goes on."),
   };
 }
 

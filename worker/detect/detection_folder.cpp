@@ -298,6 +298,15 @@ bool DetectionFolder::is_taken_by_a_picture(const std::string& name) const {
   return false;
 }
 
+namespace {
+
+fs::path picture_path(const fs::path& video, const std::string& name,
+                      int64_t number) {
+  return video.parent_path() / (name + "_" + std::to_string(number));
+}
+
+}  // namespace
+
 std::string DetectionFolder::begin_video(const fs::path& video) {
   std::string name = name_of(video);
   while (is_taken_by_a_picture(name)) name = name_of(name + "_video");
@@ -363,11 +372,15 @@ void DetectionFolder::add_found(const ImageDetections& found,
     const fs::path place = fs::path("labels") / (name + ".txt");
     if (!found.detections.empty()) {
       write(place, yolo_text(found, options_.confidences_in_text));
-    } else {
-      std::error_code ignored;  // an earlier run's file, with --exist-ok
+    } else if (options_.may_exist) {
+      std::error_code ignored;  // an earlier run's file
       fs::remove(folder_ / place, ignored);
     }
   }
+  add_to_tables(found);
+}
+
+void DetectionFolder::add_to_tables(const ImageDetections& found) {
   if (options_.csv) {
     append(csv_, kCsv,
            (csv_ ? "" : csv_header()) + csv_lines(found, class_names_));
@@ -389,10 +402,21 @@ void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
   write_picture(name, pixels);
 }
 
+void DetectionFolder::add_known(const ImageDetections& found) {
+  name_of(found.image);
+  add_to_tables(found);
+}
+
+void DetectionFolder::add_known_picture(const std::string& name, int64_t number,
+                                        ImageDetections found) {
+  found.image = picture_path(found.image, name, number);
+  add_to_tables(found);
+}
+
 void DetectionFolder::add_picture(const std::string& name, int64_t number,
                                   ImageDetections found, cv::Mat& pixels) {
-  const std::string picture = name + "_" + std::to_string(number);
-  found.image = found.image.parent_path() / picture;
+  found.image = picture_path(found.image, name, number);
+  const std::string picture = found.image.filename().string();
   add_found(found, pixels, picture);
   if (!options_.pictures) return;
   annotate(pixels, found.detections, class_names_, options_.annotate);
@@ -403,6 +427,14 @@ void DetectionFolder::finish() {
   if (options_.json) append(json_, kJson, json_ ? "\n]\n" : "[\n]\n");
   if (csv_) csv_->commit();
   if (json_) json_->commit();
+}
+
+void DetectionFolder::leave_if_empty() {
+  std::error_code ignored;
+  if (!path_.empty() && fs::is_empty(path_, ignored) &&
+      fs::remove(path_, ignored)) {
+    path_.clear();
+  }
 }
 
 }  // namespace headroom::detect

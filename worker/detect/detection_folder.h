@@ -21,6 +21,7 @@
 #include <memory>
 #include <opencv2/core/mat.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
@@ -101,8 +102,17 @@ class DetectionFolder {
   DetectionFolder(std::filesystem::path folder,
                   std::vector<std::string> class_names, FolderOptions options);
 
+  // Goes on in a folder that an unfinished run made. REQUIRES: nothing has been
+  // written.
+  void go_on_in(std::filesystem::path folder) { path_ = std::move(folder); }
+
   // `pixels` may be drawn into; empty ones are neither drawn nor cropped.
   void add(ImageDetections found, cv::Mat& pixels);
+  // The same of an image, or of a video's picture, whose own files an
+  // unfinished run wrote: it stands in the tables.
+  void add_known(const ImageDetections& found);
+  void add_known_picture(const std::string& name, int64_t number,
+                         ImageDetections found);
 
   // A name for a video, after all images. Then, for each of its pictures, what
   // was found in it; `found.image` becomes NAME_number, and `pixels` gets its
@@ -116,12 +126,15 @@ class DetectionFolder {
   bool uses_pixels() const { return options_.pictures || options_.crops; }
 
   void finish();
+  // Removes the folder where it holds nothing.
+  void leave_if_empty();
   // "": nothing has been written.
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::string name_of(const std::filesystem::path& image);
   bool is_taken_by_a_picture(const std::string& name) const;
+  void add_to_tables(const ImageDetections& found);
   // All but the picture itself.
   void add_found(const ImageDetections& found, const cv::Mat& pixels,
                  const std::string& name);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <opencv2/imgproc.hpp>
 #include <unordered_map>
 #include <utility>
@@ -16,8 +17,6 @@
 namespace headroom::detect {
 namespace {
 
-// Boxes that are cut end this close to the border; a network is not exact.
-constexpr float kBorder = 2;
 constexpr float kCovered = 0.5F;
 
 float area(const metrics::Corners& box) {
@@ -63,7 +62,6 @@ class KeptDetections {
                [&](uint64_t cell) { cells_[cell].push_back(all_.size()); });
     all_.push_back(detection);
   }
-  std::vector<metrics::Detection> take() { return std::move(all_); }
 
  private:
   static constexpr float kCell = 128;  // pixels
@@ -119,32 +117,41 @@ bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
   const auto top = static_cast<float>(tile.y);
   const auto right = static_cast<float>(tile.x + tile.width);
   const auto bottom = static_cast<float>(tile.y + tile.height);
-  return (tile.x > 0 && box.x1 < left + kBorder) ||
-         (tile.y > 0 && box.y1 < top + kBorder) ||
-         (tile.x + tile.width < image_width && box.x2 > right - kBorder) ||
-         (tile.y + tile.height < image_height && box.y2 > bottom - kBorder);
+  return (tile.x > 0 && box.x1 < left + kCutBorder) ||
+         (tile.y > 0 && box.y1 < top + kCutBorder) ||
+         (tile.x + tile.width < image_width && box.x2 > right - kCutBorder) ||
+         (tile.y + tile.height < image_height && box.y2 > bottom - kCutBorder);
 }
 
-std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
-                                            const MergeOptions& options) {
-  std::stable_sort(all.begin(), all.end(),
-                   [](const TileDetection& a, const TileDetection& b) {
-                     if (a.is_cut != b.is_cut) return b.is_cut;
-                     return a.detection.confidence > b.detection.confidence;
-                   });
+std::vector<size_t> kept_boxes(const std::vector<TileDetection>& all,
+                               const MergeOptions& options) {
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+    if (all[a].is_cut != all[b].is_cut) return all[b].is_cut;
+    return all[a].detection.confidence > all[b].detection.confidence;
+  });
   KeptDetections found;
-  for (const TileDetection& one : all) {
-    if (!found.repeat(one, options)) found.add(one.detection);
-  }
-  std::vector<metrics::Detection> kept = found.take();
-  std::stable_sort(
-      kept.begin(), kept.end(),
-      [](const metrics::Detection& a, const metrics::Detection& b) {
-        return a.confidence > b.confidence;
-      });
+  std::erase_if(order, [&](size_t index) {
+    const TileDetection& one = all[index];
+    if (found.repeat(one, options)) return true;
+    found.add(one.detection);
+    return false;
+  });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+    return all[a].detection.confidence > all[b].detection.confidence;
+  });
+  return order;
+}
+
+std::vector<metrics::Detection> merge_tiles(
+    const std::vector<TileDetection>& all, const MergeOptions& options) {
+  std::vector<size_t> kept = kept_boxes(all, options);
   const auto most = static_cast<size_t>(options.max_detections);
   if (kept.size() > most) kept.resize(most);
-  return kept;
+  std::vector<metrics::Detection> boxes;
+  for (const size_t index : kept) boxes.push_back(all[index].detection);
+  return boxes;
 }
 
 Detector::Detector(model::LayerGraph& model, DetectorOptions options,
@@ -188,75 +195,99 @@ std::vector<metrics::Detection> Detector::look_at(const cv::Mat& pixels) {
   return detections;
 }
 
-std::vector<tiles::TileRect> Detector::grid(codecs::ImageSize size) const {
-  return tiles::tile_grid(size.height, size.width, options_.tiles->height,
-                          options_.tiles->width, options_.tiles->overlap);
-}
-
-void Detector::look_at_tile(const tiles::TileRect& tile, const cv::Mat& pixels,
-                            codecs::ImageSize size,
-                            std::vector<TileDetection>& all) {
-  for (metrics::Detection& detection : look_at(pixels)) {
+std::vector<metrics::Detection> Detector::look_at_tile(
+    const tiles::TileRect& tile, const cv::Mat& pixels) {
+  std::vector<metrics::Detection> found = look_at(pixels);
+  for (metrics::Detection& detection : found) {
     metrics::Corners& box = detection.box;
     box = {box.x1 + static_cast<float>(tile.x),
            box.y1 + static_cast<float>(tile.y),
            box.x2 + static_cast<float>(tile.x),
            box.y2 + static_cast<float>(tile.y)};
-    all.push_back({detection, is_cut(box, tile, size.height, size.width)});
   }
+  return found;
 }
 
-std::vector<metrics::Detection> Detector::merged(
-    std::vector<TileDetection> all) const {
+MergeOptions Detector::merge_options() const {
   MergeOptions merge;
   merge.iou_threshold = options_.nms.iou_threshold;
   merge.agnostic = options_.nms.agnostic;
   merge.max_detections = options_.nms.max_detections;
-  return merge_tiles(std::move(all), merge);
+  return merge;
 }
 
-std::vector<metrics::Detection> Detector::detect(const cv::Mat& pixels) {
-  if (!options_.tiles) return look_at(pixels);
-  const codecs::ImageSize size{pixels.rows, pixels.cols};
-  std::vector<TileDetection> all;
-  for (const tiles::TileRect& tile : grid(size)) {
+TileFindings Detector::tiles_of(codecs::ImageSize size) const {
+  TileFindings tiles{.size = size, .places = {}, .found = {}};
+  tiles.places =
+      options_.tiles
+          ? tiles::tile_grid(size.height, size.width, options_.tiles->height,
+                             options_.tiles->width, options_.tiles->overlap)
+          : std::vector<tiles::TileRect>{{0, 0, size.height, size.width}};
+  tiles.found.resize(tiles.places.size());
+  return tiles;
+}
+
+bool Detector::look(const cv::Mat& pixels, TileFindings& tiles,
+                    const OnTile& on_tile) {
+  for (size_t i = 0; i < tiles.places.size(); ++i) {
+    if (tiles.found[i]) continue;
+    const tiles::TileRect& tile = tiles.places[i];
     const cv::Rect place(static_cast<int>(tile.x), static_cast<int>(tile.y),
                          static_cast<int>(tile.width),
                          static_cast<int>(tile.height));
-    look_at_tile(tile, pixels(place).clone(), size, all);
+    tiles.found[i] =
+        look_at_tile(tile, options_.tiles ? pixels(place).clone() : pixels);
+    if (!on_tile(i)) return false;
   }
-  return merged(std::move(all));
+  return true;
 }
 
-Detector::FileDetections Detector::detect_in_file(
-    const std::filesystem::path& file, codecs::ImageSize size,
-    const codecs::ImageLimits& limits,
-    const std::function<bool(int64_t done, int64_t of)>& on_tile) {
+std::vector<metrics::Detection> Detector::merged(
+    const TileFindings& tiles) const {
+  if (!options_.tiles) return tiles.found.front().value();
+  std::vector<TileDetection> all;
+  for (size_t i = 0; i < tiles.places.size(); ++i) {
+    for (const metrics::Detection& one : tiles.found[i].value()) {
+      all.push_back({one, is_cut(one.box, tiles.places[i], tiles.size.height,
+                                 tiles.size.width)});
+    }
+  }
+  return merge_tiles(all, merge_options());
+}
+
+std::vector<metrics::Detection> Detector::detect(const cv::Mat& pixels) {
+  TileFindings tiles = tiles_of({pixels.rows, pixels.cols});
+  look(pixels, tiles, [](size_t) { return true; });
+  return merged(tiles);
+}
+
+// A file may have its rows from below; boxes of equal confidence keep the order
+// of the grid.
+Detector::FileLook Detector::look_in_file(const std::filesystem::path& file,
+                                          const codecs::ImageLimits& limits,
+                                          TileFindings& tiles,
+                                          const OnTile& on_tile) {
   struct Ended {};
-  const std::vector<tiles::TileRect> places = grid(size);
-  // A file may have its rows from below; boxes of equal confidence keep the
-  // order of the grid.
-  std::vector<std::vector<TileDetection>> of_tiles(places.size());
-  int64_t done = 0;
-  FileDetections found;
+  std::vector<tiles::TileRect> wanted;
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < tiles.places.size(); ++i) {
+    if (tiles.found[i]) continue;
+    wanted.push_back(tiles.places[i]);
+    indices.push_back(i);
+  }
+  FileLook look;
   try {
-    found.reason = tiles::cut_tiles(
-        file, places, limits, [&](size_t index, const cv::Mat& pixels) {
-          look_at_tile(places[index], in_network_samples(pixels, limits), size,
-                       of_tiles[index]);
-          if (!on_tile(++done, static_cast<int64_t>(places.size()))) {
-            throw Ended();
-          }
+    look.reason = tiles::cut_tiles(
+        file, wanted, limits, [&](size_t index, const cv::Mat& pixels) {
+          const size_t tile = indices[index];
+          tiles.found[tile] = look_at_tile(tiles.places[tile],
+                                           in_network_samples(pixels, limits));
+          if (!on_tile(tile)) throw Ended();
         });
-    found.is_whole = found.reason.empty();
+    look.is_whole = look.reason.empty();
   } catch (const Ended&) {
   }
-  std::vector<TileDetection> all;
-  for (const std::vector<TileDetection>& one : of_tiles) {
-    all.insert(all.end(), one.begin(), one.end());
-  }
-  found.detections = merged(std::move(all));
-  return found;
+  return look;
 }
 
 }  // namespace headroom::detect

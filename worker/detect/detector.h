@@ -39,6 +39,9 @@ namespace headroom::detect {
 // largest object. No class offset is added to coordinates, and there is no time
 // limit. Arithmetic is in float32.
 
+// Boxes that are cut end so close to the border; a network is not exact.
+inline constexpr float kCutBorder = 2;
+
 struct TileDetection {
   metrics::Detection detection;  // pixels of the image
   bool is_cut = false;
@@ -54,9 +57,13 @@ struct MergeOptions {
   int64_t max_detections = 0;
 };
 
-// The result is in descending confidence; equal ones keep their order.
-std::vector<metrics::Detection> merge_tiles(std::vector<TileDetection> all,
-                                            const MergeOptions& options);
+// The places in `all` of the boxes that stay, in descending confidence; equal
+// ones keep their order. Counts no `max_detections`.
+std::vector<size_t> kept_boxes(const std::vector<TileDetection>& all,
+                               const MergeOptions& options);
+// The boxes themselves, no more than `max_detections`.
+std::vector<metrics::Detection> merge_tiles(
+    const std::vector<TileDetection>& all, const MergeOptions& options);
 
 // How a picture is cut for detection. (tiles::TileOptions say how a data set is
 // cut into files.)
@@ -90,6 +97,18 @@ std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
                                           int64_t width, int64_t stride,
                                           Resample resample);
 
+// The tiles of a picture, and what was found in each that was looked at: boxes
+// in pixels of the picture, before they are merged. A picture that is looked at
+// as a whole is one tile.
+struct TileFindings {
+  codecs::ImageSize size;
+  std::vector<tiles::TileRect> places;
+  // None: that tile was not looked at yet.
+  std::vector<std::optional<std::vector<metrics::Detection>>> found;
+};
+// Is told which tile was looked at; false ends the work.
+using OnTile = std::function<bool(size_t tile)>;
+
 class Detector {
  public:
   // `model` is on `device`. REQUIRES: height and width are multiples of the
@@ -101,26 +120,32 @@ class Detector {
   // (codecs/image_bands.h). Boxes are in its pixels, in descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
-  // The same of a file whose picture is never held: its rows go by in a band as
-  // high as a tile (tiles/tile_cutter.h). `on_tile` is told how many of how
-  // many are done, and ends it by false. REQUIRES: tiles; `size`, the upright
-  // picture's. Throws nothing for a bad file: `reason` says why.
-  struct FileDetections {
-    std::vector<metrics::Detection> detections;
+  // The same in steps: the tiles of a picture of that size, of which some may
+  // be known; a look at the others; what all of them come to. `look` returns
+  // whether every tile was looked at.
+  TileFindings tiles_of(codecs::ImageSize size) const;
+  bool look(const cv::Mat& pixels, TileFindings& tiles, const OnTile& on_tile);
+  // REQUIRES: all tiles are known.
+  std::vector<metrics::Detection> merged(const TileFindings& tiles) const;
+  MergeOptions merge_options() const;
+
+  // The look at a file whose picture is never held: its rows go by in a band as
+  // high as a tile (tiles/tile_cutter.h). REQUIRES: options with tiles. Throws
+  // nothing for a bad file: `reason` says why.
+  struct FileLook {
     std::string reason;
     bool is_whole = false;  // neither ended nor refused
   };
-  FileDetections detect_in_file(
-      const std::filesystem::path& file, codecs::ImageSize size,
-      const codecs::ImageLimits& limits,
-      const std::function<bool(int64_t done, int64_t of)>& on_tile);
+  FileLook look_in_file(const std::filesystem::path& file,
+                        const codecs::ImageLimits& limits, TileFindings& tiles,
+                        const OnTile& on_tile);
+
+  // What is found in one tile, in its own pixels.
+  std::vector<metrics::Detection> look_at(const cv::Mat& pixels);
 
  private:
-  std::vector<tiles::TileRect> grid(codecs::ImageSize size) const;
-  void look_at_tile(const tiles::TileRect& tile, const cv::Mat& pixels,
-                    codecs::ImageSize size, std::vector<TileDetection>& all);
-  std::vector<metrics::Detection> merged(std::vector<TileDetection> all) const;
-  std::vector<metrics::Detection> look_at(const cv::Mat& pixels);
+  std::vector<metrics::Detection> look_at_tile(const tiles::TileRect& tile,
+                                               const cv::Mat& pixels);
 
   model::LayerGraph& model_;
   const DetectorOptions options_;

@@ -1,12 +1,11 @@
 #include "worker/detect/map_layers.h"
 
 #include <cerrno>
-#include <optional>
 #include <system_error>
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
-#include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -15,6 +14,8 @@ namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kTurned = "its pixels are stored turned or mirrored";
 
 [[noreturn]] void refuse_to_write(const fs::path& file,
                                   const std::string& why) {
@@ -63,6 +64,11 @@ maps::MapLayerWriter& MapLayers::writer_of(Layer& layer) {
     layer.writer = api_.make_geojson(reason);
   } else {
     layer.partial = folder_.place_of(std::string(layer.name) + kPartialSuffix);
+    // A run that was killed left SQLite's own.
+    for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+      std::error_code ignored;
+      fs::remove(layer.partial.string() + suffix, ignored);
+    }
     layer.writer = api_.make_geopackage(layer.partial.string(), reason);
   }
   if (!layer.writer) refuse_to_write(layer.name, reason);
@@ -87,14 +93,24 @@ int64_t MapLayers::write(Layer& layer, const ImageDetections& found) {
   return without_place;
 }
 
+std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
+                                                  std::string& reason) {
+  auto place = api_.place_of(image.string(), reason);
+  if (place && !is_stored_upright(image)) {
+    reason = kTurned;
+    place.reset();
+  }
+  return place;
+}
+
 std::string MapLayers::add(const ImageDetections& found) {
   std::string reason;
-  const auto place = api_.place_of(found.image.string(), reason);
-  if (!place) return "it has no coordinates: " + reason;
-  if (!is_stored_upright(found.image) || place->height != found.height ||
-      place->width != found.width) {
-    return "it has no coordinates: its pixels are stored turned or mirrored";
+  auto place = place_of(found.image, reason);
+  if (place && (place->height != found.height || place->width != found.width)) {
+    reason = kTurned;
+    place.reset();
   }
+  if (!place) return "it has no coordinates: " + reason;
   std::string left_out;
   for (Layer& layer : layers_) {
     const std::string to =

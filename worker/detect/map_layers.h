@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ class MapLayers {
             const std::vector<std::string>& class_names);
   ~MapLayers();
 
+  // Where the image lies on Earth. None: see `reason`.
+  std::optional<maps::MapPlace> place_of(const std::filesystem::path& image,
+                                         std::string& reason);
   // Returns what of the image's boxes has no coordinates, and why; "": all of
   // them are written.
   std::string add(const ImageDetections& found);

@@ -96,12 +96,15 @@ VideoOutcome detect_in_video(video::VideoApi& api, const fs::path& video,
     if (!is_wanted) continue;
     cv::Mat pixels = upright(stored, format.quarter_turns);
     const auto start = Clock::now();
-    ImageDetections found{video, pixels.rows, pixels.cols,
-                          detector.detect(pixels)};
+    auto known = options.known ? options.known() : std::nullopt;
+    const bool is_known = known.has_value();
+    ImageDetections found{
+        video, pixels.rows, pixels.cols,
+        is_known ? std::move(*known) : detector.detect(pixels)};
     const double seconds =
         std::chrono::duration<double>(Clock::now() - start).count();
     ++outcome.pictures;
-    options.on_picture({number, format.pictures, found, seconds});
+    options.on_picture({number, format.pictures, found, seconds, is_known});
     if (name.empty()) name = folder.begin_video(video);
     folder.add_picture(name, number, std::move(found), pixels);
     if (!folder.has_pictures()) continue;

@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
@@ -23,13 +25,16 @@ struct VideoPicture {
   int64_t number = 1;
   int64_t of = 0;  // the file's number of pictures; 0: unknown
   const ImageDetections& found;
-  double seconds = 0;  // the network's time
+  double seconds = 0;     // the network's time
+  bool is_known = false;  // an unfinished run looked at it
 };
 
 struct VideoOptions {
   int64_t stride = 1;
   int64_t max_pixels = 0;  // the most of a picture
   std::function<bool()> stopped;
+  // What an unfinished run found in the next picture; none: it is looked at.
+  std::function<std::optional<std::vector<metrics::Detection>>()> known;
   std::function<void(const VideoPicture&)> on_picture;
 };
 

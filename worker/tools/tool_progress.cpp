@@ -44,15 +44,17 @@ ToolProgress::ToolProgress(Output output)
 
 void ToolProgress::step(const std::string& what, int64_t total) {
   const std::lock_guard lock(mutex_);
-  show(what, what == what_ ? done_ + 1 : 1, total);
+  show(what, what == what_ ? done_ + 1 : 1, total, "image");
 }
 
-void ToolProgress::reach(const std::string& what, int64_t done, int64_t total) {
+void ToolProgress::reach(const std::string& what, int64_t done, int64_t total,
+                         const std::string& noun) {
   const std::lock_guard lock(mutex_);
-  show(what, done, total);
+  show(what, done, total, noun);
 }
 
-void ToolProgress::show(const std::string& what, int64_t done, int64_t total) {
+void ToolProgress::show(const std::string& what, int64_t done, int64_t total,
+                        const std::string& noun) {
   const double now = output_.now();
   if (what != what_) {
     if (!what_.empty()) began_at_ = now;
@@ -60,8 +62,8 @@ void ToolProgress::show(const std::string& what, int64_t done, int64_t total) {
     said_tenths_ = 0;
   }
   done_ = done;
-  const BarProgress progress =
-      mean_progress(what, done, total, now - began_at_);
+  BarProgress progress = mean_progress(what, done, total, now - began_at_);
+  progress.noun = noun;
   if (output_.style.rewrites_lines) {
     if (now - said_at_ < kSecondsOnTerminal) return;
     said_at_ = now;

@@ -34,8 +34,10 @@ class ToolProgress {
 
   // One more of `total` images has gone through `what`. From any thread.
   void step(const std::string& what, int64_t total);
-  // So many of `total` images have gone through it; a total of 0 is not known.
-  void reach(const std::string& what, int64_t done, int64_t total);
+  // So many of `total` images, or other things, have gone through it; a total
+  // of 0 is not known.
+  void reach(const std::string& what, int64_t done, int64_t total,
+             const std::string& noun = "image");
 
   // Takes the bar from the terminal, before something else is printed.
   void clear();
@@ -44,7 +46,8 @@ class ToolProgress {
 
  private:
   // REQUIRES: mutex_ is held.
-  void show(const std::string& what, int64_t done, int64_t total);
+  void show(const std::string& what, int64_t done, int64_t total,
+            const std::string& noun);
 
   const Output output_;
   const double started_at_;

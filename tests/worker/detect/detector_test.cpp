@@ -6,6 +6,7 @@
 
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
+#include <set>
 
 #include "tests/support/parity.h"
 #include "tests/worker/data/data_files.h"
@@ -61,6 +62,16 @@ void expect_same(const metrics::Detection& a, const metrics::Detection& b,
   EXPECT_NEAR(a.box.y1 + y, b.box.y1, 1e-2);
   EXPECT_NEAR(a.box.x2 + x, b.box.x2, 1e-2);
   EXPECT_NEAR(a.box.y2 + y, b.box.y2, 1e-2);
+}
+
+void expect_equal(const std::vector<metrics::Detection>& a,
+                  const std::vector<metrics::Detection>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].box.x1, b[i].box.x1);
+    EXPECT_EQ(a[i].box.y2, b[i].box.y2);
+    EXPECT_EQ(a[i].confidence, b[i].confidence);
+  }
 }
 
 TEST(NetworkImage, ShrinksBilinearlyOrByAreaAverages) {
@@ -158,25 +169,38 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   for (const auto& [file, pixels] : files) {
     SCOPED_TRACE(file.string());
     EXPECT_FALSE(codecs::decode_image(file, limits).ok());
-    int64_t last = 0, all = 0;
-    const auto found =
-        detector(tiles, kLow)
-            .detect_in_file(file, size, limits, [&](int64_t done, int64_t of) {
-              last = done;
-              all = of;
-              return true;
-            });
-    EXPECT_EQ(found.reason, "");
-    EXPECT_TRUE(found.is_whole);
-    EXPECT_EQ(last, all);
-    const auto held = detector(tiles, kLow).detect(pixels);
+    Detector low = detector(tiles, kLow);
+    TileFindings seen = low.tiles_of(size);
+    std::set<size_t> looked;
+    const auto look = low.look_in_file(file, limits, seen, [&](size_t tile) {
+      return looked.insert(tile).second;
+    });
+    EXPECT_EQ(look.reason, "");
+    EXPECT_TRUE(look.is_whole);
+    EXPECT_EQ(looked.size(), seen.places.size());
+    const auto held = low.detect(pixels);
     EXPECT_FALSE(held.empty());
-    ASSERT_EQ(found.detections.size(), held.size());
-    for (size_t i = 0; i < held.size(); ++i) {
-      EXPECT_EQ(found.detections[i].box.x1, held[i].box.x1);
-      EXPECT_EQ(found.detections[i].box.y2, held[i].box.y2);
-      EXPECT_EQ(found.detections[i].confidence, held[i].confidence);
-    }
+    expect_equal(low.merged(seen), held);
+  }
+}
+
+// As an unfinished run leaves them.
+TEST_F(DetectorTest, TilesThatAreKnownAreNotLookedAtAgain) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("a.bmp", encode_bmp(picture_));
+  Detector low = detector(DetectionTiles{128, 128, 0.25}, 0.001);
+  TileFindings all = low.tiles_of({kSide, kSide});
+  low.look(picture_, all, [](size_t) { return true; });
+  ASSERT_EQ(all.places.size(), 9u);
+  for (const bool is_held : {true, false}) {
+    TileFindings some = all;
+    std::set<size_t> lost = {1, 4, 8}, looked;
+    for (const size_t tile : lost) some.found[tile].reset();
+    const OnTile note = [&](size_t tile) { return looked.insert(tile).second; };
+    EXPECT_TRUE(is_held ? low.look(picture_, some, note)
+                        : low.look_in_file(file, {}, some, note).is_whole);
+    EXPECT_EQ(looked, lost);
+    expect_equal(low.merged(some), low.merged(all));
   }
 }
 
@@ -186,22 +210,24 @@ TEST_F(DetectorTest, AFileMayBeDamagedAndALookMayBeEnded) {
   const std::string bytes = codecs::encode_png_bytes(picture_);
   const fs::path cut = folder.write("cut.png", bytes.substr(0, 9000));
   const DetectionTiles tiles{128, 128, 0};
-  const auto goes_on = [](int64_t, int64_t) { return true; };
-  const auto damaged = detector(tiles).detect_in_file(cut, size, {}, goes_on);
+  Detector eyes = detector(tiles);
+  const auto look_at = [&](const fs::path& file, const OnTile& on_tile) {
+    TileFindings seen = eyes.tiles_of(size);
+    return eyes.look_in_file(file, {}, seen, on_tile);
+  };
+  const OnTile goes_on = [](size_t) { return true; };
+  const auto damaged = look_at(cut, goes_on);
   EXPECT_FALSE(damaged.is_whole);
   EXPECT_NE(damaged.reason, "");
   cv::Mat deep;
   picture_.convertTo(deep, CV_16U, 257);
-  EXPECT_NE(detector(tiles)
-                .detect_in_file(
-                    folder.write("16.png", codecs::encode_png_bytes(deep)),
-                    size, {}, goes_on)
-                .reason.find("more than 8 bits"),
-            std::string::npos);
+  EXPECT_NE(
+      look_at(folder.write("16.png", codecs::encode_png_bytes(deep)), goes_on)
+          .reason.find("more than 8 bits"),
+      std::string::npos);
   int looked = 0;
-  const auto ended = detector(tiles).detect_in_file(
-      folder.write("whole.png", bytes), size, {},
-      [&](int64_t, int64_t) { return ++looked < 2; });
+  const auto ended = look_at(folder.write("whole.png", bytes),
+                             [&](size_t) { return ++looked < 2; });
   EXPECT_EQ(looked, 2);
   EXPECT_FALSE(ended.is_whole);
   EXPECT_EQ(ended.reason, "");

@@ -34,7 +34,8 @@ class VideoDetection : public testing::Test {
   void SetUp() override {
     plugin_ = video::built_video_plugin();
     if (plugin_.api == nullptr) GTEST_SKIP() << plugin_.reason;
-    clip_ = folder_.write("clip.avi", video::avi_clip(kVideoSide, kVideoSide, 10));
+    clip_ =
+        folder_.write("clip.avi", video::avi_clip(kVideoSide, kVideoSide, 10));
   }
 
   // Options by which an untrained network finds three boxes in a picture.

@@ -1,35 +1,56 @@
-// headroom detect on a GeoTIFF: the boxes of the same picture without
-// coordinates, at the places that its tags say.
+// headroom detect on GeoTIFFs: the boxes of the same picture without
+// coordinates, at the places that its tags say, whether it is one file or a
+// mosaic of several.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "tests/support/parity.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/maps/map_files.h"
+#include "worker/data/codecs/image.h"
+#include "worker/metrics/detection.h"
 
 namespace headroom::tools {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kHeight = 96, kWidth = 160;
-constexpr Transform kTransform = {13.25, 2e-6, 0, 52.5, 0, -1e-6};
+constexpr std::array<double, 6> kTransform = {13.25, 2e-6, 0, 52.5, 0, -1e-6};
+
+void detect(const fs::path& folder, const std::string& source,
+            const std::vector<std::string>& more) {
+  name_built_plugin();
+  std::vector<std::string> words = {
+      "detect",
+      "--weights=" +
+          (folder / (fs::exists(folder / "w.pt") ? "w.pt" : "w.safetensors"))
+              .string(),
+      "--source=" + (folder / source).string(),
+      "--output=" + (folder / (source + ".out")).string(),
+      "--nosave",
+      "--save-json",
+      "--save-geojson"};
+  words.insert(words.end(), more.begin(), more.end());
+  ASSERT_EQ(run_tool(words), 0);
+}
 
 TEST(DetectOnMaps, TheBoxesAreThoseOfThePlainPictureMoved) {
-  name_built_plugin();
   const TemporaryFolder folder;
   const cv::Mat picture = test_picture(kHeight, kWidth, 1);
   folder.write("plain.bmp", encode_bmp(picture));
-  write_geotiff(folder.path() / "map.tif", picture, kTransform, "EPSG:4326");
+  write_geotiff(folder.path() / "map.tif", picture,
+                {.transform = kTransform, .system = "EPSG:4326"});
   write_weights(folder.path() / "w.safetensors", 2, 64, 0.02);
   for (const std::string name : {"plain.bmp", "map.tif"}) {
-    ASSERT_EQ(
-        run_tool({"detect",
-                  "--weights=" + (folder.path() / "w.safetensors").string(),
-                  "--source=" + (folder.path() / name).string(),
-                  "--output=" + (folder.path() / (name + ".out")).string(),
-                  "--conf-thres=0", "--max-det=20", "--tile=64", "--nosave",
-                  "--save-json", "--save-geojson"}),
-        0);
+    detect(folder.path(), name,
+           {"--tile=64", "--conf-thres=0", "--max-det=20"});
   }
   const nlohmann::json plain =
       parsed(folder.path() / "plain.bmp.out/predictions.json");
@@ -58,6 +79,180 @@ TEST(DetectOnMaps, TheBoxesAreThoseOfThePlainPictureMoved) {
   EXPECT_TRUE(
       parsed(folder.path() / "plain.bmp.out/predictions.geojson")["features"]
           .empty());
+}
+
+// An object of a layer, in pixels of the whole picture.
+struct MapObject {
+  int class_index = 0;
+  double confidence = 0;
+  std::array<double, 4> box{};  // x1, y1, x2, y2
+};
+
+// By confidence.
+std::vector<MapObject> objects_of(const fs::path& results,
+                                  const std::array<double, 6>& transform) {
+  std::vector<MapObject> objects;
+  const nlohmann::json layer = parsed(results / "predictions.geojson");
+  for (const nlohmann::json& feature : layer["features"]) {
+    const nlohmann::json& properties = feature["properties"];
+    MapObject object{
+        properties["class"], properties["confidence"], {1e9, 1e9, -1e9, -1e9}};
+    for (const nlohmann::json& point : feature["geometry"]["coordinates"][0]) {
+      const std::array<double, 2> pixel = {
+          (point[0].get<double>() - transform[0]) / transform[1],
+          (point[1].get<double>() - transform[3]) / transform[5]};
+      for (size_t axis = 0; axis < 2; ++axis) {
+        object.box[axis] = std::min(object.box[axis], pixel[axis]);
+        object.box[axis + 2] = std::max(object.box[axis + 2], pixel[axis]);
+      }
+    }
+    // What knows nothing sees lines and points at borders, too.
+    if (object.box[2] - object.box[0] < 1) continue;
+    if (object.box[3] - object.box[1] < 1) continue;
+    objects.push_back(object);
+  }
+  std::ranges::stable_sort(objects, std::ranges::greater(),
+                           &MapObject::confidence);
+  return objects;
+}
+
+// Cuts the picture into 2 x 2 files of `side` pixels at its corners.
+void write_quarters(const fs::path& folder, const cv::Mat& picture, int side) {
+  fs::create_directories(folder);
+  for (int i = 0; i < 4; ++i) {
+    const int x = i % 2 * (picture.cols - side);
+    const int y = i / 2 * (picture.rows - side);
+    auto transform = kTransform;
+    transform[0] += x * transform[1];
+    transform[3] += y * transform[5];
+    write_geotiff(folder / ("part" + std::to_string(i) + ".tif"),
+                  picture(cv::Rect(x, y, side, side)).clone(),
+                  {.transform = transform, .system = "EPSG:4326"});
+  }
+}
+
+// Tiles of the whole picture begin at 0, 32, 64, 96 and 128; so do those of the
+// parts and their seams.
+TEST(DetectOnMaps, AMosaicHasTheObjectsOfTheWholePictureOnce) {
+  const TemporaryFolder folder;
+  constexpr int kWhole = 192;
+  const cv::Mat picture = test_picture(kWhole, kWhole, 1);
+  fs::create_directories(folder.path() / "whole");
+  write_geotiff(folder.path() / "whole/map.tif", picture,
+                {.transform = kTransform, .system = "EPSG:4326"});
+  write_quarters(folder.path() / "touching", picture, 96);
+  write_quarters(folder.path() / "overlapping", picture, 128);
+  write_weights(folder.path() / "w.safetensors", 2, 64, 0.2);
+  for (const std::string name : {"whole", "touching", "overlapping"}) {
+    detect(folder.path(), name,
+           {"--tile=64", "--conf-thres=0.0001", "--max-det=10000",
+            "--tile-overlap=0.5"});
+  }
+  const auto whole = objects_of(folder.path() / "whole.out", kTransform);
+  ASSERT_GT(whole.size(), 100u);
+  int across = 0;  // objects on a seam of the touching parts
+  for (const MapObject& object : whole) {
+    across += (object.box[0] < 96 && object.box[2] > 96) ||
+              (object.box[1] < 96 && object.box[3] > 96);
+  }
+  EXPECT_GT(across, 20);
+  for (const std::string name : {"touching", "overlapping"}) {
+    SCOPED_TRACE(name);
+    const auto parts = objects_of(folder.path() / (name + ".out"), kTransform);
+    ASSERT_EQ(parts.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      EXPECT_EQ(parts[i].class_index, whole[i].class_index);
+      EXPECT_FLOAT_EQ(parts[i].confidence, whole[i].confidence);
+      for (size_t side = 0; side < 4; ++side) {
+        EXPECT_NEAR(parts[i].box[side], whole[i].box[side], 0.01);
+      }
+    }
+  }
+}
+
+double overlap_of(const MapObject& a, const MapObject& b) {
+  const auto corners = [](const MapObject& one) {
+    return metrics::Corners{
+        static_cast<float>(one.box[0]), static_cast<float>(one.box[1]),
+        static_cast<float>(one.box[2]), static_cast<float>(one.box[3])};
+  };
+  return metrics::corner_iou(corners(a), corners(b), 0);
+}
+
+// Real objects, cut anywhere: files that touch, and that share less than tiles
+// do.
+TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const TemporaryFolder folder;
+  const codecs::ImageResult image = codecs::decode_image(
+      parity_path("../datasets/bccd/images/test/BloodImage_00007.jpg"));
+  ASSERT_TRUE(image.ok()) << image.reason;
+  const cv::Mat picture = image.pixels(cv::Rect(60, 0, 480, 480)).clone();
+  fs::create_directories(folder.path() / "whole");
+  write_geotiff(folder.path() / "whole/map.tif", picture,
+                {.transform = kTransform, .system = "EPSG:4326"});
+  write_quarters(folder.path() / "touching", picture, 240);
+  write_quarters(folder.path() / "overlapping", picture, 270);
+  fs::copy(parity_path("weights/bccd_v5n.pt"), folder.path() / "w.pt");
+  for (const std::string name : {"whole", "touching", "overlapping"}) {
+    detect(folder.path(), name,
+           {"--img=320", "--tile=240", "--tile-overlap=0.5"});
+  }
+  const auto whole = objects_of(folder.path() / "whole.out", kTransform);
+  ASSERT_GE(whole.size(), 10u);
+  for (const std::string name : {"touching", "overlapping"}) {
+    SCOPED_TRACE(name);
+    const auto parts = objects_of(folder.path() / (name + ".out"), kTransform);
+    int across = 0;
+    for (const MapObject& object : whole) {
+      if (object.confidence < 0.5) continue;  // other tiles may miss it
+      across += (object.box[0] < 235 && object.box[2] > 245) ||
+                (object.box[1] < 235 && object.box[3] > 245);
+      EXPECT_EQ(std::ranges::count_if(parts,
+                                      [&](const MapObject& other) {
+                                        return other.class_index ==
+                                                   object.class_index &&
+                                               overlap_of(object, other) > 0.5;
+                                      }),
+                1)
+          << object.box[0] << " " << object.box[1] << " " << object.box[2]
+          << " " << object.box[3] << " " << object.confidence;
+    }
+    EXPECT_GE(across, 3);
+  }
+}
+
+// Without tiles nobody looks at seams: no box may be lost for them.
+TEST(DetectOnMaps, WithoutTilesEveryBoxIsInTheLayer) {
+  const TemporaryFolder folder;
+  write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);
+  write_weights(folder.path() / "w.safetensors", 2, 64, 0.02);
+  detect(folder.path(), "parts", {"--conf-thres=0", "--max-det=20"});
+  EXPECT_EQ(parsed(folder.path() / "parts.out/predictions.json").size(), 80u);
+  EXPECT_EQ(parsed(folder.path() / "parts.out/predictions.geojson")["features"]
+                .size(),
+            80u);
+}
+
+// What a file alone shows stays what it is.
+TEST(DetectOnMaps, AMosaicChangesNoBoxInPixels) {
+  const TemporaryFolder folder;
+  write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);
+  write_weights(folder.path() / "w.safetensors", 2, 64, 0.02);
+  detect(folder.path(), "parts",
+         {"--tile=64", "--conf-thres=0", "--max-det=20"});
+  fs::create_directories(folder.path() / "alone");
+  fs::rename(folder.path() / "parts/part3.tif",
+             folder.path() / "alone/part3.tif");
+  detect(folder.path(), "alone",
+         {"--tile=64", "--conf-thres=0", "--max-det=20"});
+  const auto both = parsed(folder.path() / "parts.out/predictions.json");
+  const auto alone = parsed(folder.path() / "alone.out/predictions.json");
+  ASSERT_EQ(alone.size(), 20u);
+  ASSERT_EQ(both.size(), 80u);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(alone[i], both[60 + i]);
+  }
 }
 
 }  // namespace

@@ -1,10 +1,6 @@
 // Maps and weights for tests, and the plugin and the tools that read them.
 #pragma once
 
-#include <gdal.h>
-#include <gtest/gtest.h>
-#include <ogr_srs_api.h>
-
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +12,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "tests/worker/maps/geotiff.h"
 #include "worker/maps/map_plugin.h"
 #include "worker/model/layer_graph.h"
 #include "worker/tools/tool_command.h"
@@ -37,32 +34,12 @@ inline maps::MapApi& built_plugin() {
   return *plugin.api;
 }
 
-// Lossless. `system` "": none. `options`: GDAL's, "NAME=VALUE".
+// Lossless; makes the folder.
 inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
                           const Transform& transform, const std::string& system,
                           const std::vector<std::string>& options = {}) {
-  GDALAllRegister();
-  std::vector<const char*> list;
-  for (const std::string& option : options) list.push_back(option.c_str());
-  list.push_back(nullptr);
   std::filesystem::create_directories(file.parent_path());
-  const GDALDatasetH map =
-      GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), rgb.cols, rgb.rows,
-                 3, GDT_Byte, const_cast<char**>(list.data()));
-  ASSERT_NE(map, nullptr);
-  Transform copy = transform;
-  ASSERT_EQ(GDALSetGeoTransform(map, copy.data()), CE_None);
-  if (!system.empty()) {
-    const OGRSpatialReferenceH reference = OSRNewSpatialReference(nullptr);
-    ASSERT_EQ(OSRSetFromUserInput(reference, system.c_str()), OGRERR_NONE);
-    ASSERT_EQ(GDALSetSpatialRef(map, reference), CE_None);
-    OSRDestroySpatialReference(reference);
-  }
-  ASSERT_EQ(GDALDatasetRasterIO(map, GF_Write, 0, 0, rgb.cols, rgb.rows,
-                                rgb.data, rgb.cols, rgb.rows, GDT_Byte, 3,
-                                nullptr, 3, static_cast<int>(rgb.step), 1),
-            CE_None);
-  GDALClose(map);
+  write_geotiff(file, rgb, Geotiff{transform, system, options});
 }
 
 // A network that has learned nothing, and whose signals grow from layer to

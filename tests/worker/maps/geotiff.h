@@ -1,0 +1,57 @@
+// GeoTIFFs that tests make with GDAL.
+#pragma once
+
+#include <gdal.h>
+#include <ogr_srs_api.h>
+
+#include <array>
+#include <filesystem>
+#include <opencv2/core/mat.hpp>
+#include <string>
+#include <vector>
+
+#include "parallel/base/check.h"
+
+namespace headroom {
+
+struct Geotiff {
+  std::array<double, 6> transform{};
+  std::string system = {};  // as GDAL takes it: "EPSG:32633"; "": none
+  std::vector<std::string> options = {};  // of creation: "TILED=YES"
+};
+
+// Writes `rgb` again and again, below one another, `times` times.
+inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
+                          const Geotiff& map, int times = 1) {
+  GDALAllRegister();
+  std::vector<const char*> options;
+  for (const std::string& option : map.options) {
+    options.push_back(option.c_str());
+  }
+  options.push_back(nullptr);
+  const GDALDatasetH made = GDALCreate(
+      GDALGetDriverByName("GTiff"), file.c_str(), rgb.cols, rgb.rows * times, 3,
+      GDT_Byte, const_cast<char**>(options.data()));
+  HEADROOM_CHECK(made != nullptr, file.string());
+  std::array<double, 6> transform = map.transform;
+  bool is_written = GDALSetGeoTransform(made, transform.data()) == CE_None;
+  if (!map.system.empty()) {
+    const OGRSpatialReferenceH system = OSRNewSpatialReference(nullptr);
+    is_written =
+        is_written &&
+        OSRSetFromUserInput(system, map.system.c_str()) == OGRERR_NONE &&
+        GDALSetSpatialRef(made, system) == CE_None;
+    OSRDestroySpatialReference(system);
+  }
+  for (int i = 0; i < times; ++i) {
+    is_written =
+        is_written &&
+        GDALDatasetRasterIO(made, GF_Write, 0, i * rgb.rows, rgb.cols, rgb.rows,
+                            rgb.data, rgb.cols, rgb.rows, GDT_Byte, 3, nullptr,
+                            3, static_cast<int>(rgb.step), 1) == CE_None;
+  }
+  GDALClose(made);
+  HEADROOM_CHECK(is_written, file.string());
+}
+
+}  // namespace headroom

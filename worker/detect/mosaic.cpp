@@ -1,0 +1,398 @@
+#include "worker/detect/mosaic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "parallel/base/check.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/tiles/tile_cutter.h"
+
+namespace headroom::detect {
+namespace {
+
+using maps::MapPlace;
+using metrics::Corners;
+using tiles::TileRect;
+
+constexpr uint8_t kPadding = 114;  // the gray of a letterbox
+
+int64_t right_of(const TileRect& rect) { return rect.x + rect.width; }
+int64_t bottom_of(const TileRect& rect) { return rect.y + rect.height; }
+
+// Pixels that two share along an axis; 0 where they touch, less where they do
+// not.
+int64_t shared_columns(const TileRect& a, const TileRect& b) {
+  return std::min(right_of(a), right_of(b)) - std::max(a.x, b.x);
+}
+int64_t shared_rows(const TileRect& a, const TileRect& b) {
+  return std::min(bottom_of(a), bottom_of(b)) - std::max(a.y, b.y);
+}
+bool overlap(const TileRect& a, const TileRect& b) {
+  return shared_columns(a, b) > 0 && shared_rows(a, b) > 0;
+}
+
+// Corners lie between pixels where a map's was rounded: half a pixel is none.
+bool touch(const MosaicPart& a, const MosaicPart& b) {
+  constexpr double kTolerance = 0.5 + 1e-3;
+  const auto reaches = [](double from, int64_t length, double other) {
+    return other <= from + static_cast<double>(length) + kTolerance;
+  };
+  return reaches(a.x, a.width, b.x) && reaches(b.x, b.width, a.x) &&
+         reaches(a.y, a.height, b.y) && reaches(b.y, b.height, a.y);
+}
+
+// Two pictures of one place share most of it; neighbours do not.
+bool show_the_same(const TileRect& a, const TileRect& b) {
+  if (!overlap(a, b)) return false;
+  const int64_t shared = shared_columns(a, b) * shared_rows(a, b);
+  return 2 * shared > std::min(a.height * a.width, b.height * b.width);
+}
+
+// Rows become columns.
+TileRect turned(const TileRect& rect) {
+  return {rect.x, rect.y, rect.width, rect.height};
+}
+
+// May the pixels of both be counted in one grid? A pixel that is a little
+// longer must not add up to a twentieth over a picture's sides.
+bool have_one_grid(const MapPlace& a, const MapPlace& b) {
+  if (a.reference_system != b.reference_system) return false;
+  const auto longest =
+      static_cast<double>(std::max({a.height, a.width, b.height, b.width}));
+  const double pixel = std::sqrt(std::abs(a.transform[1] * a.transform[5] -
+                                          a.transform[2] * a.transform[4]));
+  return pixel > 0 && std::ranges::all_of(std::array{1, 2, 4, 5}, [&](int i) {
+           const auto at = static_cast<size_t>(i);
+           return std::abs(a.transform[at] - b.transform[at]) * longest <
+                  pixel / 20;
+         });
+}
+
+// The corner of `place` in pixels of `grid`.
+std::pair<double, double> corner_in(const MapPlace& grid,
+                                    const MapPlace& place) {
+  const auto& t = grid.transform;
+  const double x = place.transform[0] - t[0], y = place.transform[3] - t[3];
+  const double determinant = t[1] * t[5] - t[2] * t[4];
+  return {(x * t[5] - y * t[2]) / determinant,
+          (y * t[1] - x * t[4]) / determinant};
+}
+
+// A corner that is a rounding error away from a whole pixel lies on it.
+double whole_if_near(double value) {
+  constexpr double kRounding = 1e-3;
+  const double whole = std::round(value);
+  return std::abs(value - whole) < kRounding ? whole : value;
+}
+
+// The root of each part's group: parts that touch, directly or through others.
+class Groups {
+ public:
+  explicit Groups(size_t size) : above_(size) {
+    std::iota(above_.begin(), above_.end(), size_t{0});
+  }
+  size_t root_of(size_t one) {
+    while (above_[one] != one) one = above_[one] = above_[above_[one]];
+    return one;
+  }
+  void join(size_t a, size_t b) { above_[root_of(b)] = root_of(a); }
+
+ private:
+  std::vector<size_t> above_;
+};
+
+// Calls `use` with each pair of parts that touch.
+template <typename Use>
+void over_neighbours(const std::vector<MosaicPart>& parts, const Use& use) {
+  std::vector<size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return parts[a].x < parts[b].x; });
+  for (size_t i = 0; i < order.size(); ++i) {
+    const MosaicPart& left = parts[order[i]];
+    const double right = left.x + static_cast<double>(left.width) + 1;
+    for (size_t j = i + 1; j < order.size() && parts[order[j]].x <= right;
+         ++j) {
+      if (touch(left, parts[order[j]])) use(order[i], order[j]);
+    }
+  }
+}
+
+std::vector<TileRect> rects_of(const std::vector<MosaicPart>& parts) {
+  std::vector<TileRect> rects;
+  for (const MosaicPart& part : parts) rects.push_back(part.rect());
+  return rects;
+}
+
+// `parts` counted from the upper left corner of what they cover.
+Mosaic mosaic_of(std::vector<MosaicPart> parts) {
+  double left = parts.front().x, top = parts.front().y;
+  for (const MosaicPart& part : parts) {
+    left = std::min(left, part.x);
+    top = std::min(top, part.y);
+  }
+  for (MosaicPart& part : parts) {
+    part.x = whole_if_near(part.x - left);
+    part.y = whole_if_near(part.y - top);
+  }
+  std::ranges::sort(parts, {}, &MosaicPart::image);
+  return {std::move(parts)};
+}
+
+// How far a seam's tiles go beyond an end of it: half a tile where the mosaic
+// goes on there, so that what lies on a corner of parts is seen whole.
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+Span with_surroundings(const Span& seam, int64_t x, int64_t width,
+                       int64_t tile_height,
+                       const std::vector<TileRect>& parts) {
+  Span span = seam;
+  const int64_t half = tile_height / 2;
+  for (const TileRect& part : parts) {
+    const bool is_above = overlap(part, {seam.begin - half, x, half, width});
+    const bool is_below = overlap(part, {seam.end, x, half, width});
+    if (is_above) {
+      span.begin = std::min(span.begin, std::max(part.y, seam.begin - half));
+    }
+    if (is_below) {
+      span.end = std::max(span.end, std::min(bottom_of(part), seam.end + half));
+    }
+  }
+  return span;
+}
+
+// The tiles across the seam of two parts that lie side by side.
+std::vector<TileRect> tiles_between(const TileRect& a, const TileRect& b,
+                                    const std::vector<TileRect>& parts,
+                                    const DetectionTiles& tiles) {
+  const int64_t shared =
+      std::llround(static_cast<double>(tiles.width) * tiles.overlap);
+  if (shared_columns(a, b) >= shared) return {};
+  const int64_t left = std::min(a.x, b.x);
+  const int64_t right = std::max(right_of(a), right_of(b));
+  const int64_t width = std::min(tiles.width, right - left);
+  const int64_t seam =
+      (std::max(a.x, b.x) + std::min(right_of(a), right_of(b))) / 2;
+  const int64_t x = std::clamp(seam - width / 2, left, right - width);
+  const Span span = with_surroundings(
+      {std::max(a.y, b.y), std::min(bottom_of(a), bottom_of(b))}, x, width,
+      tiles.height, parts);
+  const int64_t length = span.end - span.begin;
+  std::vector<TileRect> across;
+  for (const int64_t y :
+       tiles::tile_starts(length, tiles.height, tiles.overlap)) {
+    across.push_back(
+        {span.begin + y, x, std::min(tiles.height, length), width});
+  }
+  return across;
+}
+
+Corners moved(const Corners& box, double x, double y) {
+  return {static_cast<float>(box.x1 + x), static_cast<float>(box.y1 + y),
+          static_cast<float>(box.x2 + x), static_cast<float>(box.y2 + y)};
+}
+
+// Does the box, in pixels of the mosaic, touch a border of its tile behind
+// which the mosaic goes on? Parts' corners may lie between pixels.
+bool is_cut_in(const Mosaic& mosaic, const Corners& box, double tile_x,
+               double tile_y, const TileRect& tile) {
+  const double right = tile_x + static_cast<double>(tile.width);
+  const double bottom = tile_y + static_cast<double>(tile.height);
+  const double x = std::clamp((box.x1 + box.x2) / 2.0, tile_x, right);
+  const double y = std::clamp((box.y1 + box.y2) / 2.0, tile_y, bottom);
+  return (box.x1 < tile_x + kCutBorder && mosaic.has_pixels(tile_x - 1, y)) ||
+         (box.x2 > right - kCutBorder && mosaic.has_pixels(right + 1, y)) ||
+         (box.y1 < tile_y + kCutBorder && mosaic.has_pixels(x, tile_y - 1)) ||
+         (box.y2 > bottom - kCutBorder && mosaic.has_pixels(x, bottom + 1));
+}
+
+bool holds(const MosaicPart& part, double x, double y) {
+  return x >= part.x && x <= part.x + static_cast<double>(part.width) &&
+         y >= part.y && y <= part.y + static_cast<double>(part.height);
+}
+
+// A box and the part that it belongs to.
+struct OwnedBox {
+  size_t part = 0;
+  Corners box;  // pixels of the part
+};
+
+}  // namespace
+
+TileRect MosaicPart::rect() const {
+  return {std::llround(y), std::llround(x), height, width};
+}
+
+bool Mosaic::has_pixels(double x, double y) const {
+  return std::ranges::any_of(
+      parts, [&](const MosaicPart& part) { return holds(part, x, y); });
+}
+
+void MosaicFinder::add(size_t image, const MapPlace& place) {
+  auto kind = std::ranges::find_if(kinds_, [&](const Kind& each) {
+    return have_one_grid(each.first, place);
+  });
+  if (kind == kinds_.end()) {
+    kinds_.push_back({place, {}});
+    kind = std::prev(kinds_.end());
+  }
+  const auto [x, y] = corner_in(kind->first, place);
+  kind->parts.push_back({image, x, y, place.height, place.width});
+}
+
+std::vector<Mosaic> MosaicFinder::find(
+    const std::function<void(size_t, size_t)>& on_repeat) const {
+  std::vector<Mosaic> mosaics;
+  for (const Kind& kind : kinds_) {
+    const std::vector<TileRect> rects = rects_of(kind.parts);
+    Groups groups(rects.size());
+    std::vector<std::pair<size_t, size_t>> repeats;
+    over_neighbours(kind.parts, [&](size_t a, size_t b) {
+      groups.join(a, b);
+      if (show_the_same(rects[a], rects[b])) repeats.emplace_back(a, b);
+    });
+    std::map<size_t, std::vector<MosaicPart>> by_root;
+    for (size_t i = 0; i < rects.size(); ++i) {
+      by_root[groups.root_of(i)].push_back(kind.parts[i]);
+    }
+    for (const auto& [a, b] : repeats) {
+      if (by_root.erase(groups.root_of(a)) > 0) {
+        on_repeat(kind.parts[a].image, kind.parts[b].image);
+      }
+    }
+    for (auto& [root, parts] : by_root) {
+      if (parts.size() > 1) mosaics.push_back(mosaic_of(std::move(parts)));
+    }
+  }
+  return mosaics;
+}
+
+std::vector<TileRect> seam_tiles(const Mosaic& mosaic,
+                                 const DetectionTiles& tiles) {
+  const std::vector<TileRect> rects = rects_of(mosaic.parts);
+  std::vector<TileRect> turned_rects;
+  for (const TileRect& rect : rects) turned_rects.push_back(turned(rect));
+  const DetectionTiles turned_tiles{
+      .height = tiles.width, .width = tiles.height, .overlap = tiles.overlap};
+  std::set<std::array<int64_t, 4>> known;
+  std::vector<TileRect> all;
+  const auto take = [&](const TileRect& tile) {
+    if (known.insert({tile.y, tile.x, tile.height, tile.width}).second) {
+      all.push_back(tile);
+    }
+  };
+  over_neighbours(mosaic.parts, [&](size_t a, size_t b) {
+    const int64_t columns = shared_columns(rects[a], rects[b]);
+    const int64_t rows = shared_rows(rects[a], rects[b]);
+    if (columns < rows && rows > 0) {
+      std::ranges::for_each(tiles_between(rects[a], rects[b], rects, tiles),
+                            take);
+    } else if (columns > 0) {
+      for (const TileRect& tile : tiles_between(
+               turned_rects[a], turned_rects[b], turned_rects, turned_tiles)) {
+        take(turned(tile));
+      }
+    }
+  });
+  return all;
+}
+
+const cv::Mat& MosaicReader::band_of(size_t part, codecs::PixelRows rows) {
+  Band& band = bands_[part];
+  if (band.rows == rows && !band.pixels.empty()) return band.pixels;
+  const MosaicPart& from = mosaic_.parts[part];
+  codecs::ImageResult read = tiles::cut_window(
+      files_[from.image], {rows.begin, 0, rows.size(), from.width}, limits_);
+  if (!read.ok() || read.pixels.empty()) {
+    throw Error("detect",
+                files_[from.image].string() + " cannot be read again" +
+                    (read.ok() ? "" : ": " + read.reason),
+                "leave files alone while they are looked at, and go on with "
+                "--resume",
+                ExitCode::kData);
+  }
+  band = {rows, std::move(read.pixels)};
+  return band.pixels;
+}
+
+cv::Mat MosaicReader::read(const TileRect& rect) {
+  cv::Mat pixels = codecs::plain_picture(static_cast<int>(rect.height),
+                                         static_cast<int>(rect.width),
+                                         limits_.type(), kPadding);
+  std::set<size_t> used;
+  for (size_t i = mosaic_.parts.size(); i-- > 0;) {
+    const TileRect part = mosaic_.parts[i].rect();
+    if (!overlap(part, rect)) continue;
+    used.insert(i);
+    const int64_t x = std::max(part.x, rect.x), y = std::max(part.y, rect.y);
+    const auto width = static_cast<int>(shared_columns(part, rect));
+    const auto height = static_cast<int>(shared_rows(part, rect));
+    const cv::Mat& band = band_of(i, {y - part.y, y - part.y + height});
+    band(cv::Rect(static_cast<int>(x - part.x), 0, width, height))
+        .copyTo(pixels(cv::Rect(static_cast<int>(x - rect.x),
+                                static_cast<int>(y - rect.y), width, height)));
+  }
+  std::erase_if(bands_,
+                [&](const auto& band) { return !used.contains(band.first); });
+  return pixels;
+}
+
+std::vector<std::vector<metrics::Detection>> merge_mosaic(
+    const Mosaic& mosaic, const MosaicFindings& findings,
+    const MergeOptions& options) {
+  std::vector<TileDetection> all;
+  std::vector<OwnedBox> owned;
+  const auto add = [&](const metrics::Detection& one, double x, double y,
+                       bool is_cut, const OwnedBox& owner) {
+    metrics::Detection placed = one;
+    placed.box = moved(one.box, x, y);
+    all.push_back({placed, is_cut});
+    owned.push_back(owner);
+  };
+  for (size_t p = 0; p < mosaic.parts.size(); ++p) {
+    const MosaicPart& part = mosaic.parts[p];
+    const TileFindings& tiles = findings.parts[p];
+    for (size_t i = 0; i < tiles.places.size(); ++i) {
+      if (!tiles.found[i]) continue;
+      const TileRect& tile = tiles.places[i];
+      for (const metrics::Detection& one : *tiles.found[i]) {
+        const bool cut = is_cut_in(mosaic, moved(one.box, part.x, part.y),
+                                   part.x + static_cast<double>(tile.x),
+                                   part.y + static_cast<double>(tile.y), tile);
+        add(one, part.x, part.y, cut, {p, one.box});
+      }
+    }
+  }
+  for (size_t i = 0; i < findings.on_seams.size(); ++i) {
+    const TileRect& tile = findings.seams[i];
+    const auto x = static_cast<double>(tile.x), y = static_cast<double>(tile.y);
+    for (const metrics::Detection& one : findings.on_seams[i]) {
+      const double column = x + (one.box.x1 + one.box.x2) / 2.0;
+      const double row = y + (one.box.y1 + one.box.y2) / 2.0;
+      const auto part = std::ranges::find_if(
+          mosaic.parts,
+          [&](const MosaicPart& each) { return holds(each, column, row); });
+      if (part == mosaic.parts.end()) continue;  // seen in the gray
+      add(one, x, y, is_cut_in(mosaic, moved(one.box, x, y), x, y, tile),
+          {static_cast<size_t>(part - mosaic.parts.begin()),
+           moved(one.box, x - part->x, y - part->y)});
+    }
+  }
+  std::vector<std::vector<metrics::Detection>> boxes(mosaic.parts.size());
+  for (const size_t index : kept_boxes(all, options)) {
+    std::vector<metrics::Detection>& here = boxes[owned[index].part];
+    if (static_cast<int64_t>(here.size()) >= options.max_detections) continue;
+    here.push_back(all[index].detection);
+    here.back().box = owned[index].box;
+  }
+  return boxes;
+}
+
+}  // namespace headroom::detect

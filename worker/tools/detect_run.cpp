@@ -1,0 +1,581 @@
+#include "worker/tools/detect_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
+#include "configs/run_config.h"
+#include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+#include "parallel/devices/compute_device.h"
+#include "worker/control/stop_signals.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/scanline_reader.h"
+#include "worker/detect/detection_folder.h"
+#include "worker/detect/detector.h"
+#include "worker/detect/image_sources.h"
+#include "worker/detect/map_layers.h"
+#include "worker/detect/video_detection.h"
+#include "worker/maps/map_plugin.h"
+#include "worker/run/run_device.h"
+#include "worker/tools/detect_maps.h"
+#include "worker/tools/detect_resume.h"
+#include "worker/tools/tool_command.h"
+#include "worker/tools/tool_progress.h"
+#include "worker/video/video_plugin.h"
+#include "worker/weights/open_weights.h"
+
+namespace headroom::tools {
+namespace {
+
+constexpr size_t kLongestName = 8192;
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
+  std::istringstream words(text);
+  std::vector<int64_t> wanted;
+  for (std::string word; words >> word;) {
+    const auto index = parse_whole(word, 0, classes - 1);
+    if (!index) {
+      throw Error("detect",
+                  "--classes " + word +
+                      " is no class of these weights, which "
+                      "have 0 to " +
+                      std::to_string(classes - 1),
+                  "give numbers, for example --classes 0 2");
+    }
+    wanted.push_back(*index);
+  }
+  return wanted;
+}
+
+// The choices of --resample.
+detect::Resample resample_of(const std::string& name) {
+  return name == "area" ? detect::Resample::kArea : detect::Resample::kBilinear;
+}
+
+detect::DetectorOptions detector_options(const DetectRequest& request,
+                                         const model::LayerGraph& model) {
+  detect::DetectorOptions options;
+  options.nms = request.nms;
+  options.nms.classes = read_classes(request.classes, model.num_classes());
+  const PixelSize input =
+      network_size(request.image_size, request.weights, true);
+  const int64_t stride = model.max_stride();
+  options.height = round_up(input.height, stride);
+  options.width = round_up(input.width, stride);
+  options.resample = resample_of(request.resample);
+  if (!request.tile_size.empty()) {
+    const PixelSize tile = read_image_size("--tile", request.tile_size);
+    options.tiles = detect::DetectionTiles{
+        .height = tile.height, .width = tile.width, .overlap = request.overlap};
+  }
+  return options;
+}
+
+void leave_out(const std::string& what) {
+  std::fprintf(stderr, "left out: %s\n",
+               short_line(what, kLongestName).c_str());
+}
+
+// Has to be called before LibTorch is first used.
+devices::ComputeDevice device_of(const std::string& named) {
+  if (parse_device_list(named).size() > 1) {
+    throw Error("detect",
+                "--device " + named + " names several, and one is looked on",
+                "name one of them");
+  }
+  configs::RunConfig config;
+  config.device = named;
+  return run::choose_device(config, 0, 1).device;
+}
+
+weights::OpenedWeights open_on(const devices::ComputeDevice& device,
+                               const DetectRequest& request) {
+  weights::OpenedWeights opened =
+      weights::open_weights(request.weights, request.cfg);
+  for (const model::NamedTensor& one : opened.model->state()) {
+    *one.tensor = device.upload(*one.tensor);
+  }
+  return opened;
+}
+
+// Every image has a line on standard output.
+ToolProgress::Output beside_lines() {
+  ToolProgress::Output output = ToolProgress::standard_error();
+  output.speaks_elsewhere = false;
+  return output;
+}
+
+using detect::JournalRecord;
+
+// What detect does with its sources, and what it comes to.
+class DetectRun {
+ public:
+  explicit DetectRun(const DetectRequest& request)
+      : device_(device_of(request.device)),
+        weights_(open_on(device_, request)),
+        options_(detector_options(request, *weights_.model)),
+        detector_(*weights_.model, options_, device_.device()),
+        sources_(detect::find_images(request.source)),
+        folder_(request.output, weights_.class_names, request.folder) {
+    limits_.bands = layers::picture_channels(weights_.model->input_channels());
+    limits_.ranges = weights_.ranges;
+    check_range(request);
+    if (!sources_.videos.empty()) provide_videos(request);
+    journal_.emplace(request, sources_, folder_);
+    if (request.layers.any()) provide_maps(request.layers);
+  }
+
+  int run(const DetectRequest& request);
+
+ private:
+  void check_range(const DetectRequest& request) const;
+  void provide_videos(const DetectRequest& request);
+  void provide_maps(const detect::MapLayers::Formats& formats);
+  void look_at_image(size_t index);
+  // Its pixels; none where it is too large to be held.
+  struct Picture {
+    detect::TileFindings tiles;
+    cv::Mat pixels;
+    std::string reason;  // why it is left out
+    bool is_whole = false;
+  };
+  // What an unfinished run found in the image's tiles. None: nothing.
+  using KnownTiles = std::optional<detect::TileFindings>;
+  Picture look_in(size_t index, const KnownTiles& known);
+  detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
+  detect::TileFindings tiles_of(codecs::ImageSize size,
+                                const KnownTiles& known) const;
+  // The tiles of an image that can be read, none of them known.
+  KnownTiles unknown_tiles(size_t index) const;
+  // Takes what the journal has of the image. True: all of it.
+  bool take_known(size_t index, KnownTiles& tiles);
+  int64_t classes() const {
+    return static_cast<int64_t>(weights_.class_names.size());
+  }
+  std::optional<std::vector<metrics::Detection>> look_at_seam(
+      const SeamTile& tile);
+  void look_at_video(size_t index, int64_t stride);
+  // Has an unfinished run looked at all of it? Else `known` has its pictures.
+  bool take_known_video(size_t index, std::deque<JournalRecord>& known);
+  std::string place_among_images(size_t index) const;
+  // "image 1/3 FILE", "video 1/2 (12/300) FILE".
+  void say(const std::string& which, const detect::ImageDetections& found,
+           double seconds);
+  // Is called before the first look of a run that goes on.
+  void say_what_is_known();
+  void count(const detect::ImageDetections& found) {
+    ++pictures_;
+    boxes_ += static_cast<int64_t>(found.detections.size());
+  }
+
+  const devices::ComputeDevice device_;
+  const weights::OpenedWeights weights_;
+  const detect::DetectorOptions options_;
+  detect::Detector detector_;
+  detect::ImageSources sources_;
+  detect::DetectionFolder folder_;
+  std::optional<ResumableDetection> journal_;  // set once sources_ are
+  std::optional<DetectedMaps> maps_;           // none are wanted without
+  codecs::ImageLimits limits_;
+  video::VideoApi* videos_ = nullptr;  // set if there are videos to look at
+  int64_t pictures_ = 0, boxes_ = 0;
+  int64_t known_pictures_ = 0, known_tiles_ = 0;  // an unfinished run's
+  bool has_said_known_ = false;
+  bool has_own_bar_ = false;  // the last image was looked at in several tiles
+  double seconds_ = 0;
+  ToolProgress progress_{beside_lines()};
+};
+
+void DetectRun::check_range(const DetectRequest& request) const {
+  const std::string why = range_error(limits_.ranges, limits_.bands);
+  if (why.empty()) return;
+  throw Error("detect", request.weights + ": " + why,
+              "use other weights: these contradict themselves");
+}
+
+// One that was named is looked at or refused; those among images may be left
+// out.
+void DetectRun::provide_videos(const DetectRequest& request) {
+  std::string why;
+  if (limits_.bands != codecs::kColours) {
+    why = "videos have colours, but the model's ch is " +
+          std::to_string(limits_.bands);
+  } else if (!limits_.ranges.empty()) {
+    why = "videos have 8 bits, but the weights were trained on values of " +
+          to_text(limits_.ranges);
+  } else {
+    const video::VideoPlugin plugin = video::load_video_plugin();
+    videos_ = plugin.api;
+    why = plugin.reason;
+  }
+  if (videos_ != nullptr) return;
+  if (sources_.images.empty()) {
+    throw Error(
+        "detect", sources_.videos.front().string() + " is a video, and " + why,
+        "take its frames first, for example ffmpeg -i " +
+            shell_word(sources_.videos.front().string()) + " frames/%06d.jpg");
+  }
+  leave_out(counted(static_cast<int64_t>(sources_.videos.size()), "video") +
+            " of " + request.source + ": " + why);
+  sources_.videos.clear();
+}
+
+void DetectRun::provide_maps(const detect::MapLayers::Formats& formats) {
+  const maps::MapPlugin plugin = maps::load_map_plugin();
+  if (plugin.api == nullptr) {
+    throw Error("detect",
+                "boxes cannot be written with coordinates: " + plugin.reason,
+                "or leave out --save-geojson and --save-gpkg");
+  }
+  if (!sources_.videos.empty()) {
+    std::fprintf(stderr,
+                 "videos have no coordinates: no layer has their "
+                 "boxes\n");
+  }
+  maps_.emplace(
+      *plugin.api, folder_, weights_.class_names, sources_.images, progress_,
+      DetectedMaps::Options{
+          .formats = formats,
+          .tiles = options_.tiles,
+          .merge = detector_.merge_options(),
+          .limits = limits_,
+          .look = [this](const SeamTile& tile) { return look_at_seam(tile); }});
+}
+
+void DetectRun::say(const std::string& which,
+                    const detect::ImageDetections& found, double seconds) {
+  progress_.above([&] {
+    std::printf("%s: %lld x %lld, %s, %.0f ms\n",
+                short_line(which, kLongestName).c_str(),
+                static_cast<long long>(found.height),
+                static_cast<long long>(found.width),
+                detect::counts_text(found, weights_.class_names).c_str(),
+                seconds * 1e3);
+    std::fflush(stdout);
+  });
+  count(found);
+  seconds_ += seconds;
+}
+
+void DetectRun::say_what_is_known() {
+  if (!journal_->goes_on() || has_said_known_) return;
+  has_said_known_ = true;
+  progress_.above([&] {
+    std::fprintf(stderr, "%s goes on: %s and %s were looked at before\n",
+                 folder_.path().c_str(),
+                 counted(known_pictures_, "image").c_str(),
+                 counted(known_tiles_, "tile").c_str());
+  });
+}
+
+std::string DetectRun::place_among_images(size_t index) const {
+  return "image " + std::to_string(index + 1) + "/" +
+         std::to_string(sources_.images.size());
+}
+
+detect::TileFindings DetectRun::tiles_of(codecs::ImageSize size,
+                                         const KnownTiles& known) const {
+  return known && known->size == size ? *known : detector_.tiles_of(size);
+}
+
+DetectRun::KnownTiles DetectRun::unknown_tiles(size_t index) const {
+  const auto& file = sources_.images[index];
+  const codecs::StreamedImage header = codecs::inspect_streamed(file, limits_);
+  const codecs::ImageSize size =
+      header.ok() ? header.size : codecs::read_image_size(file, limits_).size;
+  if (size.height <= 0 || size.width <= 0) return std::nullopt;
+  return detector_.tiles_of(size);
+}
+
+detect::OnTile DetectRun::note_tiles(size_t index,
+                                     const detect::TileFindings& tiles) {
+  if (!options_.tiles) return [](size_t) { return true; };
+  const auto all = static_cast<int64_t>(tiles.places.size());
+  has_own_bar_ = all > 1;
+  auto done = static_cast<int64_t>(std::ranges::count_if(
+      tiles.found, [](const auto& one) { return one.has_value(); }));
+  return [this, index, &tiles, all, done](size_t tile) mutable {
+    journal_->append({.kind = JournalRecord::Kind::kTile,
+                      .unit = static_cast<int64_t>(index),
+                      .number = static_cast<int64_t>(tile),
+                      .detections = tiles.found[tile].value()});
+    if (all > 1) {
+      progress_.reach(place_among_images(index), ++done, all, "tile");
+    }
+    return !stop_signals::requested();
+  };
+}
+
+DetectRun::Picture DetectRun::look_in(size_t index, const KnownTiles& known) {
+  const auto& file = sources_.images[index];
+  const codecs::StreamedImage header = codecs::inspect_streamed(file, limits_);
+  Picture picture;
+  if (options_.tiles && header.ok() &&
+      int64_t{header.size.height} * header.size.width > limits_.max_pixels) {
+    picture.tiles = tiles_of(header.size, known);
+    auto look = detector_.look_in_file(file, limits_, picture.tiles,
+                                       note_tiles(index, picture.tiles));
+    picture.reason = std::move(look.reason);
+    picture.is_whole = look.is_whole;
+    return picture;
+  }
+  codecs::ImageResult image = codecs::decode_image(file, limits_);
+  picture.reason = image.reason;
+  if (!image.ok()) return picture;
+  picture.pixels = std::move(image.pixels);
+  picture.tiles = tiles_of({picture.pixels.rows, picture.pixels.cols}, known);
+  picture.is_whole = detector_.look(picture.pixels, picture.tiles,
+                                    note_tiles(index, picture.tiles));
+  return picture;
+}
+
+bool DetectRun::take_known(size_t index, KnownTiles& tiles) {
+  const auto unit = static_cast<int64_t>(index);
+  const auto has_tiles = [&] {
+    if (!tiles) tiles = unknown_tiles(index);
+    return tiles.has_value();
+  };
+  const auto is_tile = [&](const JournalRecord& one) {
+    const auto number = static_cast<size_t>(one.number);
+    return options_.tiles && has_tiles() && number < tiles->places.size() &&
+           !tiles->found[number] &&
+           detect::has_boxes_in(one, tiles->places[number], classes());
+  };
+  while (auto one = journal_->next(JournalRecord::Kind::kTile, unit, is_tile)) {
+    tiles->found[static_cast<size_t>(one->number)] = std::move(one->detections);
+    ++known_tiles_;
+  }
+  const auto is_image = [&](const JournalRecord& one) {
+    return has_tiles() && one.height == tiles->size.height &&
+           one.width == tiles->size.width &&
+           detect::has_boxes_in(one, {0, 0, one.height, one.width},
+                                classes()) &&
+           (!options_.tiles ||
+            std::ranges::all_of(tiles->found, [](const auto& found) {
+              return found.has_value();
+            }));
+  };
+  auto done = journal_->next(JournalRecord::Kind::kImage, unit, is_image);
+  if (!done) return false;
+  ++known_pictures_;
+  if (!options_.tiles) tiles->found.front() = done->detections;
+  const detect::ImageDetections boxes{sources_.images[index], done->height,
+                                      done->width, std::move(done->detections)};
+  count(boxes);
+  folder_.add_known(boxes);
+  if (maps_) maps_->add(index, boxes, std::move(*tiles));
+  return true;
+}
+
+void DetectRun::look_at_image(size_t index) {
+  const auto unit = static_cast<int64_t>(index);
+  KnownTiles known;
+  if (take_known(index, known)) return;
+  const bool was_left_out =
+      journal_->next(JournalRecord::Kind::kLeftOut, unit).has_value();
+  if (!was_left_out) say_what_is_known();
+  const auto& file = sources_.images[index];
+  const auto start = Clock::now();
+  Picture picture = look_in(index, known);
+  progress_.clear();
+  if (!picture.reason.empty()) leave_out(file.string() + ": " + picture.reason);
+  if (!picture.is_whole) {
+    if (!picture.reason.empty() && !was_left_out) {
+      journal_->append({.kind = JournalRecord::Kind::kLeftOut,
+                        .unit = unit,
+                        .detections = {}});
+    }
+    return;
+  }
+  say_what_is_known();
+  journal_->begin();
+  const codecs::ImageSize size = picture.tiles.size;
+  const detect::ImageDetections found{file, size.height, size.width,
+                                      detector_.merged(picture.tiles)};
+  say(place_among_images(index) + " " + file.string(), found,
+      std::chrono::duration<double>(Clock::now() - start).count());
+  if (picture.pixels.empty() && folder_.uses_pixels()) {
+    std::fprintf(
+        stderr,
+        "%s is neither drawn nor cropped: %lld pixels are more than %lld\n",
+        short_line(file.string(), kLongestName).c_str(),
+        static_cast<long long>(int64_t{size.height} * size.width),
+        static_cast<long long>(limits_.max_pixels));
+  }
+  if (maps_) maps_->add(index, found, std::move(picture.tiles));
+  cv::Mat shown = codecs::shown_colours(picture.pixels);
+  folder_.add(found, shown);
+  journal_->append({.kind = JournalRecord::Kind::kImage,
+                    .unit = unit,
+                    .height = found.height,
+                    .width = found.width,
+                    .detections = found.detections});
+}
+
+std::optional<std::vector<metrics::Detection>> DetectRun::look_at_seam(
+    const SeamTile& tile) {
+  const auto is_same = [&](const JournalRecord& one) {
+    return one.number == tile.number && one.place == tile.place &&
+           detect::has_boxes_in(one, {0, 0, tile.height, tile.width},
+                                classes());
+  };
+  if (auto known = journal_->next(JournalRecord::Kind::kSeamTile, tile.mosaic,
+                                  is_same)) {
+    ++known_tiles_;
+    return std::move(known->detections);
+  }
+  if (stop_signals::requested()) return std::nullopt;
+  say_what_is_known();
+  auto found = detector_.look_at(tile.pixels());
+  journal_->append({.kind = JournalRecord::Kind::kSeamTile,
+                    .unit = tile.mosaic,
+                    .number = tile.number,
+                    .place = tile.place,
+                    .detections = found});
+  progress_.reach("seams", tile.number + 1, tile.of, "tile");
+  return found;
+}
+
+bool DetectRun::take_known_video(size_t index,
+                                 std::deque<JournalRecord>& known) {
+  const auto unit = static_cast<int64_t>(index);
+  const auto is_next = [&](const JournalRecord& one) {
+    constexpr int64_t kLongestSide = 1 << 16;
+    return one.number > (known.empty() ? 0 : known.back().number) &&
+           one.height <= kLongestSide && one.width <= kLongestSide &&
+           detect::has_boxes_in(one, {0, 0, one.height, one.width}, classes());
+  };
+  while (auto one =
+             journal_->next(JournalRecord::Kind::kPicture, unit, is_next)) {
+    known.push_back(std::move(*one));
+  }
+  known_pictures_ += static_cast<int64_t>(known.size());
+  if (!journal_->next(JournalRecord::Kind::kVideo, unit)) return false;
+  const auto& file = sources_.videos[index];
+  const std::string name = folder_.begin_video(file);
+  for (JournalRecord& one : known) {
+    const detect::ImageDetections found{file, one.height, one.width,
+                                        std::move(one.detections)};
+    count(found);
+    folder_.add_known_picture(name, one.number, found);
+  }
+  return true;
+}
+
+void DetectRun::look_at_video(size_t index, int64_t stride) {
+  std::deque<JournalRecord> known;
+  if (take_known_video(index, known)) return;
+  say_what_is_known();
+  const auto& file = sources_.videos[index];
+  const std::string which = "video " + std::to_string(index + 1) + "/" +
+                            std::to_string(sources_.videos.size()) + " (";
+  detect::VideoOptions options;
+  options.stride = stride;
+  options.max_pixels = limits_.max_pixels;
+  options.stopped = stop_signals::requested;
+  options.known = [&]() -> std::optional<std::vector<metrics::Detection>> {
+    if (known.empty()) return std::nullopt;
+    auto boxes = std::move(known.front().detections);
+    known.pop_front();
+    return boxes;
+  };
+  options.on_picture = [&](const detect::VideoPicture& picture) {
+    progress_.reach("video " + std::to_string(index + 1), picture.number,
+                    picture.of);
+    if (picture.is_known) return count(picture.found);
+    const std::string of =
+        picture.of > 0 ? "/" + std::to_string(picture.of) : "";
+    say(which + std::to_string(picture.number) + of + ") " + file.string(),
+        picture.found, picture.seconds);
+    journal_->append({.kind = JournalRecord::Kind::kPicture,
+                      .unit = static_cast<int64_t>(index),
+                      .number = picture.number,
+                      .height = picture.found.height,
+                      .width = picture.found.width,
+                      .detections = picture.found.detections});
+  };
+  const detect::VideoOutcome outcome =
+      detect::detect_in_video(*videos_, file, detector_, folder_, options);
+  progress_.clear();
+  if (outcome.pictures == 0 && !stop_signals::requested()) {
+    leave_out(file.string() + ": " +
+              (outcome.fault.empty() ? "it has no pictures" : outcome.fault));
+  } else if (!outcome.fault.empty()) {
+    std::fprintf(stderr, "%s is damaged: %s\n",
+                 short_line(file.string(), kLongestName).c_str(),
+                 outcome.fault.c_str());
+  }
+  if (outcome.pictures > 0 && !stop_signals::requested()) {
+    journal_->append({.kind = JournalRecord::Kind::kVideo,
+                      .unit = static_cast<int64_t>(index),
+                      .detections = {}});
+  }
+}
+
+int DetectRun::run(const DetectRequest& request) {
+  for (const std::string& line : sources_.left_out) leave_out(line);
+  stop_signals::install();
+  const size_t images = sources_.images.size();
+  for (size_t i = 0; i < images && !stop_signals::requested(); ++i) {
+    look_at_image(i);
+    if (maps_) maps_->end_image(i);
+    if (has_own_bar_) continue;
+    progress_.reach("detect", static_cast<int64_t>(i) + 1,
+                    static_cast<int64_t>(images));
+  }
+  progress_.clear();
+  for (size_t i = 0; i < sources_.videos.size(); ++i) {
+    if (!stop_signals::requested()) look_at_video(i, request.video_stride);
+  }
+  say_what_is_known();
+  const bool is_interrupted = stop_signals::requested();
+  if (pictures_ == 0 && !is_interrupted) {
+    journal_->finish();
+    const size_t files = images + sources_.videos.size();
+    throw Error("detect",
+                "nothing of " + counted(static_cast<int64_t>(files), "file") +
+                    " of " + request.source + " can be decoded",
+                "see the lines above", ExitCode::kData);
+  }
+  journal_->begin();
+  folder_.finish();
+  if (maps_) maps_->finish();
+  if (!is_interrupted) journal_->finish();
+  const int64_t looked = std::max<int64_t>(1, pictures_ - known_pictures_);
+  std::printf(
+      "%s%s in %s, %.0f ms per image%s%s\n",
+      is_interrupted ? "interrupted: " : "", counted(boxes_, "box").c_str(),
+      counted(pictures_, "image").c_str(),
+      seconds_ * 1e3 / static_cast<double>(looked),
+      folder_.path().empty() ? "" : "; results in ", folder_.path().c_str());
+  if (const std::string more = journal_->command();
+      is_interrupted && !more.empty()) {
+    std::fprintf(stderr, "to go on: %s\n", more.c_str());
+  }
+  return is_interrupted ? static_cast<int>(ExitCode::kInterrupted) : 0;
+}
+
+}  // namespace
+
+int run_detection(const DetectRequest& request) {
+  return DetectRun(request).run(request);
+}
+
+}  // namespace headroom::tools
