@@ -30,8 +30,8 @@ LONG_FILE, LONG_README = 600, 60  # lines
 
 # The largest value of each figure that --check accepts.
 LIMITS = {
-    "source files": 925,
-    "source lines": 122000,
+    "source files": 940,
+    "source lines": 126000,
     "files above 600 lines": 0,
     "files in the largest folder": 45,
     "words of the root README": 1200,

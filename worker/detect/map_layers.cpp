@@ -24,16 +24,6 @@ constexpr const char* kTurned = "its pixels are stored turned or mirrored";
       "make room, or choose another place: --project DIR", ExitCode::kResource);
 }
 
-// GDAL knows a picture as it is stored, and boxes lie in the upright one.
-bool is_stored_upright(const fs::path& image) {
-  bool upright = true;
-  codecs::read_image_rows(image, {.bands = codecs::kAnyBands},
-                          [&upright](codecs::ScanlineReader& rows) {
-                            upright = rows.header().orientation == 1;
-                          });
-  return upright;
-}
-
 }  // namespace
 
 MapLayers::MapLayers(maps::MapApi& api, DetectionFolder& folder,
@@ -96,7 +86,9 @@ int64_t MapLayers::write(Layer& layer, const ImageDetections& found) {
 std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
                                                   std::string& reason) {
   auto place = api_.place_of(image.string(), reason);
-  if (place && !is_stored_upright(image)) {
+  // GDAL knows a picture as it is stored, and boxes lie in the upright one.
+  if (place && !codecs::inspect_streamed(image, {.bands = codecs::kAnyBands})
+                    .is_upright) {
     reason = kTurned;
     place.reset();
   }
