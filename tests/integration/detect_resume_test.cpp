@@ -391,13 +391,19 @@ TEST_F(SmallDetectResume, WhatCannotBeReadIsLookedAtBeforeWhatFollows) {
 // The tiles on seams that were looked at lie elsewhere then.
 TEST_F(SmallDetectResume, AMapThatWasMovedHasOtherSeams) {
   ASSERT_TRUE(kill_at_seams());
-  std::ofstream(folder_ / "in/map1.tif.aux.xml")
-      << "<PAMDataset><GeoTransform>500019.3, 0.1, 0, 5400000, 0, -0.1"
+  const auto records = whole_records(text_of(journal_of("killed")));
+  const auto tiles = std::ranges::count_if(
+      records, [](const std::string& one) { return one.front() == 0; });
+  std::ofstream(folder_ / "in/map2.tif.aux.xml")
+      << "<PAMDataset><GeoTransform>500006, 0.1, 0, 5399980.8, 0, -0.1"
          "</GeoTransform></PAMDataset>";
   const ProgramResult resumed =
       run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("killed goes on: 4 images"));
+  // None of the seams' tiles.
+  EXPECT_THAT(resumed.err,
+              HasSubstr("killed goes on: 4 images and " +
+                        counted(tiles, "tile") + " were looked at before"));
   ASSERT_EQ(run_program(detect("moved", kTiles), folder_).exit_code, 0);
   const Files moved = files_of("moved");
   EXPECT_FALSE(moved.at("predictions.geojson") ==
