@@ -74,6 +74,32 @@ class PicturePoints final : public MapPoints {
            x_.is_within(farthest) && y_.is_within(farthest);
   }
 
+  // Does a projection whose turn is not known give a corner's longitude another
+  // x than the picture does?
+  bool goes_round_unseen() const {
+    constexpr double kNearZero = 1.5e7;  // metres, less than half a turn
+    if (turn_ > 0 || std::max(-x_.low, x_.high) *
+                             OSRGetLinearUnits(picture_.get(), nullptr) <
+                         kNearZero) {
+      return false;
+    }
+    const ReferenceSystem degrees(OSRCloneGeogCS(picture_.get()));
+    if (degrees == nullptr) return false;
+    OSRSetAxisMappingStrategy(degrees.get(), OAMS_TRADITIONAL_GIS_ORDER);
+    const Transformation there(
+        OCTNewCoordinateTransformation(picture_.get(), degrees.get()));
+    const Transformation back(
+        OCTNewCoordinateTransformation(degrees.get(), picture_.get()));
+    const double pixel = std::abs(transform_[1]) + std::abs(transform_[2]);
+    return std::ranges::any_of(std::array{x_.low, x_.high}, [&](double side) {
+      double x = side, y = (y_.low + y_.high) / 2;
+      return there != nullptr && back != nullptr &&
+             OCTTransform(there.get(), 1, &x, &y, nullptr) &&
+             OCTTransform(back.get(), 1, &x, &y, nullptr) &&
+             std::abs(x - side) > pixel;
+    });
+  }
+
   std::optional<std::array<double, 4>> bounds() override {
     const GdalMessages unheard;
     const Transformation to_points(
@@ -143,7 +169,7 @@ class PicturePoints final : public MapPoints {
   // the points have it. What goes nearly round the Earth is an edge over the
   // 180th meridian that nobody cut.
   double way(double by) const {
-    constexpr double kLongestEdge = 0.75;  // of a turn
+    constexpr double kLongestEdge = 0.75;  // turns
     if (points_turn_ == 0 || !(std::abs(by) <= kLongestEdge * points_turn_)) {
       return 0;
     }
@@ -164,7 +190,9 @@ class PicturePoints final : public MapPoints {
       ring.add(x[i]);
     }
     const double away = (ring.low + ring.high - x_.low - x_.high) / 2;
-    const double turns = std::round(away / turn_) * turn_;
+    // What lies half a turn away goes the same way on every machine.
+    constexpr double kMiddle = 1e-6;
+    const double turns = std::round(away / turn_ - kMiddle) * turn_;
     for (double& value : x) value -= turns;
   }
 
@@ -208,8 +236,15 @@ std::unique_ptr<MapPoints> points_of_picture(const std::string& system,
   }
   auto result = std::make_unique<PicturePoints>(
       std::move(points), std::move(picture), std::move(to_picture), place);
-  if (result->has_pixels()) return result;
-  reason = "its tags give its pixels no size";
+  if (!result->has_pixels()) {
+    reason = "its tags give its pixels no size";
+  } else if (result->goes_round_unseen()) {
+    reason =
+        "it goes on beyond the 180th meridian, which is known of maps in "
+        "degrees or Mercator's projection alone: warp it";
+  } else {
+    return result;
+  }
   return nullptr;
 }
 

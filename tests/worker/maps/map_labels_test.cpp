@@ -22,9 +22,12 @@ namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr int kHeight = 60, kWidth = 100;
@@ -355,6 +358,21 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
       expect_boxes(indexed.dataset.labels(0), {one.box});
     }
   }
+}
+
+// A plate carree in metres, whose turn is not known.
+TEST_F(MapLabels, AProjectionThatGoesRoundTheEarthIsNamed) {
+  folder_.write(
+      "labels/a.geojson",
+      collection_of(kBoxes, kNorthUp, "EPSG:32633", "OGC:CRS84").dump());
+  const auto said = [&](double west) {
+    add_map("a.tif", {west, 1000, 0, 30'000, 0, -1000}, "EPSG:4087");
+    return faults(verify_data(config(), {})[0].report);
+  };
+  EXPECT_THAT(said(20'037'508 - 50'000),
+              ElementsAre(HasSubstr("it goes on beyond the 180th meridian")));
+  EXPECT_THAT(said(20'037'508 - 101'000),
+              AllOf(SizeIs(kBoxes.size()), Each(Not(HasSubstr("180th")))));
 }
 
 TEST_F(MapLabels, AFileBesideTheMapDoesNotMoveIt) {

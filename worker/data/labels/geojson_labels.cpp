@@ -427,6 +427,7 @@ class GeoJsonTable : public LabelReader {
     if (extent.y2 < south - high || extent.y1 > north + high) return false;
     if (west > east) east += turn;
     if (turn > 0) {
+      if (extent.x2 - extent.x1 + east - west >= turn) return true;
       const double away = (extent.x1 + extent.x2) / 2 - (west + east) / 2;
       const double turns = std::remainder(away, turn) - away;
       extent.x1 += turns;
