@@ -224,14 +224,7 @@ class SmallDetectResume : public DetectResume {
  protected:
   void SetUp() override {
     DetectResume::SetUp();
-    constexpr int kSide = 192;
-    const cv::Mat whole = test_picture(2 * kSide, 2 * kSide, 1);
-    for (int i = 0; i < 4; ++i) {
-      const cv::Point corner(i % 2 * kSide, i / 2 * kSide);
-      write_geotiff(folder_ / "in" / ("map" + std::to_string(i) + ".tif"),
-                    whole(cv::Rect(corner, cv::Size(kSide, kSide))).clone(),
-                    map_at(corner.x, corner.y));
-    }
+    for (int i = 0; i < 4; ++i) write_map(i, 0);
     std::ofstream(folder_ / "in/plain.bmp")
         << encode_bmp(test_picture(90, 90, 2));
     std::ofstream(folder_ / "in/clip.avi") << video::avi_clip(64, 64, 12);
@@ -239,6 +232,16 @@ class SmallDetectResume : public DetectResume {
     ASSERT_EQ(calm.exit_code, 0) << calm.err;
     calm_ = files_of("calm");
     ASSERT_TRUE(journal_of("calm").empty());
+  }
+
+  // One of two by two maps, moved by so many pixels to the east.
+  void write_map(int number, int moved) const {
+    constexpr int kSide = 192;
+    const cv::Mat whole = test_picture(2 * kSide, 2 * kSide, 1);
+    const cv::Point corner(number % 2 * kSide, number / 2 * kSide);
+    write_geotiff(folder_ / "in" / ("map" + std::to_string(number) + ".tif"),
+                  whole(cv::Rect(corner, cv::Size(kSide, kSide))).clone(),
+                  map_at(corner.x + moved, corner.y));
   }
 
   // Four tiles on seams were looked at, or more.
@@ -394,9 +397,13 @@ TEST_F(SmallDetectResume, AMapThatWasMovedHasOtherSeams) {
   const auto records = whole_records(text_of(journal_of("killed")));
   const auto tiles = std::ranges::count_if(
       records, [](const std::string& one) { return one.front() == 0; });
-  std::ofstream(folder_ / "in/map2.tif.aux.xml")
-      << "<PAMDataset><GeoTransform>500006, 0.1, 0, 5399980.8, 0, -0.1"
-         "</GeoTransform></PAMDataset>";
+  // Its path, size and date stay.
+  const fs::path map = folder_ / "in/map2.tif";
+  const auto size = fs::file_size(map);
+  const auto written = fs::last_write_time(map);
+  write_map(2, 60);
+  ASSERT_EQ(fs::file_size(map), size);
+  fs::last_write_time(map, written);
   const ProgramResult resumed =
       run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
