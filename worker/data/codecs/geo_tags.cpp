@@ -1,6 +1,7 @@
 #include "worker/data/codecs/geo_tags.h"
 
 #include <array>
+#include <cstdlib>
 #include <type_traits>
 
 #include "parallel/base/check.h"
@@ -104,7 +105,10 @@ GeoTags GeoTags::moved(int64_t row, int64_t column) const {
   return result;
 }
 
-std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file) {
+namespace {
+
+// None where the file is no TIFF.
+std::optional<GeoTags> tags_of(const std::filesystem::path& file) {
   try {
     ImageFile opened(file, kMaxStreamedFileBytes);
     std::vector<uint8_t> head(static_cast<size_t>(kCodecHeadBytes));
@@ -112,7 +116,7 @@ std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file) {
     if (!kTiffCodec.matches(head)) return std::nullopt;
     const auto source = open_tiff_header(opened, {});
     TIFF* const tiff = source->tiff.get();
-    GeoTags tags = {
+    return GeoTags{
         .tie_points = numbers_of<double>(tiff, kTiePoints, TIFF_DOUBLE),
         .pixel_scale = numbers_of<double>(tiff, kPixelScale, TIFF_DOUBLE),
         .transformation =
@@ -121,13 +125,28 @@ std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file) {
         .key_numbers = numbers_of<double>(tiff, kKeyNumbers, TIFF_DOUBLE),
         .key_text = text_of(tiff, kKeyText),
         .no_data = text_of(tiff, kNoData)};
-    if (tags.tie_points.empty() && tags.transformation.empty()) {
-      return std::nullopt;
-    }
-    return tags;
   } catch (const ImageRefusal&) {
     return std::nullopt;
   }
+}
+
+}  // namespace
+
+std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file) {
+  auto tags = tags_of(file);
+  if (tags && tags->tie_points.empty() && tags->transformation.empty()) {
+    return std::nullopt;
+  }
+  return tags;
+}
+
+std::optional<double> no_data_of(const std::filesystem::path& file) {
+  const auto tags = tags_of(file);
+  if (!tags || tags->no_data.empty()) return std::nullopt;
+  const char* const text = tags->no_data.c_str();
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  return end == text ? std::nullopt : std::optional(value);
 }
 
 void set_geo_tags(TIFF* tiff, const GeoTags& tags) {

@@ -34,6 +34,10 @@ struct GeoTags {
 // None where the file is no TIFF or its tags give no pixel coordinates.
 std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file);
 
+// The value of pixels that are none, which a map needs not to have; none where
+// the file names no number.
+std::optional<double> no_data_of(const std::filesystem::path& file);
+
 // REQUIRES: a file that is being written, before its first row.
 void set_geo_tags(TIFF* tiff, const GeoTags& tags);
 

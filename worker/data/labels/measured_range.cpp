@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::labels {
@@ -21,7 +23,9 @@ int64_t spread_place(int64_t number, int64_t most, int64_t length) {
   return number * length / std::min(most, length);
 }
 
-void take_row(const cv::Mat& row, int64_t most, BandValues& values) {
+// What stands for no pixel has no part in it: NaN, and what the file names.
+void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
+              BandValues& values) {
   cv::Mat numbers;
   row.convertTo(numbers, CV_64F);
   const int bands = numbers.channels();
@@ -30,7 +34,10 @@ void take_row(const cv::Mat& row, int64_t most, BandValues& values) {
     const int64_t column = spread_place(i, most, numbers.cols);
     for (int band = 0; band < bands; ++band) {
       const double value = source[column * bands + band];
-      if (std::isfinite(value)) {
+      // The file's text may have fewer digits than its pixels.
+      const bool is_none =
+          no_data && static_cast<float>(value) == static_cast<float>(*no_data);
+      if (std::isfinite(value) && !is_none) {
         values[static_cast<size_t>(band)].push_back(value);
       }
     }
@@ -43,6 +50,7 @@ BandValues values_of(const std::filesystem::path& file) {
   codecs::ImageLimits limits;
   limits.bands = codecs::kAnyBands;
   limits.as_stored = true;
+  const std::optional<double> no_data = codecs::no_data_of(file);
   BandValues values;
   const std::string reason = codecs::read_image_rows(
       file, limits, [&](codecs::ScanlineReader& reader) {
@@ -55,7 +63,7 @@ BandValues values_of(const std::filesystem::path& file) {
           reader.pass(wanted - next);
           reader.read(row);
           next = wanted + 1;
-          take_row(row, kMeasuredPixels / kMostLines, values);
+          take_row(row, kMeasuredPixels / kMostLines, no_data, values);
         }
       });
   return reason.empty() ? values : BandValues();

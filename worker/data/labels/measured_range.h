@@ -5,8 +5,9 @@
 //
 // At most kMeasuredImages images are looked at, evenly spread over the split,
 // and of each at most kMeasuredPixels pixels of evenly spread rows: a large
-// data set takes as long as a small one. The rank of a percentile is rounded to
-// the nearest.
+// data set takes as long as a small one. Pixels that are NaN, or what their
+// TIFF's GDAL_NODATA names, do not count. The rank of a percentile is rounded
+// to the nearest.
 #pragma once
 
 #include <cstdint>

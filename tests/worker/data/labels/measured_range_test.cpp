@@ -7,6 +7,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
 
 namespace headroom::labels {
@@ -78,9 +79,24 @@ TEST_F(MeasuredRange, LooksAtAFewOfManyImages) {
   EXPECT_EQ(measured(percentiles(1, 99, false)), (ValueRanges{{100, 5000}}));
 }
 
+// A map's collar.
+TEST_F(MeasuredRange, PixelsThatAreNoneDoNotCount) {
+  cv::Mat picture(40, 40, CV_16UC1, cv::Scalar(0));
+  for (int y = 10; y < 30; ++y) {
+    for (int x = 10; x < 30; ++x) {
+      picture.ptr<uint16_t>(y)[x] = static_cast<uint16_t>(1000 + 20 * y + x);
+    }
+  }
+  codecs::GeoTags tags;
+  tags.no_data = "0";
+  folder_.write("images/1.tif", codecs::encode_tiff_bytes(picture, &tags));
+  folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+  EXPECT_EQ(measured(percentiles(0, 100, false)), (ValueRanges{{1210, 1609}}));
+}
+
 TEST_F(MeasuredRange, OneValueIsRefused) {
-  folder_.write("images/1.png", codecs::encode_png_bytes(cv::Mat(
-                                    9, 9, CV_16U, cv::Scalar(700))));
+  folder_.write("images/1.png", codecs::encode_png_bytes(
+                                    cv::Mat(9, 9, CV_16U, cv::Scalar(700))));
   folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n");
   try {
     measured(percentiles(1, 99, false));
