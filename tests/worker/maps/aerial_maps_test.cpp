@@ -117,7 +117,7 @@ TEST(SlowAerialMaps, BoxesAreThoseOfThePhotographMoved) {
     fs::copy_file(of_map / "predictions.geojson", as_label);
     const auto data = configs::load_data_config(folder.write(
         "data.yaml", std::string("train: images/") + name + "\nval: images/" +
-                         name + "\nnames: ['0']\n"));
+                         name + "\nnames: [class0]\n"));
     const labels::IndexedDataset read =
         labels::index_dataset(data, labels::Split::kTrain);
     const auto as_labels = read.dataset.labels(0);
