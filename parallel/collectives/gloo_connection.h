@@ -451,7 +451,7 @@ class Connection {
   const int rank_;
   const int size_;
   const std::chrono::milliseconds timeout_;
-  std::vector<bool> is_connected_;  // by rank
+  std::vector<bool> is_connected_;  // index: the rank
   Works under_way_;                 // all but messages
   Works messages_;
   std::string failure_;
