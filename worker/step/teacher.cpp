@@ -37,7 +37,7 @@ std::string text_of(const ValueRanges& ranges) {
 
 // One range may stand for all bands.
 bool are_equal(const ValueRanges& a, const ValueRanges& b) {
-  if (a.size() == b.size()) return a == b;
+  if (a.size() == b.size() || a.empty() || b.empty()) return a == b;
   const auto are_all = [](const ValueRanges& ranges, const ValueRange& one) {
     return std::ranges::all_of(
         ranges, [&one](const ValueRange& range) { return range == one; });
@@ -93,8 +93,8 @@ std::unique_ptr<Teacher> Teacher::open(const configs::RunConfig& config,
                ", and this run has " + text_of(own),
            opened.ranges.empty()
                ? "give a teacher that was trained on images of this range"
-               : "start with --set value_range=" + to_text(opened.ranges) +
-                     ", or give another teacher");
+               : "start with --set value_range='" + to_text(opened.ranges) +
+                     "', or give another teacher");
   }
   return std::make_unique<Teacher>(std::move(opened.model));
 }

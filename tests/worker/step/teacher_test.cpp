@@ -83,7 +83,7 @@ TEST(Teacher, AnotherRangeIsRefused) {
   const devices::ComputeDevice cpu;
   config.value_range = "0,4095";
   EXPECT_NO_THROW(Teacher::open(config, cpu));
-  config.value_range = "0,4095,0,4095,0,4095";
+  config.value_range = "0,4095 0,4095 0,4095";
   EXPECT_NO_THROW(Teacher::open(config, cpu)) << "the same for each band";
   for (const char* other : {"", "0,65535"}) {
     config.value_range = other;
@@ -92,7 +92,7 @@ TEST(Teacher, AnotherRangeIsRefused) {
         ThrowsMessage<Error>(AllOf(
             HasSubstr("the teacher was trained with the range 0,4095, and "
                       "this run has"),
-            HasSubstr("--set value_range=0,4095"))));
+            HasSubstr("--set value_range='0,4095'"))));
   }
 }
 
