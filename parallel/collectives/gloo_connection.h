@@ -376,7 +376,7 @@ class Connection {
       const AbortableWait abortable([&] {
         collectives::TensorPort::cut_connections();
         // A part may have come, whose rest Gloo would wait for.
-        work->abort();
+        if (is_message) work->abort();
       });
       if (!work->wait()) throw std::runtime_error("aborted");
     });
@@ -424,7 +424,8 @@ class Connection {
     std::unique_lock lock(shared->mutex);
     shared->changed.wait(lock,
                          [&] { return shared->is_done || shared->is_aborted; });
-    constexpr std::chrono::milliseconds kPatience(500);
+    // One that still computes ends within it.
+    constexpr std::chrono::seconds kPatience(1);
     if (!shared->changed.wait_for(lock, kPatience,
                                   [&] { return shared->is_done; })) {
       throw std::runtime_error("aborted: a peer is lost");
