@@ -310,6 +310,8 @@ std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
     return std::make_unique<GlooCommunicator>(
         std::move(origin), std::move(port), std::move(group), rank, size);
   } catch (const std::exception& error) {
+    // Who is left connecting meets nobody any more.
+    if (port != nullptr) *port->has_ended = true;
     throw CommunicationError("rank " + std::to_string(rank) + " of " +
                              std::to_string(size) +
                              ", connecting: " + reason_of(error));

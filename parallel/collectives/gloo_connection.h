@@ -401,8 +401,9 @@ class Connection {
 
   // Gloo cannot abort a collective: it fails with its connections. But one that
   // finds its connection broken as it begins to write is forgotten (in Gloo's
-  // Pair::handleRemotePendingRecv), and is left alone where a peer is lost.
-  static void await_end_or_loss(c10d::Work& work) {
+  // Pair::handleRemotePendingRecv). It is left alone where a peer is lost, once
+  // nothing more can come for its tensors.
+  void await_end_or_loss(c10d::Work& work) {
     struct Shared {
       std::mutex mutex;
       std::condition_variable changed;
@@ -424,12 +425,18 @@ class Connection {
     std::unique_lock lock(shared->mutex);
     shared->changed.wait(lock,
                          [&] { return shared->is_done || shared->is_aborted; });
+    constexpr std::chrono::milliseconds kPatience(500);
+    const auto ends_soon = [&] {
+      return shared->changed.wait_for(lock, kPatience,
+                                      [&] { return shared->is_done; });
+    };
+    if (ends_soon()) return;
+    lock.unlock();
+    close();
+    lock.lock();
     // One that still computes ends within it.
-    constexpr std::chrono::seconds kPatience(1);
-    if (!shared->changed.wait_for(lock, kPatience,
-                                  [&] { return shared->is_done; })) {
-      throw std::runtime_error("aborted: a peer is lost");
-    }
+    ends_soon();
+    throw std::runtime_error("aborted: a peer is lost");
   }
 
   // Peers' operations fail at once.

@@ -298,6 +298,7 @@ FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
     : place_(std::move(place)),
       images_(images),
       begin_(now()),
+      is_kept_(is_kept),
       may_write_(is_kept) {
   if (place_.file.empty()) return;
   reader_ = std::make_unique<Reader>(place_.file, place_.key);
@@ -450,7 +451,7 @@ std::vector<std::string> FolderIndex::finish() {
   }
   const bool is_used = had_index_ || writer_ != nullptr;
   writer_.reset();
-  if (is_used) remove_unused_beside(place_.file, kUnused);
+  if (is_used && is_kept_) remove_unused_beside(place_.file, kUnused);
   if (untimed_.count > 0) {
     notes_.push_back(
         place_.split + ": " + counted(untimed_.count, "image") + ", first " +

@@ -124,6 +124,7 @@ class FolderIndex {
   size_t in_block_ = 0;             // its images that chunks went past
   bool covers_block_ = false;       // is the chunk all of the block?
   bool had_index_ = false;
+  const bool is_kept_;
   bool may_write_;
   Chunk chunk_;
   Difference changed_, touched_, added_, removed_, untimed_;

@@ -31,9 +31,9 @@ bool is_index_before(const fs::path& file, time_t time) {
 }
 
 // Nobody writes it meanwhile.
-void remove_index(const fs::path& file) {
+void remove_index_before(const fs::path& file, time_t time) {
   const IndexLock held(file);
-  if (!held.is_held()) return;
+  if (!held.is_held() || !is_index_before(file, time)) return;
   std::error_code ignored;  // what cannot be removed stays
   fs::remove(file.string() + ".partial", ignored);
   fs::remove(file, ignored);
@@ -52,19 +52,30 @@ void remove_unused_beside(const fs::path& used, std::chrono::hours unused) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     if (is_index_before(entry->path(), begin)) old.push_back(entry->path());
   }
-  for (const fs::path& file : old) remove_index(file);
+  for (const fs::path& file : old) remove_index_before(file, begin);
 }
 
-IndexLock::IndexLock(const fs::path& index)
-    : file_(
-          ::open(lock_of(index).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-  if (file_ < 0) {
-    error_ = errno;
-  } else if (::flock(file_, LOCK_EX | LOCK_NB) == 0) {
-    is_held_ = true;
-  } else if (errno != EWOULDBLOCK) {
-    error_ = errno;
-  }
+IndexLock::IndexLock(const fs::path& index) {
+  const fs::path path = lock_of(index);
+  do {
+    if (file_ >= 0) ::close(file_);
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file_ < 0) {
+      error_ = errno;
+    } else if (::flock(file_, LOCK_EX | LOCK_NB) == 0) {
+      is_held_ = true;
+    } else if (errno != EWOULDBLOCK) {
+      error_ = errno;
+    }
+    // Whoever held it before may have removed it.
+  } while (is_held_ && !is_still(path));
+}
+
+bool IndexLock::is_still(const fs::path& path) const {
+  struct stat own {
+  }, there{};
+  return ::fstat(file_, &own) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
 }
 
 IndexLock::~IndexLock() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +24,13 @@ int64_t spread_place(int64_t number, int64_t most, int64_t length) {
   return number * length / std::min(most, length);
 }
 
+// The text that names a value may have fewer digits than pixels have.
+bool is_same(double value, double named) {
+  return value == named ||
+         (std::abs(named) <= std::numeric_limits<float>::max() &&
+          static_cast<float>(value) == static_cast<float>(named));
+}
+
 // What stands for no pixel has no part in it: NaN, and what the file names.
 void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
               BandValues& values) {
@@ -34,10 +42,7 @@ void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
     const int64_t column = spread_place(i, most, numbers.cols);
     for (int band = 0; band < bands; ++band) {
       const double value = source[column * bands + band];
-      // The file's text may have fewer digits than its pixels.
-      const bool is_none =
-          no_data && static_cast<float>(value) == static_cast<float>(*no_data);
-      if (std::isfinite(value) && !is_none) {
+      if (std::isfinite(value) && !(no_data && is_same(value, *no_data))) {
         values[static_cast<size_t>(band)].push_back(value);
       }
     }
@@ -102,7 +107,7 @@ ValueRanges measured_range(const Dataset& dataset,
     if (values.empty()) {
       throw Error("data",
                   "range asks for percentiles, but no training image that was "
-                  "looked at can be read",
+                  "looked at has a value",
                   "see headroom verify, or write range: [low, high]",
                   ExitCode::kData);
     }
