@@ -86,7 +86,7 @@ class Delivery {
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Answers once what is asked for is published, with nothing at `deadline`.
+  // Answers once what is asked for is published, with nothing after `wait`.
   grpc::ServerUnaryReactor* look_up(const wire::LookupRequest& request,
                                     TimePoint now,
                                     std::chrono::milliseconds wait,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -41,6 +42,14 @@ bool lock_soon(int descriptor) {
     std::this_thread::sleep_for(kPause);
   }
   return true;
+}
+
+bool is_at(int descriptor, const std::filesystem::path& file) {
+  struct stat opened {
+  }, named{};
+  return ::fstat(descriptor, &opened) == 0 &&
+         ::stat(file.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path)

@@ -29,6 +29,9 @@ bool sync_folder(const std::filesystem::path& folder);
 // held longer.
 bool lock_soon(int descriptor);
 
+// Has the open file that name? Whoever had its lock before may have removed it.
+bool is_at(int descriptor, const std::filesystem::path& file);
+
 inline constexpr const char* kPartialSuffix = ".partial";
 
 class AtomicFile {

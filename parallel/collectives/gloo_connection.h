@@ -38,18 +38,29 @@
 
 namespace headroom::gloo_group {
 
-[[noreturn]] inline void refuse(const char* what) {
-  C10_THROW_ERROR(NotImplementedError,
-                  std::string("the rendezvous map offers no ") + what);
-}
+// Gloo connects without most of what a store offers.
+class ConnectingStore : public c10d::Store {
+ public:
+  using Store::Store;
+  int64_t add(const std::string&, int64_t) override { refuse("add"); }
+  bool deleteKey(const std::string&) override { refuse("deleteKey"); }
+  bool check(const std::vector<std::string>&) override { refuse("check"); }
+  int64_t getNumKeys() override { refuse("getNumKeys"); }
+
+ protected:
+  [[noreturn]] static void refuse(const char* what) {
+    C10_THROW_ERROR(NotImplementedError,
+                    std::string("the rendezvous map offers no ") + what);
+  }
+};
 
 // A KeyValueStore as the c10d::Store that Gloo connects through.
-class RendezvousStore final : public c10d::Store {
+class RendezvousStore final : public ConnectingStore {
  public:
   // Keys are put below `prefix`; waiting for one takes at most `timeout`.
   RendezvousStore(std::shared_ptr<KeyValueStore> store, std::string prefix,
                   std::chrono::milliseconds timeout)
-      : c10d::Store(timeout),
+      : ConnectingStore(timeout),
         store_(std::move(store)),
         prefix_(std::move(prefix)) {}
 
@@ -74,12 +85,6 @@ class RendezvousStore final : public c10d::Store {
     }
   }
 
-  // Gloo connects without these.
-  int64_t add(const std::string&, int64_t) override { refuse("add"); }
-  bool deleteKey(const std::string&) override { refuse("deleteKey"); }
-  bool check(const std::vector<std::string>&) override { refuse("check"); }
-  int64_t getNumKeys() override { refuse("getNumKeys"); }
-
  private:
   std::shared_ptr<KeyValueStore> store_;
   const std::string prefix_;
@@ -89,7 +94,7 @@ class RendezvousStore final : public c10d::Store {
 // record when it first sends or receives, and is told what
 // TensorPort::introduce() found. The map of the run, whose keys go with the
 // coordinator and the generation, is not asked.
-class IntroducedStore final : public c10d::Store {
+class IntroducedStore final : public ConnectingStore {
  public:
   // `has_ended`: Gloo, asked to close the group, asks for all ranks that it has
   // never met, to connect with them first. It is told the highest address then,
@@ -97,7 +102,7 @@ class IntroducedStore final : public c10d::Store {
   IntroducedStore(std::vector<collectives::PortAddress> addresses,
                   std::shared_ptr<const std::atomic<bool>> has_ended,
                   std::chrono::milliseconds timeout)
-      : c10d::Store(timeout),
+      : ConnectingStore(timeout),
         addresses_(std::move(addresses)),
         has_ended_(std::move(has_ended)) {}
 
@@ -118,11 +123,6 @@ class IntroducedStore final : public c10d::Store {
   void wait(const std::vector<std::string>&) override {}
   void wait(const std::vector<std::string>&,
             const std::chrono::milliseconds&) override {}
-
-  int64_t add(const std::string&, int64_t) override { refuse("add"); }
-  bool deleteKey(const std::string&) override { refuse("deleteKey"); }
-  bool check(const std::vector<std::string>&) override { refuse("check"); }
-  int64_t getNumKeys() override { refuse("getNumKeys"); }
 
  private:
   // Gloo's record of a rank (gloo/transport/tcp/context.cc): the length of the

@@ -172,14 +172,6 @@ bool is_held_elsewhere(int descriptor) {
   return !lock_soon(descriptor) && errno == EWOULDBLOCK;
 }
 
-// Has the open file that name?
-bool is_at(int descriptor, const fs::path& file) {
-  struct stat open {
-  }, named{};
-  return ::fstat(descriptor, &open) == 0 && ::stat(file.c_str(), &named) == 0 &&
-         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
-}
-
 // The words of `a` that `b` lacks.
 std::vector<std::string> words_without(std::vector<std::string> a,
                                        const std::vector<std::string>& b) {

@@ -78,6 +78,12 @@ std::pair<std::string, Clock::duration> communication_error_of(
   return {"no CommunicationError", Clock::now() - start};
 }
 
+// Soon, as the heartbeats' thread of a worker does.
+void learn_of_a_loss() {
+  std::this_thread::sleep_for(milliseconds(300));
+  AbortableWait::abort_all();
+}
+
 TEST_P(FailureTest, ADeadRankIsNoticedByAllAtOnce) {
   for (const int size : {2, 3, 4}) {
     EXPECT_THROW(run_ranks(
@@ -365,10 +371,7 @@ TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
             gate.wait_for_all();
             return;
           }
-          std::thread learns([] {
-            std::this_thread::sleep_for(milliseconds(300));
-            AbortableWait::abort_all();
-          });
+          std::thread learns(learn_of_a_loss);
           const auto [what, taken] =
               communication_error_of([&] { operation(ranks); });
           learns.join();
@@ -400,10 +403,7 @@ TEST(GlooCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
           gate.wait_for_all();
           return;
         }
-        std::thread learns([] {
-          std::this_thread::sleep_for(milliseconds(300));
-          AbortableWait::abort_all();
-        });
+        std::thread learns(learn_of_a_loss);
         const auto [what, taken] =
             communication_error_of([&] { ranks.send(at::ones({1000}), 3); });
         learns.join();
@@ -462,11 +462,7 @@ TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
       throw std::runtime_error("rank 5 dies");
     }
     // Gloo may forget an operation whose peer dies just then.
-    if (rank == 0)
-      learns.emplace([] {
-        std::this_thread::sleep_for(milliseconds(300));
-        AbortableWait::abort_all();
-      });
+    if (rank == 0) learns.emplace(learn_of_a_loss);
     const auto [what, taken] = communication_error_of([&] {
       under_way->wait();
       ranks.all_reduce(tensor);
@@ -496,10 +492,7 @@ TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForAConnection) {
   GlooOptions options;
   options.timeout = seconds(8);
   const auto store = std::make_shared<InMemoryStore>();
-  std::thread learns([] {
-    std::this_thread::sleep_for(milliseconds(300));
-    AbortableWait::abort_all();
-  });
+  std::thread learns(learn_of_a_loss);
   const auto [what, taken] = communication_error_of(
       [&] { make_gloo_communicator(store, "left", 0, 2, options); });
   learns.join();

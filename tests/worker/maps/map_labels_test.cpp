@@ -513,7 +513,7 @@ TEST_F(MapLabels, TilesAreMapsWithTheirLabels) {
   for (size_t i = 0; i < maps.size(); ++i) {
     const std::string name = std::to_string(i);
     add_map(name + ".tif", maps[i].first, maps[i].second, i);
-    // Of the last, with its own system, in pixels.
+    // The last map has its own system, and its labels are in pixels.
     if (i + 1 < maps.size()) {
       folder_.write(
           "labels/" + name + ".geojson",

@@ -59,6 +59,7 @@ IndexLock::IndexLock(const fs::path& index) {
   const fs::path path = lock_of(index);
   do {
     if (file_ >= 0) ::close(file_);
+    is_held_ = false;
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file_ < 0) {
       error_ = errno;
@@ -67,15 +68,7 @@ IndexLock::IndexLock(const fs::path& index) {
     } else if (errno != EWOULDBLOCK) {
       error_ = errno;
     }
-    // Whoever held it before may have removed it.
-  } while (is_held_ && !is_still(path));
-}
-
-bool IndexLock::is_still(const fs::path& path) const {
-  struct stat own {
-  }, there{};
-  return ::fstat(file_, &own) == 0 && ::stat(path.c_str(), &there) == 0 &&
-         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+  } while (is_held_ && !is_at(file_, path));
 }
 
 IndexLock::~IndexLock() {

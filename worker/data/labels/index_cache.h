@@ -27,8 +27,6 @@ class IndexLock {
   int error() const { return error_; }
 
  private:
-  bool is_still(const std::filesystem::path& path) const;
-
   int file_ = -1;
   bool is_held_ = false;
   int error_ = 0;

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <random>
 #include <string>
@@ -392,6 +393,29 @@ TEST_F(FolderIndexFiles, IndexesThatNobodyUsesAreRemoved) {
     EXPECT_TRUE(fs::exists(file)) << file;
   }
   ::close(held);
+}
+
+// Whoever removes an index removes its lock while others wait for it.
+TEST(IndexLock, HasOneHolderAlthoughItIsRemoved) {
+  const TemporaryFolder folder;
+  const fs::path index = folder.path() / "index";
+  std::atomic<int> holders = 0, times = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 5000; ++k) {
+        const IndexLock lock(index);
+        if (!lock.is_held()) continue;
+        EXPECT_EQ(holders++, 0);
+        ++times;
+        std::this_thread::yield();
+        --holders;
+        fs::remove(index.string() + ".lock");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(times, 0);
 }
 
 TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotBelieved) {
