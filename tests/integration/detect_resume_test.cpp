@@ -538,11 +538,12 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   map.options.insert(map.options.end(), {"COMPRESS=JPEG", "PHOTOMETRIC=YCBCR"});
   write_geotiff(folder_ / "in/large.tif", test_picture(kRows, kSide, 1), map,
                 kSide / kRows);
-  const std::vector<std::string> tiles = {"--tile", "640", "--nosave"};
+  const std::vector<std::string> tiles = {"--tile", "640"};
   const ProgramResult calm = run_program(detect("calm", tiles), folder_);
   ASSERT_EQ(calm.exit_code, 0) << calm.err;
   EXPECT_GE(kill_again_and_again("killed", tiles, 65'000), 10);
   expect_same(files_of("calm"), files_of("killed"));
+  EXPECT_TRUE(files_of("calm").contains("large.jpg"));
   EXPECT_GT(peak_kib_, 0);
   EXPECT_LT(peak_kib_, 600 * 1024);
 }

@@ -15,8 +15,11 @@
 #include "parallel/base/utf8.h"
 #include "worker/chart/chart_text.h"
 #include "worker/chart/palette.h"
+#include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/image_writer.h"
+#include "worker/data/codecs/reduced_picture.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/data/tiles/tile_cutter.h"
 
 namespace headroom::detect {
 namespace {
@@ -149,13 +152,34 @@ std::string folder_name(std::string name) {
   return name.empty() || name == "." || name == ".." ? "_" : name;
 }
 
-cv::Rect pixels_of(const metrics::Corners& box, const cv::Mat& picture) {
-  const cv::Rect whole(0, 0, picture.cols, picture.rows);
+cv::Rect pixels_of(const metrics::Corners& box, cv::Size picture) {
+  const cv::Rect whole({0, 0}, picture);
   const cv::Point first(static_cast<int>(std::floor(box.x1)),
                         static_cast<int>(std::floor(box.y1)));
   const cv::Point last(static_cast<int>(std::ceil(box.x2)),
                        static_cast<int>(std::ceil(box.y2)));
   return cv::Rect(first, last) & whole;
+}
+
+cv::Size size_of(const ImageDetections& found) {
+  return {static_cast<int>(found.width), static_cast<int>(found.height)};
+}
+
+std::vector<metrics::Detection> scaled(std::vector<metrics::Detection> boxes,
+                                       float scale) {
+  for (metrics::Detection& one : boxes) {
+    const metrics::Corners& box = one.box;
+    one.box = {box.x1 * scale, box.y1 * scale, box.x2 * scale, box.y2 * scale};
+  }
+  return boxes;
+}
+
+[[noreturn]] void refuse_changed(const fs::path& image,
+                                 const std::string& reason) {
+  throw Error("detect", image.string() + " cannot be read again: " + reason,
+              "leave files alone while they are looked at, and go on with "
+              "--resume",
+              ExitCode::kData);
 }
 
 [[noreturn]] void refuse_to_make(const fs::path& folder,
@@ -349,34 +373,73 @@ void DetectionFolder::write_picture(const fs::path& stem,
              : codecs::encode_png_bytes(pixels));
 }
 
+void DetectionFolder::write_crop(const ImageDetections& found, size_t number,
+                                 const std::string& name,
+                                 const cv::Mat& pixels) {
+  const auto index = static_cast<size_t>(found.detections[number].class_index);
+  write_picture(fs::path("crops") / folder_name(class_names_.at(index)) /
+                    (name + "_" + std::to_string(number + 1)),
+                pixels);
+}
+
 void DetectionFolder::write_crops(const ImageDetections& found,
                                   const cv::Mat& pixels,
                                   const std::string& name) {
   for (size_t i = 0; i < found.detections.size(); ++i) {
-    const metrics::Detection& one = found.detections[i];
-    const cv::Rect place = pixels_of(one.box, pixels);
+    const cv::Rect place = pixels_of(found.detections[i].box, pixels.size());
     if (place.empty()) continue;
-    write_picture(
-        fs::path("crops") /
-            folder_name(class_names_.at(static_cast<size_t>(one.class_index))) /
-            (name + "_" + std::to_string(i + 1)),
-        pixels(place).clone());
+    write_crop(found, i, name, pixels(place).clone());
+  }
+}
+
+bool DetectionFolder::cut_crops(const ImageDetections& found,
+                                const std::string& name,
+                                const codecs::ImageLimits& limits,
+                                const GoOn& go_on) {
+  struct Ended {};
+  std::vector<tiles::TileRect> places;
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < found.detections.size(); ++i) {
+    const cv::Rect place = pixels_of(found.detections[i].box, size_of(found));
+    if (place.empty()) continue;
+    places.push_back({place.y, place.x, place.height, place.width});
+    numbers.push_back(i);
+  }
+  if (places.empty()) return true;
+  int64_t done = 0;
+  try {
+    const std::string reason = tiles::cut_tiles(
+        found.image, places, limits, [&](size_t index, const cv::Mat& pixels) {
+          write_crop(found, numbers[index], name,
+                     codecs::shown_colours(pixels).clone());
+          if (!go_on(++done, static_cast<int64_t>(places.size()), "crop")) {
+            throw Ended();
+          }
+        });
+    if (!reason.empty()) refuse_changed(found.image, reason);
+  } catch (const Ended&) {
+    return false;
+  }
+  return true;
+}
+
+void DetectionFolder::add_text(const ImageDetections& found,
+                               const std::string& name) {
+  if (!options_.text) return;
+  const fs::path place = fs::path("labels") / (name + ".txt");
+  if (!found.detections.empty()) {
+    write(place, yolo_text(found, options_.confidences_in_text));
+  } else if (options_.may_exist) {
+    std::error_code ignored;  // an earlier run's file
+    fs::remove(folder_ / place, ignored);
   }
 }
 
 void DetectionFolder::add_found(const ImageDetections& found,
                                 const cv::Mat& pixels,
                                 const std::string& name) {
-  if (options_.crops && !pixels.empty()) write_crops(found, pixels, name);
-  if (options_.text) {
-    const fs::path place = fs::path("labels") / (name + ".txt");
-    if (!found.detections.empty()) {
-      write(place, yolo_text(found, options_.confidences_in_text));
-    } else if (options_.may_exist) {
-      std::error_code ignored;  // an earlier run's file
-      fs::remove(folder_ / place, ignored);
-    }
-  }
+  if (options_.crops) write_crops(found, pixels, name);
+  add_text(found, name);
   add_to_tables(found);
 }
 
@@ -394,12 +457,39 @@ void DetectionFolder::add_to_tables(const ImageDetections& found) {
   }
 }
 
-void DetectionFolder::add(ImageDetections found, cv::Mat& pixels) {
+void DetectionFolder::add(const ImageDetections& found, cv::Mat& pixels) {
   const std::string name = name_of(found.image);
   add_found(found, pixels, name);
-  if (!options_.pictures || pixels.empty()) return;
+  if (!options_.pictures) return;
   annotate(pixels, found.detections, class_names_, options_.annotate);
   write_picture(name, pixels);
+}
+
+bool DetectionFolder::add_large(const ImageDetections& found,
+                                const codecs::ImageLimits& limits,
+                                const GoOn& go_on) {
+  constexpr int64_t kLongest = 4096;
+  const std::string name = name_of(found.image);
+  if (options_.pictures) {
+    codecs::ReducedPicture small = codecs::reduced_picture(
+        found.image, limits, kLongest,
+        [&](int64_t done, int64_t of) { return go_on(done, of, "row"); });
+    if (!small.reason.empty()) refuse_changed(found.image, small.reason);
+    if (small.pixels.empty()) return false;
+    // Objects are small: names would hide them.
+    AnnotateOptions plain = options_.annotate;
+    plain.labels = false;
+    if (plain.line_width == 0) plain.line_width = 2;
+    const float scale =
+        static_cast<float>(small.pixels.cols) / static_cast<float>(found.width);
+    annotate(small.pixels, scaled(found.detections, scale), class_names_,
+             plain);
+    write_picture(name, small.pixels);
+  }
+  if (options_.crops && !cut_crops(found, name, limits, go_on)) return false;
+  add_text(found, name);
+  add_to_tables(found);
+  return true;
 }
 
 void DetectionFolder::add_known(const ImageDetections& found) {

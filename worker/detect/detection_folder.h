@@ -1,7 +1,7 @@
 // DetectionFolder: a run's results as files, each written whole or not at all.
 //
 //   NAME.jpg          the picture with its boxes; NAME.png where a side is too
-//                     long for JPEG
+//                     long for JPEG; what is too large to be held, smaller
 //   labels/NAME.txt   YOLO txt of pictures in which something was found
 //   crops/CLASS/NAME_3.jpg
 //   predictions.csv, predictions.json   complete with finish()
@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <opencv2/core/mat.hpp>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
+#include "worker/data/codecs/image.h"
 #include "worker/metrics/detection.h"
 
 namespace headroom::detect {
@@ -97,6 +99,10 @@ struct FolderOptions {
   AnnotateOptions annotate;
 };
 
+// Is told how many rows or crops, the noun, of how many have been read; false
+// ends it.
+using GoOn = std::function<bool(int64_t, int64_t, const std::string&)>;
+
 class DetectionFolder {
  public:
   DetectionFolder(std::filesystem::path folder,
@@ -106,8 +112,13 @@ class DetectionFolder {
   // written.
   void go_on_in(std::filesystem::path folder) { path_ = std::move(folder); }
 
-  // `pixels` may be drawn into; empty ones are neither drawn nor cropped.
-  void add(ImageDetections found, cv::Mat& pixels);
+  // `pixels` may be drawn into.
+  void add(const ImageDetections& found, cv::Mat& pixels);
+  // The same of an image that is too large to be held: its picture is made
+  // smaller, with boxes alone, and its crops are read from its file. If it is
+  // ended, the image is in no table, and the answer is false.
+  bool add_large(const ImageDetections& found,
+                 const codecs::ImageLimits& limits, const GoOn& go_on);
   // The same of an image, or of a video's picture, whose own files an
   // unfinished run wrote: it stands in the tables.
   void add_known(const ImageDetections& found);
@@ -123,7 +134,6 @@ class DetectionFolder {
   // The place of a file in the folder, which is made if it is not there.
   std::filesystem::path place_of(const std::filesystem::path& file);
   bool has_pictures() const { return options_.pictures; }
-  bool uses_pixels() const { return options_.pictures || options_.crops; }
 
   void finish();
   // Removes the folder where it holds nothing.
@@ -135,6 +145,7 @@ class DetectionFolder {
   std::string name_of(const std::filesystem::path& image);
   bool is_taken_by_a_picture(const std::string& name) const;
   void add_to_tables(const ImageDetections& found);
+  void add_text(const ImageDetections& found, const std::string& name);
   // All but the picture itself.
   void add_found(const ImageDetections& found, const cv::Mat& pixels,
                  const std::string& name);
@@ -142,8 +153,12 @@ class DetectionFolder {
               const std::string& text);
   void write(const std::filesystem::path& place, const std::string& bytes);
   void write_picture(const std::filesystem::path& stem, const cv::Mat& pixels);
+  void write_crop(const ImageDetections& found, size_t number,
+                  const std::string& name, const cv::Mat& pixels);
   void write_crops(const ImageDetections& found, const cv::Mat& pixels,
                    const std::string& name);
+  bool cut_crops(const ImageDetections& found, const std::string& name,
+                 const codecs::ImageLimits& limits, const GoOn& go_on);
 
   void make_folder();
 

@@ -409,19 +409,20 @@ void DetectRun::look_at_image(size_t index) {
   const codecs::ImageSize size = picture.tiles.size;
   const detect::ImageDetections found{file, size.height, size.width,
                                       detector_.merged(picture.tiles)};
-  say(place_among_images(index) + " " + file.string(), found,
-      std::chrono::duration<double>(Clock::now() - start).count());
-  if (picture.pixels.empty() && folder_.uses_pixels()) {
-    std::fprintf(
-        stderr,
-        "%s is neither drawn nor cropped: %lld pixels are more than %lld\n",
-        short_line(file.string(), kLongestName).c_str(),
-        static_cast<long long>(int64_t{size.height} * size.width),
-        static_cast<long long>(limits_.max_pixels));
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - start).count();
+  if (picture.pixels.empty()) {
+    const auto go_on = [&](int64_t done, int64_t of, const std::string& noun) {
+      progress_.reach(place_among_images(index), done, of, noun);
+      return !stop_signals::requested();
+    };
+    if (!folder_.add_large(found, limits_, go_on)) return;
+  } else {
+    cv::Mat shown = codecs::shown_colours(picture.pixels);
+    folder_.add(found, shown);
   }
+  say(place_among_images(index) + " " + file.string(), found, seconds);
   if (maps_) maps_->add(index, found, std::move(picture.tiles));
-  cv::Mat shown = codecs::shown_colours(picture.pixels);
-  folder_.add(found, shown);
   journal_->append({.kind = JournalRecord::Kind::kImage,
                     .unit = unit,
                     .height = found.height,

@@ -140,6 +140,7 @@ void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
   TIFF* tiff = TIFFOpen(file.c_str(), form.appended ? "a" : fresh);
   TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, rgb.cols);
   TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, rgb.rows);
+  TIFFSetField(tiff, TIFFTAG_SUBFILETYPE, form.kind);
   TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
   TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, form.bits);
   TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC,

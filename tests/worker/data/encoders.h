@@ -42,6 +42,7 @@ struct TiffForm {
   // In strips alone: luma and chroma, the latter at a quarter.
   bool ycbcr = false;
   bool appended = false;  // a further page of a file that is there
+  uint32_t kind = 0;      // TIFFTAG_SUBFILETYPE
 };
 void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
                 const TiffForm& form);

@@ -9,7 +9,9 @@
 #include <opencv2/core.hpp>
 
 #include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
 #include "worker/data/codecs/image.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/detect/image_sources.h"
 
 namespace headroom::detect {
@@ -153,6 +155,57 @@ TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
   EXPECT_GT(cv::norm(drawn.pixels,
                      cv::Mat(100, 200, CV_8UC3, cv::Scalar(40, 80, 120))),
             1000);
+}
+
+// An image that nobody holds: its picture is smaller, its crops are not.
+TEST_F(FolderTest, ALargeImageIsDrawnSmallAndCroppedFromItsFile) {
+  const fs::path image = folder_ / "large.png";
+  cv::Mat pixels(50, 5000, CV_8UC3, cv::Scalar(40, 80, 120));
+  pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
+  codecs::write_png(pixels, image);
+  const ImageDetections found{
+      image, 50, 5000, {{{4000, 10, 4100, 30}, .75F, 0}}};
+  FolderOptions options;
+  options.text = options.csv = options.crops = true;
+  std::vector<std::string> heard;
+  const auto end_at = [&](const std::string& last) {
+    return [&heard, last](int64_t done, int64_t of, const std::string& noun) {
+      heard.push_back(std::to_string(done) + " of " + std::to_string(of) + " " +
+                      noun);
+      return heard.back() != last;
+    };
+  };
+  DetectionFolder ended(folder_ / "ended", kNames, options);
+  EXPECT_FALSE(ended.add_large(found, {}, end_at("40 of 50 row")));
+  EXPECT_EQ(heard.size(), 20u);
+  EXPECT_FALSE(ended.add_large(found, {}, end_at("1 of 1 crop")));
+  ended.finish();
+  EXPECT_EQ(read_bytes(ended.path() / "predictions.csv"), csv_header());
+
+  DetectionFolder out(folder_ / "out", kNames, options);
+  EXPECT_TRUE(out.add_large(found, {}, end_at("")));
+  out.finish();
+  const cv::Mat drawn = codecs::decode_image(out.path() / "large.jpg").pixels;
+  ASSERT_EQ(drawn.size(), cv::Size(2500, 25));
+  EXPECT_NEAR(drawn.at<cv::Vec3b>(10, 2025)[0], 200, 5) << "inside of the box";
+  EXPECT_GT(cv::norm(drawn.at<cv::Vec3b>(10, 2000), cv::Vec3b(200, 10, 10)), 50)
+      << "its border";
+  const codecs::ImageResult crop =
+      codecs::decode_image(out.path() / "crops/cat/large_1.jpg");
+  EXPECT_EQ(crop.size, (codecs::ImageSize{20, 100}));
+  EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(9, 50)[0], 200, 5);
+  EXPECT_EQ(read_bytes(out.path() / "predictions.csv"),
+            csv_header() + csv_lines(found, kNames));
+  EXPECT_TRUE(fs::exists(out.path() / "labels/large.txt"));
+
+  fs::remove(image);
+  try {
+    out.add_large(found, {}, end_at(""));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kData);
+    EXPECT_THAT(error.what(), HasSubstr("large.png cannot be read again"));
+  }
 }
 
 TEST_F(FolderTest, NothingAskedForNothingWritten) {

@@ -343,6 +343,18 @@ ImageSamples read_samples(const std::filesystem::path& file) {
   return samples;
 }
 
+int overview_page(const std::filesystem::path& file, const ImageLimits& limits,
+                  int64_t longest) {
+  int page = 0;
+  reason_of([&] {
+    ImageFile opened(file, kMaxStreamedFileBytes);
+    if (&find_codec(opened, limits) == &kTiffCodec) {
+      page = tiff_overview(opened, limits, longest);
+    }
+  });
+  return page;
+}
+
 bool has_deep_samples(const std::filesystem::path& file) {
   ImageLimits limits;
   limits.bands = kAnyBands;

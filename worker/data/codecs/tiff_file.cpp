@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "parallel/base/units.h"
@@ -140,7 +141,53 @@ bool has_to_be_mapped(TIFF* tiff) {
          TIFFTileSize(tiff) % 1024 != 0;
 }
 
+// What a picture's pixels are made of, as far as a smaller one has to have it.
+std::array<uint16_t, 3> sample_tags(TIFF* tiff) {
+  std::array<uint16_t, 3> tags{1, 1, SAMPLEFORMAT_UINT};
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &tags[0]);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &tags[1]);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLEFORMAT, &tags[2]);
+  return tags;
+}
+
+bool is_reduced_picture(TIFF* tiff) {
+  uint32_t kind = 0;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SUBFILETYPE, &kind);
+  return (kind & FILETYPE_REDUCEDIMAGE) != 0 && (kind & FILETYPE_MASK) == 0;
+}
+
+// Sides are rounded to whole pixels.
+bool has_shape_of(const ImageHeader& small, const ImageHeader& whole) {
+  return small.orientation == whole.orientation &&
+         std::abs(small.height * whole.width - small.width * whole.height) <=
+             std::max(whole.height, whole.width);
+}
+
 }  // namespace
+
+int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
+  constexpr int kMostPages = 64;
+  if (file.page() > 0) return 0;
+  const ImageLimits any_size = streamed(limits);
+  const auto opened = open_tiff_header(file, limits);
+  TIFF* const tiff = opened->tiff.get();
+  const ImageHeader whole = tiff_header(tiff, any_size);
+  const auto samples = sample_tags(tiff);
+  int found = 0;
+  int64_t found_side = std::max(whole.height, whole.width);
+  for (int page = 2; page <= kMostPages && TIFFReadDirectory(tiff) != 0;
+       ++page) {
+    if (!is_reduced_picture(tiff)) continue;
+    const ImageHeader small = tiff_header(tiff, any_size);
+    const int64_t side = std::max(small.height, small.width);
+    if (side >= longest && side < found_side && has_shape_of(small, whole) &&
+        sample_tags(tiff) == samples) {
+      found = page;
+      found_side = side;
+    }
+  }
+  return found;
+}
 
 void refuse_tiff(const std::string& message) {
   throw ImageRefusal("a damaged TIFF, or one of a kind that is not read (" +

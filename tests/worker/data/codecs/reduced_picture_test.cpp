@@ -1,0 +1,132 @@
+// A picture made small: by its rows, or from a smaller one in its own file.
+#include "worker/data/codecs/reduced_picture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
+#include <string>
+
+#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
+
+namespace headroom::codecs {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool go_on(int64_t, int64_t) { return true; }
+
+class ReducedPictures : public testing::Test {
+ protected:
+  const TemporaryFolder folder_;
+  const fs::path map_ = folder_.path() / "map.tif";
+  const cv::Mat picture_ = test_picture(120, 90, 1);
+
+  // Appends a page of one colour, so that a test sees where pixels come from.
+  void append(int height, int width, uint8_t value, uint32_t kind,
+              uint16_t bits = 8) {
+    write_tiff(map_, cv::Mat(height, width, CV_8UC3, cv::Scalar::all(value)),
+               {.bits = bits, .appended = true, .kind = kind});
+  }
+  ReducedPicture reduced(int64_t longest) {
+    return reduced_picture(map_, {}, longest, go_on);
+  }
+};
+
+TEST_F(ReducedPictures, APixelIsTheMeanOfASquare) {
+  write_tiff(map_, picture_, {});
+  cv::Mat wanted;
+  cv::resize(picture_, wanted, {30, 40}, 0, 0, cv::INTER_AREA);
+  const ReducedPicture result = reduced(40);
+  ASSERT_EQ(result.reason, "");
+  ASSERT_EQ(result.pixels.size(), wanted.size());
+  EXPECT_LE(cv::norm(result.pixels, wanted, cv::NORM_INF), 1);
+}
+
+TEST_F(ReducedPictures, ThatDoNotDivideKeepTheirShape) {
+  write_tiff(map_, picture_, {.orientation = ORIENTATION_RIGHTTOP});
+  const ReducedPicture result = reduced(50);  // 3 x 3, turned
+  ASSERT_EQ(result.reason, "");
+  EXPECT_EQ(result.pixels.size(), cv::Size(40, 30));
+  EXPECT_EQ(reduced(90).pixels.size(), cv::Size(60, 45));
+  EXPECT_EQ(reduced(1000).pixels.size(), cv::Size(120, 90));
+}
+
+TEST_F(ReducedPictures, OfSixteenBitsAreShown) {
+  const cv::Mat gray(8, 8, CV_16UC1, cv::Scalar(40'000));
+  write_bands(map_, gray);
+  ImageLimits limits;
+  limits.ranges = {{0, 80'000}};
+  const ReducedPicture result = reduced_picture(map_, limits, 4, go_on);
+  ASSERT_EQ(result.reason, "");
+  EXPECT_EQ(result.pixels.type(), CV_8UC3);
+  EXPECT_NEAR(result.pixels.at<cv::Vec3b>(1, 1)[2], 128, 1);
+}
+
+TEST_F(ReducedPictures, TheSmallestOverviewThatIsLargeEnoughIsRead) {
+  write_tiff(map_, picture_, {});
+  append(60, 45, 10, FILETYPE_REDUCEDIMAGE);
+  append(30, 23, 20, FILETYPE_REDUCEDIMAGE);  // rounded up
+  const auto shade = [&](int64_t longest) {
+    return reduced(longest).pixels.at<cv::Vec3b>(3, 3)[0];
+  };
+  EXPECT_EQ(shade(60), 10);
+  EXPECT_EQ(shade(31), 10);
+  EXPECT_EQ(shade(30), 20);
+  EXPECT_EQ(shade(15), 20);
+  EXPECT_EQ(reduced(15).pixels.size(), cv::Size(12, 15));
+  EXPECT_GT(shade(61), 20);
+}
+
+TEST_F(ReducedPictures, MasksPagesAndOtherPicturesAreNoOverviews) {
+  write_tiff(map_, picture_, {});
+  append(60, 45, 1, FILETYPE_REDUCEDIMAGE | FILETYPE_MASK);
+  append(60, 45, 1, 0);
+  append(60, 60, 1, FILETYPE_REDUCEDIMAGE);
+  append(60, 45, 1, FILETYPE_REDUCEDIMAGE, 16);
+  append(120, 90, 1, FILETYPE_REDUCEDIMAGE);
+  EXPECT_GT(cv::mean(reduced(60).pixels)[0], 20);
+}
+
+TEST_F(ReducedPictures, ADamagedOverviewIsNoDamageOfTheImage) {
+  write_tiff(map_, picture_, {});
+  const size_t before = fs::file_size(map_);
+  write_tiff(map_, test_picture(60, 45, 2),
+             {.compression = COMPRESSION_ADOBE_DEFLATE,
+              .appended = true,
+              .kind = FILETYPE_REDUCEDIMAGE});
+  std::string bytes = read_bytes(map_);
+  std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(before) + 8, 40, '\0');
+  folder_.write("map.tif", bytes);
+  EXPECT_FALSE(decode_image(map_.string() + "#2").ok());
+  cv::Mat wanted;
+  cv::resize(picture_, wanted, {45, 60}, 0, 0, cv::INTER_AREA);
+  const ReducedPicture result = reduced(60);
+  ASSERT_EQ(result.reason, "");
+  EXPECT_LE(cv::norm(result.pixels, wanted, cv::NORM_INF), 1);
+}
+
+TEST_F(ReducedPictures, EndWhenTheyAreTold) {
+  write_tiff(map_, picture_, {});
+  int64_t last = 0;
+  const ReducedPicture result =
+      reduced_picture(map_, {}, 40, [&](int64_t done, int64_t of) {
+        EXPECT_EQ(of, 120);
+        last = done;
+        return done < 60;
+      });
+  EXPECT_EQ(result.reason, "");
+  EXPECT_TRUE(result.pixels.empty());
+  EXPECT_EQ(last, 60);
+}
+
+TEST_F(ReducedPictures, ThatAreNoneSayWhy) {
+  EXPECT_THAT(reduced(40).reason, testing::HasSubstr("cannot be opened"));
+}
+
+}  // namespace
+}  // namespace headroom::codecs
