@@ -308,13 +308,37 @@ void narrow_samples(const cv::Mat& wide, cv::Mat& narrow) {
 
 namespace {
 
+// Gray or RGB of more than 8 bits: to be read without libtiff's RGBA, which has
+// 8. Returns how many samples that takes; else 0. Plane after plane they are
+// left to RGBA unless limits take any samples.
+int plain_samples(const TiffLayout& layout, const ImageLimits& limits) {
+  const bool is_read = limits.takes_any_samples()
+                           ? layout.depth() > CV_8U
+                           : layout.depth() == CV_16U && !layout.is_planar;
+  if (!is_read || !layout.is_plain || layout.samples > kMostBands) {
+    if (layout.bits <= 8 || limits.ranges.empty()) return 0;
+    throw ImageRefusal("samples of " + std::to_string(layout.bits) +
+                       " bits that are neither gray, RGB nor bands, or not "
+                       "read with range: convert them, for example with "
+                       "gdal_translate -ot UInt16");
+  }
+  return layout.is_rgb || layout.samples >= kColours ? kColours : 1;
+}
+
+// Throws ImageRefusal where libtiff makes no colours of the samples.
+void check_colours(TIFF* tiff, const TiffSource& source) {
+  std::array<char, 1024> message{};
+  if (TIFFRGBAImageOK(tiff, message.data()) != 0) return;
+  refuse_tiff(source.error.empty() ? message.data() : source.error);
+}
+
 class RgbaReader {
  public:
   RgbaReader(TIFF* tiff, const TiffSource& source) {
+    check_colours(tiff, source);
     std::array<char, 1024> message{};
     constexpr int kStopOnError = 1;
-    if (TIFFRGBAImageOK(tiff, message.data()) == 0 ||
-        TIFFRGBAImageBegin(&image_, tiff, kStopOnError, message.data()) == 0) {
+    if (TIFFRGBAImageBegin(&image_, tiff, kStopOnError, message.data()) == 0) {
       refuse_tiff(source.error.empty() ? message.data() : source.error);
     }
     // Rows in the order of the file; turning is done once, for all formats.
@@ -363,8 +387,12 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   const auto opened = open_tiff_header(file, limits);
   TIFF* const tiff = opened->tiff.get();
   const ImageHeader header = tiff_header(tiff, limits);
-  const int bands = tiff_bands(tiff_layout(tiff), limits);
+  const TiffLayout layout = tiff_layout(tiff);
+  const int bands = tiff_bands(layout, limits);
   if (bands > 0) check_samples(header.width, header.height, bands, limits);
+  if (bands == 0 && plain_samples(layout, limits) == 0) {
+    check_colours(tiff, opened->source);
+  }
   return header;
 }
 
@@ -446,23 +474,6 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return bands == 0
              ? decode_colours(*opened, header, wanted)
              : decode_bands(*opened, header, layout, bands, limits, wanted);
-}
-
-// Gray or RGB of more than 8 bits: to be read without libtiff's RGBA, which has
-// 8. Returns how many samples that takes; else 0. Plane after plane they are
-// left to RGBA unless limits take any samples.
-int plain_samples(const TiffLayout& layout, const ImageLimits& limits) {
-  const bool is_read = limits.takes_any_samples()
-                           ? layout.depth() > CV_8U
-                           : layout.depth() == CV_16U && !layout.is_planar;
-  if (!is_read || !layout.is_plain || layout.samples > kMostBands) {
-    if (layout.bits <= 8 || limits.ranges.empty()) return 0;
-    throw ImageRefusal("samples of " + std::to_string(layout.bits) +
-                       " bits that are neither gray, RGB nor bands, or not "
-                       "read with range: convert them, for example with "
-                       "gdal_translate -ot UInt16");
-  }
-  return layout.is_rgb || layout.samples >= kColours ? kColours : 1;
 }
 
 class TiffRows : public ScanlineReader {

@@ -25,7 +25,7 @@ constexpr std::array<char, 8> kMagic{'H', 'R', 'F', 'I', 'L', 'E', '\r', '\n'};
 constexpr uint32_t kVersion = 1;
 // It rises where an image that was usable would be refused, or have another
 // size.
-constexpr int kVerdicts = 1;
+constexpr int kVerdicts = 2;
 constexpr uint64_t kMostBlockBytes = uint64_t{16} << 20;
 // A block ends where it has so many; a longer label file is read each time.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;

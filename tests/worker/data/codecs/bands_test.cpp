@@ -238,6 +238,30 @@ TEST_F(Bands, OtherSamplesAreRefused) {
             "5 bands of 64" + what + "convert them");
 }
 
+// A data set leaves it out at its start, not a run in its middle.
+TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
+  const cv::Mat picture = test_bands(20, 30, 1, 1);
+  cv::Mat numbers, doubles;
+  picture.convertTo(numbers, CV_32S);
+  picture.convertTo(doubles, CV_64F);
+  ImageLimits stored, ranged;
+  stored.as_stored = true;
+  ranged.ranges = {{0, 255}};
+  for (const auto& [samples, format] :
+       {std::pair{numbers, SAMPLEFORMAT_UINT},
+        std::pair{numbers, SAMPLEFORMAT_INT},
+        std::pair{doubles, SAMPLEFORMAT_IEEEFP}}) {
+    BandForm form;
+    form.format = static_cast<uint16_t>(format);
+    const fs::path file = written(samples, form);
+    for (const ImageLimits& limits : {ImageLimits(), stored, ranged}) {
+      EXPECT_NE(inspect_image(file, limits).reason, "");
+      EXPECT_EQ(inspect_image(file, limits).reason,
+                decode_image(file, limits).reason);
+    }
+  }
+}
+
 // The tags of the first page, 12 bytes each.
 size_t place_of_tag(const std::string& bytes, uint16_t tag) {
   uint32_t directory = 0;
