@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
 #include <random>
 #include <span>
 #include <sstream>
@@ -25,6 +26,7 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/maps/geotiff.h"
 #include "tests/worker/video/clips.h"
+#include "worker/data/codecs/image_writer.h"
 #include "worker/model/layer_graph.h"
 #include "worker/weights/weights.h"
 
@@ -553,6 +555,7 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   write_geotiff(folder_ / "plain.tif", test_picture(kRows, kSide, 1), map,
                 kSide / kRows);
   copy_optimized(folder_ / "plain.tif", folder_ / "in/large.tif");
+  fs::remove(folder_ / "plain.tif");
   const std::vector<std::string> tiles = {"--tile", "640"};
   const ProgramResult calm = run_program(detect("calm", tiles), folder_);
   ASSERT_EQ(calm.exit_code, 0) << calm.err;
@@ -560,6 +563,38 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   expect_same(files_of("calm"), files_of("killed"));
   EXPECT_TRUE(files_of("calm").contains("large.jpg"));
   EXPECT_GT(peak_kib_, 0);
+  EXPECT_LT(peak_kib_, 600 * 1024);
+}
+
+// All tiles are known then, and the journal does not grow.
+TEST_F(Slow, ALargePicture_KilledWhileItIsDrawnAndCropped) {
+  constexpr int kSide = 14'000;
+  cv::Mat picture;
+  cv::resize(test_picture(280, 280, 3), picture, {kSide, kSide}, 0, 0,
+             cv::INTER_NEAREST);
+  codecs::write_png(picture, folder_ / "in/large.png");
+  picture.release();
+  const std::vector<std::string> tiles = {"--tile", "3500", "--tile-overlap",
+                                          "0", "--save-crop"};
+  constexpr size_t kTilesOfAll = 16;
+  const ProgramResult calm = run_program(detect("calm", tiles), folder_);
+  ASSERT_EQ(calm.exit_code, 0) << calm.err;
+  const auto are_looked_at = [&] {
+    return whole_records(text_of(journal_of("killed"))).size() >= kTilesOfAll;
+  };
+  const auto is_there = [&](const char* name) {
+    return [this, name] { return fs::exists(results("killed") / name); };
+  };
+  EXPECT_TRUE(kill_when(detect("killed", tiles), are_looked_at));
+  EXPECT_FALSE(is_there("large.jpg")());
+  std::vector<std::string> again = detect("killed", tiles);
+  again.push_back("--resume");
+  EXPECT_TRUE(kill_when(again, is_there("large.jpg")));
+  EXPECT_TRUE(kill_when(again, is_there("crops/class1")));
+  const ProgramResult whole = run_program(again, folder_);
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("16 tiles were looked at before"));
+  expect_same(files_of("calm"), files_of("killed"));
   EXPECT_LT(peak_kib_, 600 * 1024);
 }
 

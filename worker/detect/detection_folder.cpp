@@ -18,6 +18,7 @@
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/reduced_picture.h"
+#include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/tiles/tile_cutter.h"
 
@@ -165,11 +166,17 @@ cv::Size size_of(const ImageDetections& found) {
   return {static_cast<int>(found.width), static_cast<int>(found.height)};
 }
 
-std::vector<metrics::Detection> scaled(std::vector<metrics::Detection> boxes,
-                                       float scale) {
+// The boxes in a picture of that size.
+std::vector<metrics::Detection> reduced_boxes(const ImageDetections& found,
+                                              cv::Size size) {
+  const float x =
+      static_cast<float>(size.width) / static_cast<float>(found.width);
+  const float y =
+      static_cast<float>(size.height) / static_cast<float>(found.height);
+  std::vector<metrics::Detection> boxes = found.detections;
   for (metrics::Detection& one : boxes) {
     const metrics::Corners& box = one.box;
-    one.box = {box.x1 * scale, box.y1 * scale, box.x2 * scale, box.y2 * scale};
+    one.box = {box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y};
   }
   return boxes;
 }
@@ -177,8 +184,7 @@ std::vector<metrics::Detection> scaled(std::vector<metrics::Detection> boxes,
 [[noreturn]] void refuse_changed(const fs::path& image,
                                  const std::string& reason) {
   throw Error("detect", image.string() + " cannot be read again: " + reason,
-              "leave files alone while they are looked at, and go on with "
-              "--resume",
+              "put the file back that was looked at, and go on with --resume",
               ExitCode::kData);
 }
 
@@ -405,22 +411,22 @@ bool DetectionFolder::cut_crops(const ImageDetections& found,
     places.push_back({place.y, place.x, place.height, place.width});
     numbers.push_back(i);
   }
-  if (places.empty()) return true;
+  const auto all = static_cast<int64_t>(places.size());
+  if (all == 0) return true;
   int64_t done = 0;
   try {
     const std::string reason = tiles::cut_tiles(
         found.image, places, limits, [&](size_t index, const cv::Mat& pixels) {
           write_crop(found, numbers[index], name,
                      codecs::shown_colours(pixels).clone());
-          if (!go_on(++done, static_cast<int64_t>(places.size()), "crop")) {
+          if (++done == all || !go_on({"cropped", done, all, "crop"})) {
             throw Ended();
           }
         });
-    if (!reason.empty()) refuse_changed(found.image, reason);
+    refuse_changed(found.image, reason);
   } catch (const Ended&) {
-    return false;
+    return done == all;
   }
-  return true;
 }
 
 void DetectionFolder::add_text(const ImageDetections& found,
@@ -470,20 +476,25 @@ bool DetectionFolder::add_large(const ImageDetections& found,
                                 const GoOn& go_on) {
   constexpr int64_t kLongest = 4096;
   const std::string name = name_of(found.image);
+  const codecs::StreamedImage now =
+      codecs::inspect_streamed(found.image, limits);
+  if (now.size.height != found.height || now.size.width != found.width) {
+    refuse_changed(found.image, now.ok() ? "its size is another one than before"
+                                         : now.reason);
+  }
   if (options_.pictures) {
     codecs::ReducedPicture small = codecs::reduced_picture(
-        found.image, limits, kLongest,
-        [&](int64_t done, int64_t of) { return go_on(done, of, "row"); });
+        found.image, limits, kLongest, [&](int64_t done, int64_t of) {
+          return go_on({"drawn", done, of, "line"});
+        });
     if (!small.reason.empty()) refuse_changed(found.image, small.reason);
     if (small.pixels.empty()) return false;
     // Objects are small: names would hide them.
     AnnotateOptions plain = options_.annotate;
     plain.labels = false;
     if (plain.line_width == 0) plain.line_width = 2;
-    const float scale =
-        static_cast<float>(small.pixels.cols) / static_cast<float>(found.width);
-    annotate(small.pixels, scaled(found.detections, scale), class_names_,
-             plain);
+    annotate(small.pixels, reduced_boxes(found, small.pixels.size()),
+             class_names_, plain);
     write_picture(name, small.pixels);
   }
   if (options_.crops && !cut_crops(found, name, limits, go_on)) return false;

@@ -99,9 +99,14 @@ struct FolderOptions {
   AnnotateOptions annotate;
 };
 
-// Is told how many rows or crops, the noun, of how many have been read; false
-// ends it.
-using GoOn = std::function<bool(int64_t, int64_t, const std::string&)>;
+// How far the picture or the crops of a large image are.
+struct LargeProgress {
+  const char* step;  // "drawn"
+  int64_t done = 0, of = 0;
+  const char* noun;  // "line"
+};
+// False ends the work.
+using GoOn = std::function<bool(const LargeProgress&)>;
 
 class DetectionFolder {
  public:

@@ -412,11 +412,14 @@ void DetectRun::look_at_image(size_t index) {
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   if (picture.pixels.empty()) {
-    const auto go_on = [&](int64_t done, int64_t of, const std::string& noun) {
-      progress_.reach(place_among_images(index), done, of, noun);
+    const auto go_on = [&](const detect::LargeProgress& progress) {
+      progress_.reach(place_among_images(index) + " " + progress.step,
+                      progress.done, progress.of, progress.noun);
       return !stop_signals::requested();
     };
-    if (!folder_.add_large(found, limits_, go_on)) return;
+    const bool is_added = folder_.add_large(found, limits_, go_on);
+    progress_.clear();
+    if (!is_added) return;
   } else {
     cv::Mat shown = codecs::shown_colours(picture.pixels);
     folder_.add(found, shown);

@@ -158,54 +158,99 @@ TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
 }
 
 // An image that nobody holds: its picture is smaller, its crops are not.
-TEST_F(FolderTest, ALargeImageIsDrawnSmallAndCroppedFromItsFile) {
-  const fs::path image = folder_ / "large.png";
-  cv::Mat pixels(50, 5000, CV_8UC3, cv::Scalar(40, 80, 120));
-  pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
-  codecs::write_png(pixels, image);
-  const ImageDetections found{
-      image, 50, 5000, {{{4000, 10, 4100, 30}, .75F, 0}}};
-  FolderOptions options;
-  options.text = options.csv = options.crops = true;
-  std::vector<std::string> heard;
-  const auto end_at = [&](const std::string& last) {
-    return [&heard, last](int64_t done, int64_t of, const std::string& noun) {
-      heard.push_back(std::to_string(done) + " of " + std::to_string(of) + " " +
-                      noun);
-      return heard.back() != last;
+class LargeImages : public FolderTest {
+ protected:
+  LargeImages() {
+    options_.text = options_.csv = options_.crops = true;
+    cv::Mat pixels(50, 5000, CV_8UC3, cv::Scalar(40, 80, 120));
+    pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
+    codecs::write_png(pixels, image_);
+  }
+  // Ends at the first word of such a step.
+  static GoOn end_at(const std::string& step) {
+    return [step](const LargeProgress& progress) {
+      EXPECT_LT(progress.done, progress.of);
+      return progress.step != step;
     };
-  };
-  DetectionFolder ended(folder_ / "ended", kNames, options);
-  EXPECT_FALSE(ended.add_large(found, {}, end_at("40 of 50 row")));
-  EXPECT_EQ(heard.size(), 20u);
-  EXPECT_FALSE(ended.add_large(found, {}, end_at("1 of 1 crop")));
-  ended.finish();
-  EXPECT_EQ(read_bytes(ended.path() / "predictions.csv"), csv_header());
+  }
+  std::string refusal(const ImageDetections& found) {
+    DetectionFolder out(folder_ / "refused", kNames, options_);
+    try {
+      out.add_large(found, {}, end_at(""));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kData);
+      return error.what();
+    }
+    return "nothing was refused";
+  }
 
-  DetectionFolder out(folder_ / "out", kNames, options);
-  EXPECT_TRUE(out.add_large(found, {}, end_at("")));
+  const fs::path image_ = folder_ / "large.png";
+  // The second box has no pixels.
+  const ImageDetections found_{image_,
+                               50,
+                               5000,
+                               {{{4000, 10, 4100, 30}, .75F, 0},
+                                {{5000, 10, 5000, 20}, .5F, 0},
+                                {{0, 0, 30, 50}, .25F, 0}}};
+  FolderOptions options_;
+};
+
+TEST_F(LargeImages, AreDrawnSmallAndCroppedFromTheirFile) {
+  DetectionFolder out(folder_ / "out", kNames, options_);
+  EXPECT_TRUE(out.add_large(found_, {}, end_at("")));
   out.finish();
   const cv::Mat drawn = codecs::decode_image(out.path() / "large.jpg").pixels;
-  ASSERT_EQ(drawn.size(), cv::Size(2500, 25));
-  EXPECT_NEAR(drawn.at<cv::Vec3b>(10, 2025)[0], 200, 5) << "inside of the box";
-  EXPECT_GT(cv::norm(drawn.at<cv::Vec3b>(10, 2000), cv::Vec3b(200, 10, 10)), 50)
+  ASSERT_EQ(drawn.size(), cv::Size(4096, 41));
+  EXPECT_NEAR(drawn.at<cv::Vec3b>(16, 3310)[0], 200, 5) << "inside of the box";
+  EXPECT_GT(cv::norm(drawn.at<cv::Vec3b>(16, 3277), cv::Vec3b(200, 10, 10)), 50)
       << "its border";
   const codecs::ImageResult crop =
       codecs::decode_image(out.path() / "crops/cat/large_1.jpg");
   EXPECT_EQ(crop.size, (codecs::ImageSize{20, 100}));
   EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(9, 50)[0], 200, 5);
+  EXPECT_FALSE(fs::exists(out.path() / "crops/cat/large_2.jpg"));
+  EXPECT_TRUE(fs::exists(out.path() / "crops/cat/large_3.jpg"));
   EXPECT_EQ(read_bytes(out.path() / "predictions.csv"),
-            csv_header() + csv_lines(found, kNames));
+            csv_header() + csv_lines(found_, kNames));
   EXPECT_TRUE(fs::exists(out.path() / "labels/large.txt"));
+}
 
-  fs::remove(image);
-  try {
-    out.add_large(found, {}, end_at(""));
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    EXPECT_THAT(error.what(), HasSubstr("large.png cannot be read again"));
+TEST_F(LargeImages, ThatAreEndedStandInNoTable) {
+  DetectionFolder out(folder_ / "out", kNames, options_);
+  EXPECT_FALSE(out.add_large(found_, {}, end_at("drawn")));
+  EXPECT_FALSE(out.add_large(found_, {}, end_at("cropped")));
+  out.finish();
+  EXPECT_EQ(read_bytes(out.path() / "predictions.csv"), csv_header());
+}
+
+// The picture's sides are rounded each for itself.
+TEST_F(LargeImages, BoxesOfNarrowOnesLieWhereTheObjectsAre) {
+  options_.crops = false;
+  cv::Mat tall(10001, 41, CV_8UC3, cv::Scalar(40, 80, 120));
+  codecs::write_png(tall, image_);
+  DetectionFolder out(folder_ / "out", kNames, options_);
+  EXPECT_TRUE(out.add_large(
+      {image_, 10001, 41, {{{0, 9000, 41, 9900}, .5F, 0}}}, {}, end_at("")));
+  const cv::Mat drawn = codecs::decode_image(out.path() / "large.jpg").pixels;
+  ASSERT_EQ(drawn.size(), cv::Size(17, 4096));
+  const auto is_drawn = [&](int row) {
+    return cv::norm(drawn.at<cv::Vec3b>(row, 8), cv::Vec3b(40, 80, 120)) > 30;
+  };
+  for (const double row : {9000.0, 9900.0}) {
+    const int at = static_cast<int>(row * 4096 / 10001);
+    EXPECT_TRUE(is_drawn(at)) << row;
+    EXPECT_FALSE(is_drawn(at - 20)) << row;
+    EXPECT_FALSE(is_drawn(at + 20)) << row;
   }
+}
+
+TEST_F(LargeImages, ThatHaveChangedAreRefused) {
+  ImageDetections other = found_;
+  other.height = 60;
+  EXPECT_THAT(refusal(other),
+              HasSubstr("large.png cannot be read again: its size is another"));
+  fs::remove(image_);
+  EXPECT_THAT(refusal(found_), HasSubstr("large.png cannot be read again"));
 }
 
 TEST_F(FolderTest, NothingAskedForNothingWritten) {

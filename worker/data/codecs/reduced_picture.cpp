@@ -1,7 +1,10 @@
 #include "worker/data/codecs/reduced_picture.h"
 
 #include <algorithm>
+#include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "worker/data/codecs/codec.h"
@@ -15,46 +18,56 @@ namespace {
 namespace fs = std::filesystem;
 using GoOn = std::function<bool(int64_t, int64_t)>;
 
-// The picture whose pixel is the mean of `factor` x `factor`; at the right edge
-// the last column fills the square. False: ended.
-bool reduce(ScanlineReader& reader, int64_t factor, const GoOn& go_on,
+// Each row of the file has a part in one row of the picture, or in two. False:
+// ended.
+bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
             cv::Mat& picture) {
-  const ImageHeader& header = reader.header();
-  const auto parts = [factor](int64_t side) {
-    return static_cast<int>((side + factor - 1) / factor);
+  const int64_t height = reader.header().height;
+  picture.create(size, CV_8UC3);
+  cv::Mat row(1, static_cast<int>(reader.header().width), reader.type());
+  cv::Mat bytes, narrow, sum = cv::Mat::zeros(1, size.width, CV_32FC3);
+  const auto add = [&](int64_t part) {
+    cv::scaleAdd(narrow,
+                 static_cast<double>(part) / static_cast<double>(height), sum,
+                 sum);
   };
-  picture.create(parts(header.height), parts(header.width), CV_8UC3);
-  cv::Mat row(1, static_cast<int>(header.width), reader.type());
-  cv::Mat padded, narrow, sum(1, picture.cols, CV_32SC3);
-  for (int y = 0; y < picture.rows; ++y) {
-    const int64_t begin = y * factor;
-    const int64_t rows = std::min(factor, header.height - begin);
+  // In units of 1 / height of the picture's rows.
+  for (int64_t y = 0, at = 0; y < height; ++y, at += size.height) {
+    reader.read(row);
+    cv::resize(shown_colours(row), bytes, {size.width, 1}, 0, 0,
+               cv::INTER_AREA);
+    bytes.convertTo(narrow, CV_32F);
+    const int64_t left = height - at % height;
+    add(std::min<int64_t>(left, size.height));
+    if (left > size.height) continue;
+    sum.convertTo(picture.row(static_cast<int>(at / height)), CV_8U);
     sum.setTo(0);
-    for (int64_t i = 0; i < rows; ++i) {
-      reader.read(row);
-      const cv::Mat colours = shown_colours(row);
-      cv::copyMakeBorder(colours, padded, 0, 0, 0,
-                         static_cast<int>(picture.cols * factor) - colours.cols,
-                         cv::BORDER_REPLICATE);
-      cv::resize(padded, narrow, {picture.cols, 1}, 0, 0, cv::INTER_AREA);
-      cv::add(sum, narrow, sum, cv::noArray(), CV_32S);
-    }
-    sum.convertTo(picture.row(y), CV_8U, 1.0 / static_cast<double>(rows));
-    if (!go_on(begin + rows, header.height)) return false;
+    add(size.height - left);
+    if (y + 1 < height && !go_on(y + 1, height)) return false;
   }
   reader.finish();
   return true;
+}
+
+// The size whose longer side is `longest`, or that of the image.
+cv::Size reduced_size(const ImageHeader& image, int64_t longest) {
+  const int64_t longer = std::max(image.height, image.width);
+  const int64_t side = std::min(longer, longest);
+  const auto reduced = [&](int64_t length) {
+    return static_cast<int>(
+        std::max<int64_t>(1, (2 * length * side + longer) / (2 * longer)));
+  };
+  return {reduced(image.width), reduced(image.height)};
 }
 
 ReducedPicture reduced_from(const fs::path& source, const ImageLimits& limits,
                             int64_t longest, const GoOn& go_on) {
   ReducedPicture result;
   result.reason = read_image_rows(source, limits, [&](ScanlineReader& reader) {
-    const ImageHeader& header = reader.header();
-    const int64_t side = std::max(header.height, header.width);
     cv::Mat picture;
-    if (reduce(reader, (side + longest - 1) / longest, go_on, picture)) {
-      result.pixels = upright(std::move(picture), header.orientation);
+    if (reduce(reader, reduced_size(reader.header(), longest), go_on,
+               picture)) {
+      result.pixels = upright(std::move(picture), reader.header().orientation);
     }
   });
   if (!result.reason.empty()) result.pixels.release();
@@ -67,7 +80,8 @@ ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   const int page = overview_page(file, limits, longest);
   const std::string overview = file.native() + "#" + std::to_string(page);
-  if (page > 0 && names_page(overview)) {
+  std::error_code none;
+  if (page > 0 && names_page(overview) && !fs::exists(overview, none)) {
     ReducedPicture result = reduced_from(overview, limits, longest, go_on);
     // A damaged overview is no damage of the image.
     if (result.reason.empty()) return result;

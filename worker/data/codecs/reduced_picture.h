@@ -1,8 +1,9 @@
 // A picture, made small for people, of an image that is too large to be held.
 //
-// Of a TIFF with smaller pictures of itself (overviews; cloud optimized
-// GeoTIFFs have them) the smallest that is large enough is read, of others
-// every row. Memory is that of the small picture and a few rows.
+// A TIFF may have smaller pictures of itself (overviews; cloud optimized
+// GeoTIFFs have them): the smallest that is large enough is read. Other files
+// are read row by row. Memory is that of the small picture and a few rows, or
+// those that the file stores together.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,10 @@ struct ReducedPicture {
   std::string reason;  // why refused; empty if not
 };
 
-// No side is longer than `longest`; a pixel is the mean of a square of the
-// file's as far as they fill one. `go_on` is told how many rows of all have
-// been read, and returns false to end it. REQUIRES: longest > 0.
+// The picture keeps its shape, and its longer side is `longest` pixels, or that
+// of the image if it has fewer. Each pixel is the mean of those that it covers.
+// `go_on` is told how many rows of all have been read as long as some are left,
+// and returns false to end it. REQUIRES: longest > 0.
 ReducedPicture reduced_picture(
     const std::filesystem::path& file, const ImageLimits& limits,
     int64_t longest, const std::function<bool(int64_t, int64_t)>& go_on);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "parallel/base/units.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -150,23 +151,32 @@ std::array<uint16_t, 3> sample_tags(TIFF* tiff) {
   return tags;
 }
 
-bool is_reduced_picture(TIFF* tiff) {
-  uint32_t kind = 0;
-  TIFFGetFieldDefaulted(tiff, TIFFTAG_SUBFILETYPE, &kind);
-  return (kind & FILETYPE_REDUCEDIMAGE) != 0 && (kind & FILETYPE_MASK) == 0;
+// Sides of an overview are rounded to whole pixels.
+bool has_shape_of(const ImageHeader& small, const ImageHeader& whole) {
+  const auto product = [](int64_t a, int64_t b) {
+    return static_cast<double>(a) * static_cast<double>(b);
+  };
+  return small.orientation == whole.orientation &&
+         std::abs(product(small.height, whole.width) -
+                  product(small.width, whole.height)) <=
+             static_cast<double>(std::max(whole.height, whole.width));
 }
 
-// Sides are rounded to whole pixels.
-bool has_shape_of(const ImageHeader& small, const ImageHeader& whole) {
-  return small.orientation == whole.orientation &&
-         std::abs(small.height * whole.width - small.width * whole.height) <=
-             std::max(whole.height, whole.width);
+// The page that is being looked at; none where its sizes make no sense.
+std::optional<ImageHeader> header_if_sound(TIFF* tiff,
+                                           const ImageLimits& limits) {
+  try {
+    return tiff_header(tiff, limits);
+  } catch (const ImageRefusal&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
 
 int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
   constexpr int kMostPages = 64;
+  constexpr int64_t kMostAtOnce = int64_t{1} << 24;  // pixels
   if (file.page() > 0) return 0;
   const ImageLimits any_size = streamed(limits);
   const auto opened = open_tiff_header(file, limits);
@@ -177,11 +187,17 @@ int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
   int64_t found_side = std::max(whole.height, whole.width);
   for (int page = 2; page <= kMostPages && TIFFReadDirectory(tiff) != 0;
        ++page) {
-    if (!is_reduced_picture(tiff)) continue;
-    const ImageHeader small = tiff_header(tiff, any_size);
-    const int64_t side = std::max(small.height, small.width);
-    if (side >= longest && side < found_side && has_shape_of(small, whole) &&
-        sample_tags(tiff) == samples) {
+    uint32_t kind = 0;
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_SUBFILETYPE, &kind);
+    // Another picture, whose overviews follow it.
+    if ((kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) == 0) break;
+    if ((kind & FILETYPE_MASK) != 0) continue;
+    const auto small = header_if_sound(tiff, any_size);
+    if (!small) continue;
+    const int64_t side = std::max(small->height, small->width);
+    if (side >= longest && side < found_side && has_shape_of(*small, whole) &&
+        sample_tags(tiff) == samples &&
+        tiff_chunk_rows(tiff, small->height) * small->width <= kMostAtOnce) {
       found = page;
       found_side = side;
     }

@@ -63,6 +63,11 @@ class Band {
   int64_t begin_ = 0, end_ = 0;
 };
 
+bool lies_in(const TileRect& rect, codecs::ImageSize size) {
+  return rect.y >= 0 && rect.x >= 0 && rect.y + rect.height <= size.height &&
+         rect.x + rect.width <= size.width;
+}
+
 struct StoredTile {
   TileRect rect;
   size_t index = 0;
@@ -171,8 +176,12 @@ std::string cut_tiles(const std::filesystem::path& file,
                                        static_cast<int32_t>(header.width)};
         std::vector<StoredTile> wanted;
         for (size_t i = 0; i < tiles.size(); ++i) {
-          wanted.push_back(
-              {stored_rect(tiles[i], stored, header.orientation), i});
+          const TileRect rect =
+              stored_rect(tiles[i], stored, header.orientation);
+          if (!lies_in(rect, stored)) {
+            throw codecs::ImageRefusal("its size is another one than before");
+          }
+          wanted.push_back({rect, i});
         }
         cut_stored(reader, std::move(wanted), limits, take);
       });

@@ -32,8 +32,9 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
 
 // Calls `take` with the index and the upright pixels (valid during the call) of
 // each tile, in the order in which the file has them. Reads to the file's end,
-// whatever is wanted. Returns why the file is refused, "" if it is sound;
-// `take` may have been called before. What `take` throws passes.
+// whatever is wanted. Returns why the file is refused, "" if it is sound; one
+// that has not all tiles is refused. `take` may have been called before. What
+// `take` throws passes.
 std::string cut_tiles(const std::filesystem::path& file,
                       std::span<const TileRect> tiles,
                       const codecs::ImageLimits& limits,

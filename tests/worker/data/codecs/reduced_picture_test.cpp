@@ -9,6 +9,7 @@
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 #include <string>
+#include <utility>
 
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
@@ -49,11 +50,14 @@ TEST_F(ReducedPictures, APixelIsTheMeanOfASquare) {
 
 TEST_F(ReducedPictures, ThatDoNotDivideKeepTheirShape) {
   write_tiff(map_, picture_, {.orientation = ORIENTATION_RIGHTTOP});
-  const ReducedPicture result = reduced(50);  // 3 x 3, turned
+  const ReducedPicture result = reduced(50);
   ASSERT_EQ(result.reason, "");
-  EXPECT_EQ(result.pixels.size(), cv::Size(40, 30));
-  EXPECT_EQ(reduced(90).pixels.size(), cv::Size(60, 45));
-  EXPECT_EQ(reduced(1000).pixels.size(), cv::Size(120, 90));
+  EXPECT_EQ(result.pixels.size(), cv::Size(50, 38));
+  EXPECT_EQ(reduced(90).pixels.size(), cv::Size(90, 68));
+  EXPECT_TRUE(same_pixels(reduced(1000).pixels, decode_image(map_).pixels));
+  cv::Mat wanted;
+  cv::resize(decode_image(map_).pixels, wanted, {50, 38}, 0, 0, cv::INTER_AREA);
+  EXPECT_LE(cv::norm(result.pixels, wanted, cv::NORM_INF), 3);
 }
 
 TEST_F(ReducedPictures, OfSixteenBitsAreShown) {
@@ -82,14 +86,40 @@ TEST_F(ReducedPictures, TheSmallestOverviewThatIsLargeEnoughIsRead) {
   EXPECT_GT(shade(61), 20);
 }
 
-TEST_F(ReducedPictures, MasksPagesAndOtherPicturesAreNoOverviews) {
+TEST_F(ReducedPictures, MasksAndOtherPicturesAreNoOverviews) {
   write_tiff(map_, picture_, {});
   append(60, 45, 1, FILETYPE_REDUCEDIMAGE | FILETYPE_MASK);
-  append(60, 45, 1, 0);
   append(60, 60, 1, FILETYPE_REDUCEDIMAGE);
   append(60, 45, 1, FILETYPE_REDUCEDIMAGE, 16);
   append(120, 90, 1, FILETYPE_REDUCEDIMAGE);
   EXPECT_GT(cv::mean(reduced(60).pixels)[0], 20);
+  append(60, 45, 10, FILETYPE_REDUCEDIMAGE);
+  EXPECT_EQ(cv::mean(reduced(60).pixels)[0], 10);
+}
+
+TEST_F(ReducedPictures, AnotherPagesOverviewIsNotThatOfTheFirst) {
+  write_tiff(map_, picture_, {});
+  append(120, 90, 1, 0);
+  append(60, 45, 1, FILETYPE_REDUCEDIMAGE);
+  EXPECT_GT(cv::mean(reduced(60).pixels)[0], 20);
+}
+
+// A page of 2^32 - 1 pixels a side, and one of none.
+TEST_F(ReducedPictures, APageOfNoPossibleSizeIsPassedOver) {
+  write_tiff(map_, picture_, {});
+  append(61, 47, 1, FILETYPE_REDUCEDIMAGE);
+  append(60, 45, 10, FILETYPE_REDUCEDIMAGE);
+  std::string bytes = read_bytes(map_);
+  // The entries ImageWidth and ImageLength of the second page.
+  for (const auto& [tag, value] : {std::pair{'\0', 47}, std::pair{'\1', 61}}) {
+    const std::string entry{tag, 1, 3, 0, 1, 0, 0, 0, static_cast<char>(value)};
+    const size_t at = bytes.find(entry);
+    ASSERT_NE(at, std::string::npos);
+    bytes[at + 2] = 4;
+    std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at) + 8, 4, '\xff');
+  }
+  folder_.write("map.tif", bytes);
+  EXPECT_EQ(cv::mean(reduced(60).pixels)[0], 10);
 }
 
 TEST_F(ReducedPictures, ADamagedOverviewIsNoDamageOfTheImage) {
@@ -116,6 +146,7 @@ TEST_F(ReducedPictures, EndWhenTheyAreTold) {
   const ReducedPicture result =
       reduced_picture(map_, {}, 40, [&](int64_t done, int64_t of) {
         EXPECT_EQ(of, 120);
+        EXPECT_LT(done, of);
         last = done;
         return done < 60;
       });

@@ -198,6 +198,23 @@ TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
               HasSubstr("text (HTML or XML), not a JPEG"));
 }
 
+// A file that is smaller than when its tiles were planned.
+TEST_F(TileCutter, ATileThatTheFileDoesNotHaveRefusesIt) {
+  const int below = picture_.rows, beyond = picture_.cols;
+  for (const int orientation : {1, 3, 6}) {
+    JpegForm form;
+    form.orientation = orientation;
+    const fs::path file = folder_.write("small", encode_jpeg(picture_, form));
+    for (const TileRect& tile :
+         {TileRect{below, beyond, 8, 8}, TileRect{0, 0, below + beyond, 8},
+          TileRect{0, 0, 8, below + beyond}}) {
+      EXPECT_EQ(cut_tiles(file, std::vector{tile}, {},
+                          [](size_t, const cv::Mat&) { FAIL(); }),
+                "its size is another one than before");
+    }
+  }
+}
+
 // The verdict is decode_image's, whatever the bytes are.
 TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
   JpegForm progressive;
