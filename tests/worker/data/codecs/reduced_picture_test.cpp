@@ -9,7 +9,6 @@
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 #include <string>
-#include <utility>
 
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
@@ -104,20 +103,18 @@ TEST_F(ReducedPictures, AnotherPagesOverviewIsNotThatOfTheFirst) {
   EXPECT_GT(cv::mean(reduced(60).pixels)[0], 20);
 }
 
-// A page of 2^32 - 1 pixels a side, and one of none.
+// A page that is 2^32 - 1 pixels wide.
 TEST_F(ReducedPictures, APageOfNoPossibleSizeIsPassedOver) {
   write_tiff(map_, picture_, {});
   append(61, 47, 1, FILETYPE_REDUCEDIMAGE);
   append(60, 45, 10, FILETYPE_REDUCEDIMAGE);
   std::string bytes = read_bytes(map_);
-  // The entries ImageWidth and ImageLength of the second page.
-  for (const auto& [tag, value] : {std::pair{'\0', 47}, std::pair{'\1', 61}}) {
-    const std::string entry{tag, 1, 3, 0, 1, 0, 0, 0, static_cast<char>(value)};
-    const size_t at = bytes.find(entry);
-    ASSERT_NE(at, std::string::npos);
-    bytes[at + 2] = 4;
-    std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at) + 8, 4, '\xff');
-  }
+  // The second page's entry ImageWidth: a number of 16 bits becomes one of 32.
+  const std::string entry{'\0', 1, 3, 0, 1, 0, 0, 0, 47};
+  const size_t at = bytes.find(entry);
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at + 2, 1, 1, '\4');
+  bytes.replace(at + 8, 4, 4, '\xff');
   folder_.write("map.tif", bytes);
   EXPECT_EQ(cv::mean(reduced(60).pixels)[0], 10);
 }
