@@ -58,7 +58,7 @@ class ToolProgress {
   std::string what_;
   int64_t done_ = 0;
   double began_at_ = 0;  // the time at which what_ began
-  int64_t known_ = 0;    // of what_, then
+  int64_t known_ = 0;    // its part that was known then
   double said_at_ = 0;
   int64_t said_tenths_ = 0;
   std::string shown_;  // the bar that is on the terminal
