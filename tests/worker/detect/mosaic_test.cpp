@@ -243,7 +243,8 @@ TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
     whole.rowRange(40, 50).setTo(none);
     cv::Mat first = whole.colRange(0, 60).clone();
     first.colRange(45, 60).setTo(none);
-    const codecs::GeoTags tags{.no_data = text};
+    codecs::GeoTags tags;
+    tags.no_data = text;
     const std::vector<std::filesystem::path> files = {
         folder.write("a.tif", codecs::encode_tiff_bytes(first, &tags)),
         folder.write("b.tif", codecs::encode_tiff_bytes(
