@@ -235,8 +235,8 @@ TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
        {Case{CV_8UC3, 0, "0"}, Case{CV_8UC(5), 255, "255"},
         Case{CV_16UC3, 65'535, "65535"},
         Case{CV_16UC(5), 700, "700", {{0, 1000}}},
-        Case{CV_32FC1, -9999, "-9999", {{-10, 300}}},
-        Case{CV_8UC3, -9999, "-9999"}, Case{CV_8UC3, 0, "nan"}}) {
+        Case{CV_32FC1, -9999, "-9999", {{-10, 300}}}, Case{CV_8UC3, 0, "-9999"},
+        Case{CV_8UC3, 0, "nan"}}) {
     SCOPED_TRACE(text + " of type " + std::to_string(type));
     cv::Mat whole(50, 90, type);
     cv::randu(whole, 1, 255);
