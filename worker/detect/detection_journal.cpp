@@ -30,6 +30,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
+// A power failure costs as much work.
+constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
 // A payload's length where nothing was found.
 constexpr size_t kPayloadBytes = 1 + 6 * 8;
@@ -313,6 +315,8 @@ std::unique_ptr<DetectionJournal> DetectionJournal::begin(
   const std::string header = header_of(subject);
   journal->write(header);
   journal->chain_ = number_at<uint32_t>(header, 16);
+  journal->sync();
+  if (!sync_folder(folder)) journal->fail();
   return journal;
 }
 
@@ -332,7 +336,9 @@ std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
 }
 
 DetectionJournal::~DetectionJournal() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  if (!is_synced_) ::fdatasync(descriptor_);  // The records are there anyway.
+  ::close(descriptor_);
 }
 
 void DetectionJournal::read_next() {
@@ -375,6 +381,7 @@ void DetectionJournal::append(const JournalRecord& record) {
   write(number_bytes(static_cast<uint32_t>(payload.size())) +
         number_bytes(crc) + payload);
   chain_ = crc;
+  if (std::chrono::steady_clock::now() - synced_at_ >= kSyncInterval) sync();
 }
 
 void DetectionJournal::write(const std::string& bytes) {
@@ -388,9 +395,17 @@ void DetectionJournal::write(const std::string& bytes) {
     written += static_cast<size_t>(count);
   }
   end_ += static_cast<int64_t>(bytes.size());
+  is_synced_ = false;
+}
+
+void DetectionJournal::sync() {
+  if (::fdatasync(descriptor_) != 0) fail();
+  synced_at_ = std::chrono::steady_clock::now();
+  is_synced_ = true;
 }
 
 void DetectionJournal::remove() {
+  is_synced_ = true;  // Nobody needs it.
   std::error_code ignored;
   fs::remove(file_, ignored);
 }

@@ -9,8 +9,8 @@
 // numbers are little-endian; payloads are as they lie in memory, for the same
 // version of headroom. A record's CRC goes on from the one before it, so that
 // nothing counts behind a record that is torn, removed or exchanged: a kill
-// loses the record that was being written, a power failure perhaps some more,
-// and their pictures are looked at again.
+// loses the record that was being written, a power failure those of the last
+// seconds, and their pictures are looked at again.
 //
 // A run does its work in one order, and records are read in this order: the
 // journal itself holds one of them at a time.
@@ -19,6 +19,7 @@
 // process writes it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -108,6 +109,8 @@ class DetectionJournal {
   void read_next();
   // Moves end_ behind what is written there.
   void write(const std::string& bytes);
+  // Brings to disk what was written.
+  void sync();
   [[noreturn]] void fail() const;
 
   const std::filesystem::path file_;
@@ -117,6 +120,8 @@ class DetectionJournal {
   int64_t next_end_ = 0;     // bytes with the next record
   uint32_t next_chain_ = 0;  // its CRC
   std::optional<JournalRecord> next_;
+  std::chrono::steady_clock::time_point synced_at_;  // long ago at first
+  bool is_synced_ = true;
 };
 
 struct UnfinishedRun {

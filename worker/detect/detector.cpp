@@ -31,15 +31,18 @@ float covered(const metrics::Corners& box, const metrics::Corners& other) {
   return w > 0 && h > 0 && whole > 0 ? w * h / whole : 0;
 }
 
-bool is_repeated_by(const TileDetection& one, const metrics::Detection& other,
+bool is_repeated_by(const TileDetection& one, const TileDetection& other,
                     const MergeOptions& options) {
-  if (!options.agnostic && other.class_index != one.detection.class_index) {
+  if (!options.agnostic &&
+      other.detection.class_index != one.detection.class_index) {
     return false;
   }
   const metrics::Corners& box = one.detection.box;
-  return metrics::corner_iou(box, other.box, 0) >
+  const metrics::Corners beside =
+      moved(other.detection.box, other.x - one.x, other.y - one.y);
+  return metrics::corner_iou(box, beside, 0) >
              static_cast<float>(options.iou_threshold) ||
-         (one.is_cut && covered(box, other.box) > kCovered);
+         (one.is_cut && covered(box, beside) > kCovered);
 }
 
 // Detections by the cells of the picture that their boxes touch: boxes that
@@ -48,38 +51,39 @@ class KeptDetections {
  public:
   bool repeat(const TileDetection& one, const MergeOptions& options) const {
     bool found = false;
-    over_cells(one.detection.box, [&](uint64_t cell) {
+    over_cells(one, [&](uint64_t cell) {
       const auto here = cells_.find(cell);
       found = found || (here != cells_.end() &&
-                        std::ranges::any_of(here->second, [&](size_t index) {
-                          return is_repeated_by(one, all_[index], options);
-                        }));
+                        std::ranges::any_of(
+                            here->second, [&](const TileDetection* other) {
+                              return is_repeated_by(one, *other, options);
+                            }));
     });
     return found;
   }
-  void add(const metrics::Detection& detection) {
-    over_cells(detection.box,
-               [&](uint64_t cell) { cells_[cell].push_back(all_.size()); });
-    all_.push_back(detection);
+  // Borrows it.
+  void add(const TileDetection& one) {
+    over_cells(one, [&](uint64_t cell) { cells_[cell].push_back(&one); });
   }
 
  private:
-  static constexpr float kCell = 128;  // pixels
+  static constexpr double kCell = 128;  // pixels
 
   template <typename Use>
-  static void over_cells(const metrics::Corners& box, const Use& use) {
-    const auto cell = [](float place) {
-      return static_cast<uint32_t>(std::max(0.0F, place) / kCell);
+  static void over_cells(const TileDetection& one, const Use& use) {
+    const auto cell = [](double place) {
+      return static_cast<uint32_t>(std::max(0.0, place) / kCell);
     };
-    for (uint32_t y = cell(box.y1); y <= cell(box.y2); ++y) {
-      for (uint32_t x = cell(box.x1); x <= cell(box.x2); ++x) {
+    const metrics::Corners& box = one.detection.box;
+    const uint32_t right = cell(one.x + box.x2), bottom = cell(one.y + box.y2);
+    for (uint32_t y = cell(one.y + box.y1); y <= bottom; ++y) {
+      for (uint32_t x = cell(one.x + box.x1); x <= right; ++x) {
         use(uint64_t{y} << 32 | x);
       }
     }
   }
 
-  std::vector<metrics::Detection> all_;
-  std::unordered_map<uint64_t, std::vector<size_t>> cells_;
+  std::unordered_map<uint64_t, std::vector<const TileDetection*>> cells_;
 };
 
 // [1, C, H, W] float32 in 0..1, channels last.
@@ -111,6 +115,11 @@ cv::Mat in_network_samples(const cv::Mat& pixels,
 
 }  // namespace
 
+metrics::Corners moved(const metrics::Corners& box, double x, double y) {
+  return {static_cast<float>(box.x1 + x), static_cast<float>(box.y1 + y),
+          static_cast<float>(box.x2 + x), static_cast<float>(box.y2 + y)};
+}
+
 bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
             int64_t image_height, int64_t image_width) {
   const auto left = static_cast<float>(tile.x);
@@ -135,7 +144,7 @@ std::vector<size_t> kept_boxes(const std::vector<TileDetection>& all,
   std::erase_if(order, [&](size_t index) {
     const TileDetection& one = all[index];
     if (found.repeat(one, options)) return true;
-    found.add(one.detection);
+    found.add(one);
     return false;
   });
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {

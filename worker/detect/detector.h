@@ -37,15 +37,20 @@ namespace headroom::detect {
 //
 // What no tile sees whole stays in pieces: let tiles overlap by the size of the
 // largest object. No class offset is added to coordinates, and there is no time
-// limit. Arithmetic is in float32.
+// limit. Arithmetic is in float32, from a corner near the box: a mosaic may be
+// wider than float32 counts.
 
 // Boxes that are cut end so close to the border; a network is not exact.
 inline constexpr float kCutBorder = 2;
 
 struct TileDetection {
-  metrics::Detection detection;  // pixels of the image
+  metrics::Detection detection;  // pixels from that corner
   bool is_cut = false;
+  double x = 0, y = 0;  // the corner, in pixels of the image
 };
+
+// A box whose corner moves by so much.
+metrics::Corners moved(const metrics::Corners& box, double x, double y);
 
 // Does the box, in pixels of the image, touch an inner border of its tile?
 bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,

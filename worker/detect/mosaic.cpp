@@ -4,13 +4,16 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <opencv2/core.hpp>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_bands.h"
+#include "worker/data/codecs/level_reader.h"
 #include "worker/data/tiles/tile_cutter.h"
 
 namespace headroom::detect {
@@ -130,6 +133,31 @@ std::vector<TileRect> rects_of(const std::vector<MosaicPart>& parts) {
   return rects;
 }
 
+// The parts that show no place which an earlier one of them shows.
+std::vector<MosaicPart> without_repeats(
+    const std::vector<MosaicPart>& parts,
+    const std::function<void(size_t, size_t)>& on_repeat) {
+  const std::vector<TileRect> rects = rects_of(parts);
+  std::vector<std::pair<size_t, size_t>> pairs;  // the later one first
+  over_neighbours(parts, [&](size_t a, size_t b) {
+    if (show_the_same(rects[a], rects[b])) {
+      pairs.emplace_back(std::max(a, b), std::min(a, b));
+    }
+  });
+  std::ranges::sort(pairs);
+  std::vector<bool> is_left_out(parts.size());
+  for (const auto& [later, earlier] : pairs) {
+    if (is_left_out[later] || is_left_out[earlier]) continue;
+    is_left_out[later] = true;
+    on_repeat(parts[later].image, parts[earlier].image);
+  }
+  std::vector<MosaicPart> kept;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!is_left_out[i]) kept.push_back(parts[i]);
+  }
+  return kept;
+}
+
 // `parts` counted from the upper left corner of what they cover.
 Mosaic mosaic_of(std::vector<MosaicPart> parts) {
   double left = parts.front().x, top = parts.front().y;
@@ -194,35 +222,59 @@ std::vector<TileRect> tiles_between(const TileRect& a, const TileRect& b,
   return across;
 }
 
-Corners moved(const Corners& box, double x, double y) {
-  return {static_cast<float>(box.x1 + x), static_cast<float>(box.y1 + y),
-          static_cast<float>(box.x2 + x), static_cast<float>(box.y2 + y)};
+// Does the box touch a border of its tile behind which the mosaic goes on? Both
+// are counted from x, y of the mosaic, which may lie between pixels.
+bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
+               double x, double y) {
+  const auto left = static_cast<double>(tile.x);
+  const auto top = static_cast<double>(tile.y);
+  const auto right = static_cast<double>(right_of(tile));
+  const auto bottom = static_cast<double>(bottom_of(tile));
+  const double column = x + std::clamp((box.x1 + box.x2) / 2.0, left, right);
+  const double row = y + std::clamp((box.y1 + box.y2) / 2.0, top, bottom);
+  return (box.x1 < left + kCutBorder && mosaic.has_pixels(x + left - 1, row)) ||
+         (box.x2 > right - kCutBorder &&
+          mosaic.has_pixels(x + right + 1, row)) ||
+         (box.y1 < top + kCutBorder &&
+          mosaic.has_pixels(column, y + top - 1)) ||
+         (box.y2 > bottom - kCutBorder &&
+          mosaic.has_pixels(column, y + bottom + 1));
 }
 
-// Does the box, in pixels of the mosaic, touch a border of its tile behind
-// which the mosaic goes on? Parts' corners may lie between pixels.
-bool is_cut_in(const Mosaic& mosaic, const Corners& box, double tile_x,
-               double tile_y, const TileRect& tile) {
-  const double right = tile_x + static_cast<double>(tile.width);
-  const double bottom = tile_y + static_cast<double>(tile.height);
-  const double x = std::clamp((box.x1 + box.x2) / 2.0, tile_x, right);
-  const double y = std::clamp((box.y1 + box.y2) / 2.0, tile_y, bottom);
-  return (box.x1 < tile_x + kCutBorder && mosaic.has_pixels(tile_x - 1, y)) ||
-         (box.x2 > right - kCutBorder && mosaic.has_pixels(right + 1, y)) ||
-         (box.y1 < tile_y + kCutBorder && mosaic.has_pixels(x, tile_y - 1)) ||
-         (box.y2 > bottom - kCutBorder && mosaic.has_pixels(x, bottom + 1));
+// The samples that the file's pixels without data are read as, which others may
+// share; none where it names no value that they can have.
+std::vector<int> no_data_samples(const std::filesystem::path& file,
+                                 const codecs::ImageLimits& limits) {
+  const auto value = codecs::no_data_of(file);
+  if (!value || !std::isfinite(*value)) return {};
+  std::vector<int> samples;
+  for (const ValueRange& range : limits.ranges) {
+    samples.push_back(codecs::LevelScale(range).level_of(*value));
+  }
+  if (samples.empty()) {
+    const int most = codecs::has_deep_samples(file) ? codecs::kMostLevel : 255;
+    if (*value < 0 || *value > most) return {};
+    samples.push_back(static_cast<int>(std::lround(*value * 255 / most)));
+  }
+  samples.resize(static_cast<size_t>(limits.bands), samples.front());
+  return samples;
+}
+
+cv::Mat mask_of_data(const cv::Mat& pixels, const std::vector<int>& no_data) {
+  cv::Mat mask(pixels.size(), CV_8U, cv::Scalar(no_data.empty() ? 255 : 0));
+  cv::Mat band, differs;
+  for (size_t i = 0; i < no_data.size(); ++i) {
+    cv::extractChannel(pixels, band, static_cast<int>(i));
+    cv::compare(band, no_data[i], differs, cv::CMP_NE);
+    mask |= differs;
+  }
+  return mask;
 }
 
 bool holds(const MosaicPart& part, double x, double y) {
   return x >= part.x && x <= part.x + static_cast<double>(part.width) &&
          y >= part.y && y <= part.y + static_cast<double>(part.height);
 }
-
-// A box and the part that it belongs to.
-struct OwnedBox {
-  size_t part = 0;
-  Corners box;  // pixels of the part
-};
 
 }  // namespace
 
@@ -251,24 +303,16 @@ std::vector<Mosaic> MosaicFinder::find(
     const std::function<void(size_t, size_t)>& on_repeat) const {
   std::vector<Mosaic> mosaics;
   for (const Kind& kind : kinds_) {
-    const std::vector<TileRect> rects = rects_of(kind.parts);
-    Groups groups(rects.size());
-    std::vector<std::pair<size_t, size_t>> repeats;
-    over_neighbours(kind.parts, [&](size_t a, size_t b) {
-      groups.join(a, b);
-      if (show_the_same(rects[a], rects[b])) repeats.emplace_back(a, b);
-    });
+    const std::vector<MosaicPart> parts =
+        without_repeats(kind.parts, on_repeat);
+    Groups groups(parts.size());
+    over_neighbours(parts, [&](size_t a, size_t b) { groups.join(a, b); });
     std::map<size_t, std::vector<MosaicPart>> by_root;
-    for (size_t i = 0; i < rects.size(); ++i) {
-      by_root[groups.root_of(i)].push_back(kind.parts[i]);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      by_root[groups.root_of(i)].push_back(parts[i]);
     }
-    for (const auto& [a, b] : repeats) {
-      if (by_root.erase(groups.root_of(a)) > 0) {
-        on_repeat(kind.parts[a].image, kind.parts[b].image);
-      }
-    }
-    for (auto& [root, parts] : by_root) {
-      if (parts.size() > 1) mosaics.push_back(mosaic_of(std::move(parts)));
+    for (auto& [root, group] : by_root) {
+      if (group.size() > 1) mosaics.push_back(mosaic_of(std::move(group)));
     }
   }
   return mosaics;
@@ -304,9 +348,10 @@ std::vector<TileRect> seam_tiles(const Mosaic& mosaic,
   return all;
 }
 
-const cv::Mat& MosaicReader::band_of(size_t part, codecs::PixelRows rows) {
+const MosaicReader::Band& MosaicReader::band_of(size_t part,
+                                                codecs::PixelRows rows) {
   Band& band = bands_[part];
-  if (band.rows == rows && !band.pixels.empty()) return band.pixels;
+  if (band.rows == rows && !band.pixels.empty()) return band;
   const MosaicPart& from = mosaic_.parts[part];
   codecs::ImageResult read = tiles::cut_window(
       files_[from.image], {rows.begin, 0, rows.size(), from.width}, limits_);
@@ -318,14 +363,20 @@ const cv::Mat& MosaicReader::band_of(size_t part, codecs::PixelRows rows) {
                 "--resume",
                 ExitCode::kData);
   }
-  band = {rows, std::move(read.pixels)};
-  return band.pixels;
+  band = {rows, std::move(read.pixels),
+          no_data_samples(files_[from.image], limits_)};
+  return band;
 }
 
 cv::Mat MosaicReader::read(const TileRect& rect) {
   cv::Mat pixels = codecs::plain_picture(static_cast<int>(rect.height),
                                          static_cast<int>(rect.width),
                                          limits_.type(), kPadding);
+  struct Piece {
+    cv::Mat from, to;
+    const std::vector<int>& no_data;
+  };
+  std::vector<Piece> pieces;  // the first part's is the last
   std::set<size_t> used;
   for (size_t i = mosaic_.parts.size(); i-- > 0;) {
     const TileRect part = mosaic_.parts[i].rect();
@@ -334,10 +385,20 @@ cv::Mat MosaicReader::read(const TileRect& rect) {
     const int64_t x = std::max(part.x, rect.x), y = std::max(part.y, rect.y);
     const auto width = static_cast<int>(shared_columns(part, rect));
     const auto height = static_cast<int>(shared_rows(part, rect));
-    const cv::Mat& band = band_of(i, {y - part.y, y - part.y + height});
-    band(cv::Rect(static_cast<int>(x - part.x), 0, width, height))
-        .copyTo(pixels(cv::Rect(static_cast<int>(x - rect.x),
-                                static_cast<int>(y - rect.y), width, height)));
+    const Band& band = band_of(i, {y - part.y, y - part.y + height});
+    pieces.push_back(
+        {band.pixels(cv::Rect(static_cast<int>(x - part.x), 0, width, height)),
+         pixels(cv::Rect(static_cast<int>(x - rect.x),
+                         static_cast<int>(y - rect.y), width, height)),
+         band.no_data});
+  }
+  for (const Piece& piece : pieces) piece.from.copyTo(piece.to);
+  if (pieces.size() > 1 && std::ranges::any_of(pieces, [](const Piece& piece) {
+        return !piece.no_data.empty();
+      })) {
+    for (const Piece& piece : pieces) {
+      piece.from.copyTo(piece.to, mask_of_data(piece.from, piece.no_data));
+    }
   }
   std::erase_if(bands_,
                 [&](const auto& band) { return !used.contains(band.first); });
@@ -348,25 +409,31 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     const Mosaic& mosaic, const MosaicFindings& findings,
     const MergeOptions& options) {
   std::vector<TileDetection> all;
-  std::vector<OwnedBox> owned;
-  const auto add = [&](const metrics::Detection& one, double x, double y,
-                       bool is_cut, const OwnedBox& owner) {
-    metrics::Detection placed = one;
-    placed.box = moved(one.box, x, y);
-    all.push_back({placed, is_cut});
-    owned.push_back(owner);
+  std::vector<size_t> owners;  // the part that each belongs to
+  const auto add = [&](const metrics::Detection& one, const TileRect& tile,
+                       double x, double y, size_t owner) {
+    all.push_back({one, is_cut_in(mosaic, one.box, tile, x, y), x, y});
+    owners.push_back(owner);
+  };
+  // The first part that holds the box's centre and that `suits`.
+  const auto part_with = [&](const TileDetection& one, const auto& suits) {
+    const Corners& box = one.detection.box;
+    const double column = one.x + (box.x1 + box.x2) / 2.0;
+    const double row = one.y + (box.y1 + box.y2) / 2.0;
+    size_t part = 0;
+    while (part < mosaic.parts.size() &&
+           !(suits(part) && holds(mosaic.parts[part], column, row))) {
+      ++part;
+    }
+    return part;
   };
   for (size_t p = 0; p < mosaic.parts.size(); ++p) {
     const MosaicPart& part = mosaic.parts[p];
     const TileFindings& tiles = findings.parts[p];
     for (size_t i = 0; i < tiles.places.size(); ++i) {
       if (!tiles.found[i]) continue;
-      const TileRect& tile = tiles.places[i];
       for (const metrics::Detection& one : *tiles.found[i]) {
-        const bool cut = is_cut_in(mosaic, moved(one.box, part.x, part.y),
-                                   part.x + static_cast<double>(tile.x),
-                                   part.y + static_cast<double>(tile.y), tile);
-        add(one, part.x, part.y, cut, {p, one.box});
+        add(one, tiles.places[i], part.x, part.y, p);
       }
     }
   }
@@ -374,23 +441,26 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     const TileRect& tile = findings.seams[i];
     const auto x = static_cast<double>(tile.x), y = static_cast<double>(tile.y);
     for (const metrics::Detection& one : findings.on_seams[i]) {
-      const double column = x + (one.box.x1 + one.box.x2) / 2.0;
-      const double row = y + (one.box.y1 + one.box.y2) / 2.0;
-      const auto part = std::ranges::find_if(
-          mosaic.parts,
-          [&](const MosaicPart& each) { return holds(each, column, row); });
-      if (part == mosaic.parts.end()) continue;  // seen in the gray
-      add(one, x, y, is_cut_in(mosaic, moved(one.box, x, y), x, y, tile),
-          {static_cast<size_t>(part - mosaic.parts.begin()),
-           moved(one.box, x - part->x, y - part->y)});
+      const size_t part =
+          part_with({one, false, x, y}, [](size_t) { return true; });
+      if (part == mosaic.parts.size()) continue;  // seen in the gray
+      add(one, {0, 0, tile.height, tile.width}, x, y, part);
     }
   }
   std::vector<std::vector<metrics::Detection>> boxes(mosaic.parts.size());
+  const auto has_room = [&](size_t part) {
+    return static_cast<int64_t>(boxes[part].size()) < options.max_detections;
+  };
   for (const size_t index : kept_boxes(all, options)) {
-    std::vector<metrics::Detection>& here = boxes[owned[index].part];
-    if (static_cast<int64_t>(here.size()) >= options.max_detections) continue;
-    here.push_back(all[index].detection);
-    here.back().box = owned[index].box;
+    const TileDetection& one = all[index];
+    // Another part's view of the object may have been dropped for this one.
+    const size_t part =
+        has_room(owners[index]) ? owners[index] : part_with(one, has_room);
+    if (part == mosaic.parts.size()) continue;
+    boxes[part].push_back(one.detection);
+    boxes[part].back().box =
+        moved(one.detection.box, one.x - mosaic.parts[part].x,
+              one.y - mosaic.parts[part].y);
   }
   return boxes;
 }

@@ -9,8 +9,8 @@
 //   +-------+-------+   (detector.h), what all of them show is then merged.
 //
 // Pixels of a mosaic are counted from the upper left corner of what its parts
-// cover. A box belongs to the part that it was seen in; one of a seam, to the
-// first part that holds its centre.
+// cover. A box belongs to the part that it was seen in; one of a seam, and one
+// whose part has its most detections, to the first part that holds its centre.
 //
 // Threads: plain values; MosaicReader belongs to one thread.
 #pragma once
@@ -47,13 +47,15 @@ struct Mosaic {
 // Finds mosaics among maps.
 class MosaicFinder {
  public:
+  // REQUIRES: images rise.
   void add(size_t image, const maps::MapPlace& place);
 
   // Those of two parts and more. Maps that show the same place, of two years
-  // perhaps, are no parts of one picture: `on_repeat` is told two of them, and
-  // there is no mosaic with them.
+  // perhaps, are no parts of one picture: a map that repeats an earlier one is
+  // left out, unless that one was itself. `on_repeat` is told the two of them.
   std::vector<Mosaic> find(
-      const std::function<void(size_t, size_t)>& on_repeat) const;
+      const std::function<void(size_t repeat, size_t earlier)>& on_repeat)
+      const;
 
  private:
   // Maps of one system and one size of pixel.
@@ -68,8 +70,9 @@ class MosaicFinder {
 std::vector<tiles::TileRect> seam_tiles(const Mosaic& mosaic,
                                         const DetectionTiles& tiles);
 
-// Reads rectangles of a mosaic out of its parts' files; gray where there is
-// none. It holds as many rows of each part as the last rectangle had.
+// Reads rectangles of a mosaic out of its parts' files, of the first part that
+// has pixels there which are not what its GDAL_NODATA names; gray where there
+// is no part. It holds as many rows of each part as the last rectangle had.
 class MosaicReader {
  public:
   // `files`: of all images.
@@ -85,8 +88,10 @@ class MosaicReader {
   struct Band {
     codecs::PixelRows rows;
     cv::Mat pixels;
+    // The samples of a pixel that is none; empty: the file names no such.
+    std::vector<int> no_data;
   };
-  const cv::Mat& band_of(size_t part, codecs::PixelRows rows);
+  const Band& band_of(size_t part, codecs::PixelRows rows);
 
   const Mosaic& mosaic_;
   const std::vector<std::filesystem::path>& files_;

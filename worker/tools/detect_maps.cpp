@@ -50,10 +50,12 @@ void DetectedMaps::find_mosaics() {
                     static_cast<int64_t>(images_.size()));
   }
   progress_.clear();
-  mosaics_ = finder.find([&](size_t a, size_t b) {
+  mosaics_ = finder.find([&](size_t repeat, size_t earlier) {
     std::fprintf(stderr,
-                 "%s and %s show the same place: no boxes are merged there\n",
-                 shown(images_[a]).c_str(), shown(images_[b]).c_str());
+                 "%s shows the same place as %s: its boxes are merged with no "
+                 "other map's; to have each object once, leave it out\n",
+                 shown(images_[repeat]).c_str(),
+                 shown(images_[earlier]).c_str());
   });
   for (size_t m = 0; m < mosaics_.size(); ++m) {
     for (const detect::MosaicPart& part : mosaics_[m].parts) {

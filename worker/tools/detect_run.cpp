@@ -118,7 +118,7 @@ weights::OpenedWeights open_on(const devices::ComputeDevice& device,
 // Every image has a line on standard output.
 ToolProgress::Output beside_lines() {
   ToolProgress::Output output = ToolProgress::standard_error();
-  output.speaks_elsewhere = false;
+  output.has_own_lines = true;
   return output;
 }
 
@@ -311,6 +311,7 @@ detect::OnTile DetectRun::note_tiles(size_t index,
   has_own_bar_ = all > 1;
   auto done = static_cast<int64_t>(std::ranges::count_if(
       tiles.found, [](const auto& one) { return one.has_value(); }));
+  if (all > 1) progress_.begin(place_among_images(index), done);
   return [this, index, &tiles, all, done](size_t tile) mutable {
     journal_->append({.kind = JournalRecord::Kind::kTile,
                       .unit = static_cast<int64_t>(index),
@@ -447,6 +448,7 @@ std::optional<std::vector<metrics::Detection>> DetectRun::look_at_seam(
   }
   if (stop_signals::requested()) return std::nullopt;
   say_what_is_known();
+  progress_.begin("seams", tile.number);
   auto found = detector_.look_at(tile.pixels());
   journal_->append({.kind = JournalRecord::Kind::kSeamTile,
                     .unit = tile.mosaic,

@@ -12,7 +12,8 @@ namespace headroom::tools {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
-// Elsewhere nothing is said before, and something at least so often after.
+// Elsewhere nothing is said before, or sooner after a tool's own line, and
+// something at least so often after.
 constexpr double kQuietSeconds = 10;
 constexpr double kLongestSilence = 60;
 
@@ -53,16 +54,28 @@ void ToolProgress::reach(const std::string& what, int64_t done, int64_t total,
   show(what, done, total, noun);
 }
 
+void ToolProgress::begin(const std::string& what, int64_t known) {
+  const std::lock_guard lock(mutex_);
+  if (what != what_) change_to(what, known, output_.now());
+}
+
+void ToolProgress::change_to(const std::string& what, int64_t known,
+                             double began_at) {
+  what_ = what;
+  began_at_ = began_at;
+  known_ = known;
+  said_tenths_ = 0;
+}
+
 void ToolProgress::show(const std::string& what, int64_t done, int64_t total,
                         const std::string& noun) {
   const double now = output_.now();
-  if (what != what_) {
-    if (!what_.empty()) began_at_ = now;
-    what_ = what;
-    said_tenths_ = 0;
-  }
+  if (what != what_) change_to(what, 0, what_.empty() ? started_at_ : now);
   done_ = done;
-  BarProgress progress = mean_progress(what, done, total, now - began_at_);
+  BarProgress progress =
+      mean_progress(what, done - known_, total - known_, now - began_at_);
+  progress.done = done;
+  progress.total = total;
   progress.noun = noun;
   if (output_.style.rewrites_lines) {
     if (now - said_at_ < kSecondsOnTerminal) return;
@@ -71,7 +84,8 @@ void ToolProgress::show(const std::string& what, int64_t done, int64_t total,
     output_.write(kClearLine + shown_);
     return;
   }
-  if (!output_.speaks_elsewhere || now - started_at_ < kQuietSeconds) return;
+  const double quiet_since = output_.has_own_lines ? said_at_ : started_at_;
+  if (now - quiet_since < kQuietSeconds) return;
   const int64_t tenths = total > 0 ? 10 * done / total : 0;
   if (tenths <= said_tenths_ && now - said_at_ < kLongestSilence) return;
   said_at_ = now;
@@ -89,6 +103,7 @@ void ToolProgress::above(const std::function<void()>& print) {
   const std::lock_guard lock(mutex_);
   if (!shown_.empty()) output_.write(kClearLine);
   print();
+  if (!output_.style.rewrites_lines) said_at_ = output_.now();
   if (!shown_.empty()) output_.write(shown_);
 }
 

@@ -1,7 +1,8 @@
 // How far a tool has come, on standard error: on a terminal one bar that is
 // written over and goes away at the end, also where an error ends the tool;
 // elsewhere a line for every tenth that is done, so that what is quick says
-// nothing.
+// nothing. A tool with lines of its own there has others only where it was
+// silent before.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,7 @@ class ToolProgress {
  public:
   struct Output {
     TerminalStyle style;
-    // False where the tool prints a line for every image anyway.
-    bool speaks_elsewhere = true;
+    bool has_own_lines = false;  // above() prints one for every image
     std::function<void(const std::string&)> write;
     std::function<double()> now;      // seconds
     std::function<size_t()> columns;  // 0 where the width is not known
@@ -32,6 +32,8 @@ class ToolProgress {
 
   static Output standard_error();
 
+  // Goes on with `what`, of which so many are known: the others' rate counts.
+  void begin(const std::string& what, int64_t known);
   // One more of `total` images has gone through `what`. From any thread.
   void step(const std::string& what, int64_t total);
   // So many of `total` images, or other things, have gone through it; a total
@@ -45,7 +47,8 @@ class ToolProgress {
   void above(const std::function<void()>& print);
 
  private:
-  // REQUIRES: mutex_ is held.
+  // REQUIRES of both: mutex_ is held.
+  void change_to(const std::string& what, int64_t known, double began_at);
   void show(const std::string& what, int64_t done, int64_t total,
             const std::string& noun);
 
@@ -55,6 +58,7 @@ class ToolProgress {
   std::string what_;
   int64_t done_ = 0;
   double began_at_ = 0;  // the time at which what_ began
+  int64_t known_ = 0;    // its part that was known then
   double said_at_ = 0;
   int64_t said_tenths_ = 0;
   std::string shown_;  // the bar that is on the terminal

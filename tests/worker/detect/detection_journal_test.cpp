@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <random>
 #include <string>
@@ -12,6 +13,18 @@
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
 #include "tests/worker/data/data_files.h"
+
+namespace {
+
+int syncs = 0;
+
+}  // namespace
+
+// Counts, in place of the C library's.
+extern "C" int fdatasync(int) {
+  ++syncs;
+  return 0;
+}
 
 namespace headroom::detect {
 namespace {
@@ -82,6 +95,25 @@ TEST_F(DetectionJournalTest, GivesWhatWasWrittenInItsOrder) {
   journal->append(tile_record(0, 3));
   journal.reset();
   EXPECT_EQ(numbers_in(*go_on()).size(), 4u);
+}
+
+TEST_F(DetectionJournalTest, BringsRecordsToDiskAtTheEndAndNowAndThen) {
+  fs::create_directories(results());
+  const auto start = std::chrono::steady_clock::now();
+  syncs = 0;
+  auto journal = DetectionJournal::begin(results(), kSubject);
+  EXPECT_EQ(syncs, 1);
+  for (int64_t i = 0; i < 300; ++i) journal->append(tile_record(0, i));
+  const auto after = std::chrono::steady_clock::now() - start;
+  EXPECT_LE(syncs, 1 + after / std::chrono::seconds(5));
+  syncs = 0;
+  journal.reset();
+  EXPECT_EQ(syncs, 1);
+  go_on().reset();
+  EXPECT_EQ(syncs, 1);
+  journal = go_on();
+  journal->append(tile_record(0, 9));
+  EXPECT_EQ(syncs, 2);
 }
 
 TEST_F(DetectionJournalTest, ATornOrDamagedEndIsDropped) {

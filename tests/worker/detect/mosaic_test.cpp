@@ -5,14 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <opencv2/core.hpp>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/image_writer.h"
+#include "worker/data/tiles/tile_cutter.h"
 
 namespace headroom::detect {
 namespace {
@@ -34,12 +40,14 @@ maps::MapPlace map_at(double column, double row, int64_t height, int64_t width,
           .width = width};
 }
 
+using Repeats = std::vector<std::pair<size_t, size_t>>;
+
 std::vector<Mosaic> mosaics_of(const std::vector<maps::MapPlace>& places,
-                               int* repeats = nullptr) {
+                               Repeats* repeats = nullptr) {
   MosaicFinder finder;
   for (size_t i = 0; i < places.size(); ++i) finder.add(i, places[i]);
-  return finder.find([&](size_t, size_t) {
-    if (repeats != nullptr) ++*repeats;
+  return finder.find([&](size_t repeat, size_t earlier) {
+    if (repeats != nullptr) repeats->emplace_back(repeat, earlier);
   });
 }
 
@@ -99,13 +107,54 @@ TEST(MosaicFinder, ADistantMapBetweenPixelsChangesNothing) {
       mosaics_of({map_at(0, 0, 100, 100), map_at(100.6, 0, 100, 100)}).empty());
 }
 
-TEST(MosaicFinder, TwoPicturesOfOnePlaceAreNotMerged) {
-  int repeats = 0;
-  EXPECT_TRUE(mosaics_of({map_at(0, 0, 100, 100), map_at(10, 0, 100, 100),
-                          map_at(110, 0, 100, 100)},
-                         &repeats)
-                  .empty());
-  EXPECT_EQ(repeats, 1);
+// The images of the only mosaic; none: there is no mosaic.
+std::vector<size_t> images_of(const std::vector<maps::MapPlace>& places,
+                              Repeats& repeats) {
+  const auto mosaics = mosaics_of(places, &repeats);
+  EXPECT_LE(mosaics.size(), 1u);
+  std::vector<size_t> images;
+  for (const Mosaic& mosaic : mosaics) {
+    for (const MosaicPart& part : mosaic.parts) images.push_back(part.image);
+  }
+  return images;
+}
+
+TEST(MosaicFinder, ARepeatedMapIsLeftOutAndTheOthersAreAMosaic) {
+  Repeats repeats;
+  EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(10, 0, 100, 100),
+                         map_at(100, 0, 100, 100), map_at(200, 0, 100, 100)},
+                        repeats),
+              ElementsAre(0, 2, 3));
+  EXPECT_THAT(repeats, ElementsAre(std::pair(1, 0)));
+}
+
+TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstIsOne) {
+  Repeats repeats;
+  EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(100, 0, 100, 100),
+                         map_at(100, 0, 100, 100), map_at(0, 0, 100, 100),
+                         map_at(0, 1, 100, 100)},
+                        repeats),
+              ElementsAre(0, 1));
+  EXPECT_THAT(repeats,
+              ElementsAre(std::pair(2, 1), std::pair(3, 0), std::pair(4, 0)));
+}
+
+TEST(MosaicFinder, WhatALeftOutMapRepeatedIsNoReasonToLeaveOutAnother) {
+  Repeats repeats;
+  EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(40, 0, 100, 100),
+                         map_at(80, 0, 100, 100)},
+                        repeats),
+              ElementsAre(0, 2));
+  EXPECT_THAT(repeats, ElementsAre(std::pair(1, 0)));
+}
+
+TEST(MosaicFinder, ALeftOutMapJoinsNoOthers) {
+  Repeats repeats;
+  EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(45, 0, 100, 100),
+                         map_at(145, 0, 100, 100)},
+                        repeats),
+              ElementsAre());
+  EXPECT_THAT(repeats, ElementsAre(std::pair(1, 0)));
 }
 
 TEST(SeamTiles, LieAcrossSeamsAndCorners) {
@@ -170,6 +219,55 @@ TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   }
 }
 
+// The first map shows less of the overlap than the second, neither the last
+// rows. They may be of other samples than the model reads.
+TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
+  const TemporaryFolder folder;
+  const Mosaic mosaic =
+      mosaics_of({map_at(0, 0, 50, 60), map_at(30, 0, 50, 60)}).at(0);
+  struct Case {
+    int type;
+    double none;
+    std::string text;  // what the file says of it
+    ValueRanges ranges = {};
+  };
+  for (const auto& [type, none, text, ranges] :
+       {Case{CV_8UC3, 0, "0"}, Case{CV_8UC(5), 255, "255"},
+        Case{CV_16UC3, 65'535, "65535"},
+        Case{CV_16UC(5), 700, "700", {{0, 1000}}},
+        Case{CV_32FC1, -9999, "-9999", {{-10, 300}}}, Case{CV_8UC3, 0, "-9999"},
+        Case{CV_8UC3, 0, "nan"}}) {
+    SCOPED_TRACE(text + " of type " + std::to_string(type));
+    cv::Mat whole(50, 90, type);
+    cv::randu(whole, 1, 255);
+    whole.rowRange(40, 50).setTo(none);
+    cv::Mat first = whole.colRange(0, 60).clone();
+    first.colRange(45, 60).setTo(none);
+    codecs::GeoTags tags;
+    tags.no_data = text;
+    const std::vector<std::filesystem::path> files = {
+        folder.write("a.tif", codecs::encode_tiff_bytes(first, &tags)),
+        folder.write("b.tif", codecs::encode_tiff_bytes(
+                                  whole.colRange(30, 90).clone(), &tags))};
+    const auto undivided =
+        folder.write("whole.tif", codecs::encode_tiff_bytes(whole));
+    codecs::ImageLimits limits;
+    limits.bands = whole.channels();
+    limits.ranges = ranges;
+    MosaicReader reader(mosaic, files, limits);
+    const TileRect overlap{10, 20, 40, 50};
+    const bool is_named = text == std::to_string(std::lround(none));
+    const TileRect seen = is_named ? overlap : TileRect{10, 20, 40, 25};
+    EXPECT_TRUE(same_pixels(reader.read(seen),
+                            tiles::cut_window(undivided, seen, limits).pixels));
+    if (!is_named) {
+      EXPECT_FALSE(
+          same_pixels(reader.read(overlap),
+                      tiles::cut_window(undivided, overlap, limits).pixels));
+    }
+  }
+}
+
 metrics::Detection box_at(float x1, float y1, float x2, float y2,
                           float confidence) {
   return {{x1, y1, x2, y2}, confidence, 0};
@@ -208,6 +306,48 @@ TEST(MergeMosaic, AnObjectInAnOverlapIsOne) {
   const auto boxes = merge_mosaic(mosaic, findings, kMerging);
   EXPECT_TRUE(boxes[0].empty());
   EXPECT_EQ(boxes[1].size(), 1u);
+}
+
+// The second part's view of the second object is dropped for the first part's.
+TEST(MergeMosaic, WhatAFullPartHasNoRoomForIsOfAnotherThatShowsIt) {
+  const Mosaic mosaic =
+      mosaics_of({map_at(0, 0, 96, 96), map_at(64, 0, 96, 96)}).at(0);
+  MosaicFindings findings;
+  findings.parts = {
+      whole_part({box_at(10, 10, 20, 20, .9F), box_at(70, 10, 80, 20, .8F),
+                  box_at(40, 10, 50, 20, .75F)}),
+      whole_part({box_at(6, 10, 16, 20, .7F)})};
+  MergeOptions one = kMerging;
+  one.max_detections = 1;
+  const auto boxes = merge_mosaic(mosaic, findings, one);
+  ASSERT_EQ(boxes[0].size(), 1u);
+  EXPECT_EQ(boxes[0][0].confidence, .9F);
+  ASSERT_EQ(boxes[1].size(), 1u);
+  EXPECT_EQ(boxes[1][0].confidence, .8F);
+  EXPECT_EQ(boxes[1][0].box.x1, 6);
+}
+
+// There float32 counts every second pixel.
+TEST(MergeMosaic, TwentyMillionPixelsToTheEastBoxesAreAsExact) {
+  const Mosaic mosaic =
+      mosaics_of({map_at(0, 0, 96, 20'000'001), map_at(20'000'001, 0, 96, 96),
+                  map_at(20'000'097, 0, 96, 96)})
+          .at(0);
+  MosaicFindings findings;
+  findings.parts = {whole_part({}),
+                    whole_part({box_at(10.3F, 10, 13.3F, 13, .9F),
+                                box_at(11.9F, 10, 14.9F, 13, .8F),
+                                box_at(91, 40, 96, 46, .9F)}),
+                    whole_part({box_at(0, 40, 6.37F, 46, .8F)})};
+  findings.seams = {{0, 20'000'065, 64, 64}};
+  findings.on_seams = {{box_at(26.37F, 40, 38.37F, 46, .5F)}};
+  const auto boxes = merge_mosaic(mosaic, findings, kMerging);
+  ASSERT_EQ(boxes[1].size(), 2u);  // They share less than a third.
+  EXPECT_NEAR(boxes[1][0].box.x1, 10.3, 0.01);
+  EXPECT_NEAR(boxes[1][1].box.x1, 11.9, 0.01);
+  ASSERT_EQ(boxes[2].size(), 1u);
+  EXPECT_NEAR(boxes[2][0].box.x1, -5.63, 0.01);
+  EXPECT_NEAR(boxes[2][0].box.x2, 6.37, 0.01);
 }
 
 TEST(MergeMosaic, AtMostSoManyOfAPart) {

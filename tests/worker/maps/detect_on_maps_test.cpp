@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/parity.h"
@@ -232,6 +233,45 @@ TEST(DetectOnMaps, WithoutTilesEveryBoxIsInTheLayer) {
   EXPECT_EQ(parsed(folder.path() / "parts.out/predictions.geojson")["features"]
                 .size(),
             80u);
+}
+
+TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
+  const TemporaryFolder folder;
+  write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);
+  write_weights(folder.path() / "w.safetensors", 2, 64, 0.2);
+  const fs::path part = folder.path() / "parts/part0.tif";
+  const fs::path repeat = folder.path() / "parts/part0_again.tif";
+  // The features of the repeat, and those of the others.
+  const auto detected = [&](const std::string& source) {
+    detect(folder.path(), source,
+           {"--exist-ok", "--tile=64", "--conf-thres=0.0001", "--max-det=10000",
+            "--tile-overlap=0.5"});
+    nlohmann::json layer =
+        parsed(folder.path() / (source + ".out") / "predictions.geojson");
+    std::pair<nlohmann::json, nlohmann::json> features;
+    for (nlohmann::json& one : layer["features"]) {
+      const fs::path image = one["properties"]["image"].get<std::string>();
+      one["properties"].erase("image");
+      (image.filename() == repeat.filename() ? features.first : features.second)
+          .push_back(one);
+    }
+    return features;
+  };
+  const auto alone = detected("parts").second;
+  fs::copy(part, repeat);
+  fs::create_directories(folder.path() / "plain");
+  fs::copy(part, folder.path() / "plain" / repeat.filename());
+  const auto plain = detected("plain").first;
+  testing::internal::CaptureStderr();
+  const auto both = detected("parts");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                repeat.string() + " shows the same place as " + part.string() +
+                ": its boxes are merged with no other map's"),
+            std::string::npos);
+  EXPECT_GT(both.first.size(), 20u);
+  EXPECT_EQ(both.first, plain);
+  EXPECT_GT(both.second.size(), 100u);
+  EXPECT_EQ(both.second, alone);
 }
 
 // What a file alone shows stays what it is.

@@ -35,11 +35,12 @@ std::string told(bool is_terminal, double seconds_a_step, int64_t steps = 3) {
 }
 
 TEST(ToolProgress, OnATerminalIsOneBarThatGoesAway) {
-  EXPECT_EQ(told(true, 0.06),
-            "\r\x1b[Ktrain  66% |██████████████████▋         | 2/3 images  16.7/s"
-            "\r\x1b[Kval  33% |██████████                    | 1/3 images"
-            "\r\x1b[Kval 100% |██████████████████████████████| 3/3 images  25.0/s"
-            "\r\x1b[K");
+  EXPECT_EQ(
+      told(true, 0.06),
+      "\r\x1b[Ktrain  66% |██████████████████▋         | 2/3 images  16.7/s"
+      "\r\x1b[Kval  33% |██████████                    | 1/3 images"
+      "\r\x1b[Kval 100% |██████████████████████████████| 3/3 images  25.0/s"
+      "\r\x1b[K");
 }
 
 TEST(ToolProgress, ANarrowTerminalGetsAShortLine) {
@@ -64,14 +65,34 @@ TEST(ToolProgress, ElsewhereIsALineForEachTenth) {
       << "a minute without a tenth has a line too";
 }
 
-TEST(ToolProgress, ElsewhereAToolWithALinePerImageSaysNothing) {
+TEST(ToolProgress, ElsewhereAToolWithOwnLinesSpeaksWhereItWasSilent) {
   Told told;
   ToolProgress::Output output = told.output(false);
-  output.speaks_elsewhere = false;
+  output.has_own_lines = true;
   ToolProgress progress(output);
-  told.now += 100;
-  progress.step("images", 2);
+  for (int64_t image = 1; image <= 20; ++image) {
+    told.now += 9;
+    progress.above([] {});
+    progress.reach("detect", image, 21);
+  }
   EXPECT_EQ(told.text, "");
+  const auto look = [&](const std::string& what, int64_t known, int64_t last,
+                        double seconds) {
+    told.text.clear();
+    progress.begin(what, known);
+    for (int64_t tile = known + 1; tile <= last; ++tile) {
+      told.now += seconds;
+      progress.reach(what, tile, 100, "tile");
+    }
+    return told.text;
+  };
+  EXPECT_EQ(look("image 21/21", 40, 90, 0.5),
+            "image 21/21: 60 %, 60 of 100 tiles, 2.0/s, ETA 20s\n"
+            "image 21/21: 80 %, 80 of 100 tiles, 2.0/s, ETA 10s\n");
+  progress.above([] {});
+  EXPECT_EQ(look("seams", 0, 7, 20),
+            "seams: 3 %, 3 of 100 tiles, 0.1/s, ETA 32m20s\n"
+            "seams: 6 %, 6 of 100 tiles, 0.1/s, ETA 31m20s\n");
 }
 
 TEST(ToolProgress, LinesStandAboveTheBar) {

@@ -31,9 +31,7 @@ LevelReader::LevelReader(std::unique_ptr<ScanlineReader> stored,
                        "for each band");
   }
   for (int band = 0; band < bands; ++band) {
-    const ValueRange& range =
-        limits.ranges[limits.ranges.size() == 1 ? 0 : band];
-    scales_.push_back({range.low, kMostLevel / (range.high - range.low)});
+    scales_.emplace_back(limits.ranges[limits.ranges.size() == 1 ? 0 : band]);
   }
 }
 
@@ -57,10 +55,7 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
                 "gdal_fillnodata");
           }
         }
-        const double level =
-            (value - scales_[band].low) * scales_[band].levels_per_unit;
-        target[band] = static_cast<uint16_t>(
-            std::clamp(level, 0.0, double{kMostLevel}) + 0.5);
+        target[band] = scales_[band].level_of(value);
       }
     }
   }

@@ -10,6 +10,7 @@
 // A value that is no number (NaN) is damage: the file is refused.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <opencv2/core/mat.hpp>
@@ -19,6 +20,21 @@
 #include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::codecs {
+
+// The levels of a range's values.
+struct LevelScale {
+  explicit LevelScale(const ValueRange& range)
+      : low(range.low),
+        levels_per_unit(kMostLevel / (range.high - range.low)) {}
+  // REQUIRES: `value` is a number.
+  uint16_t level_of(double value) const {
+    const double level = (value - low) * levels_per_unit;
+    return static_cast<uint16_t>(std::clamp(level, 0.0, double{kMostLevel}) +
+                                 0.5);
+  }
+
+  double low, levels_per_unit;
+};
 
 class LevelReader : public ScanlineReader {
  public:
@@ -33,15 +49,12 @@ class LevelReader : public ScanlineReader {
   void finish() override;
 
  private:
-  struct Scale {
-    double low, levels_per_unit;
-  };
   template <typename Sample>
   void convert(const cv::Mat& samples, cv::Mat& rows) const;
   void read_slice(cv::Mat& rows);
 
   std::unique_ptr<ScanlineReader> stored_;
-  std::vector<Scale> scales_;  // one a band
+  std::vector<LevelScale> scales_;  // one a band
   cv::Mat samples_;
   int64_t next_ = 0;  // the next row
 };
