@@ -21,6 +21,7 @@
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/tiles/tile_cutter.h"
+#include "worker/detect/image_sources.h"
 
 namespace headroom::detect {
 namespace {
@@ -179,13 +180,6 @@ std::vector<metrics::Detection> reduced_boxes(const ImageDetections& found,
     one.box = {box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y};
   }
   return boxes;
-}
-
-[[noreturn]] void refuse_changed(const fs::path& image,
-                                 const std::string& reason) {
-  throw Error("detect", image.string() + " cannot be read again: " + reason,
-              "put the file back that was looked at, and go on with --resume",
-              ExitCode::kData);
 }
 
 [[noreturn]] void refuse_to_make(const fs::path& folder,
@@ -479,8 +473,7 @@ bool DetectionFolder::add_large(const ImageDetections& found,
   const codecs::StreamedImage now =
       codecs::inspect_streamed(found.image, limits);
   if (now.size.height != found.height || now.size.width != found.width) {
-    refuse_changed(found.image, now.ok() ? "its size is another one than before"
-                                         : now.reason);
+    refuse_changed(found.image, now.ok() ? kOtherSize : now.reason);
   }
   if (options_.pictures) {
     codecs::ReducedPicture small = codecs::reduced_picture(

@@ -15,6 +15,7 @@
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/level_reader.h"
 #include "worker/data/tiles/tile_cutter.h"
+#include "worker/detect/image_sources.h"
 
 namespace headroom::detect {
 namespace {
@@ -355,14 +356,8 @@ const MosaicReader::Band& MosaicReader::band_of(size_t part,
   const MosaicPart& from = mosaic_.parts[part];
   codecs::ImageResult read = tiles::cut_window(
       files_[from.image], {rows.begin, 0, rows.size(), from.width}, limits_);
-  if (!read.ok() || read.pixels.empty()) {
-    throw Error("detect",
-                files_[from.image].string() + " cannot be read again" +
-                    (read.ok() ? "" : ": " + read.reason),
-                "leave files alone while they are looked at, and go on with "
-                "--resume",
-                ExitCode::kData);
-  }
+  if (!read.ok()) refuse_changed(files_[from.image], read.reason);
+  if (read.pixels.empty()) refuse_changed(files_[from.image], kOtherSize);
   band = {rows, std::move(read.pixels),
           no_data_samples(files_[from.image], limits_)};
   return band;
