@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "parallel/base/check.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/level_reader.h"
