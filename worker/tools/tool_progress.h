@@ -19,7 +19,7 @@ class ToolProgress {
  public:
   struct Output {
     TerminalStyle style;
-    bool has_own_lines = false;  // above() prints one for every image
+    bool has_own_lines = false;  // one for every image, by above()
     std::function<void(const std::string&)> write;
     std::function<double()> now;      // seconds
     std::function<size_t()> columns;  // 0 where the width is not known
