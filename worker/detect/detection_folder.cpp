@@ -167,6 +167,14 @@ cv::Size size_of(const ImageDetections& found) {
   return {static_cast<int>(found.width), static_cast<int>(found.height)};
 }
 
+void check_size(const ImageDetections& found,
+                const codecs::ImageLimits& limits) {
+  const codecs::StreamedImage now =
+      codecs::inspect_streamed(found.image, limits);
+  if (now.size.height == found.height && now.size.width == found.width) return;
+  refuse_changed(found.image, now.ok() ? tiles::kOtherSize : now.reason);
+}
+
 // The boxes in a picture of that size.
 std::vector<metrics::Detection> reduced_boxes(const ImageDetections& found,
                                               cv::Size size) {
@@ -470,11 +478,7 @@ bool DetectionFolder::add_large(const ImageDetections& found,
                                 const GoOn& go_on) {
   constexpr int64_t kLongest = 4096;
   const std::string name = name_of(found.image);
-  const codecs::StreamedImage now =
-      codecs::inspect_streamed(found.image, limits);
-  if (now.size.height != found.height || now.size.width != found.width) {
-    refuse_changed(found.image, now.ok() ? kOtherSize : now.reason);
-  }
+  if (options_.pictures || options_.crops) check_size(found, limits);
   if (options_.pictures) {
     codecs::ReducedPicture small = codecs::reduced_picture(
         found.image, limits, kLongest, [&](int64_t done, int64_t of) {

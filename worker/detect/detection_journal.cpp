@@ -30,7 +30,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
-// A power failure costs as much work.
+// The longest time between two syncs: a power failure costs what was looked at
+// in it.
 constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
 // A payload's length where nothing was found.
@@ -399,7 +400,10 @@ void DetectionJournal::write(const std::string& bytes) {
 }
 
 void DetectionJournal::sync() {
-  if (::fdatasync(descriptor_) != 0) fail();
+  while (::fdatasync(descriptor_) != 0) {
+    if (errno == EINVAL || errno == ENOTSUP) break;  // It cannot do better.
+    if (errno != EINTR) fail();
+  }
   synced_at_ = std::chrono::steady_clock::now();
   is_synced_ = true;
 }

@@ -23,6 +23,5 @@ ImageSources find_images(const std::string& source);
 // Ends a run that could not read a file once more as it had before.
 [[noreturn]] void refuse_changed(const std::filesystem::path& file,
                                  const std::string& reason);
-inline constexpr const char* kOtherSize = "its size is another one than before";
 
 }  // namespace headroom::detect

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <opencv2/core.hpp>
 #include <optional>
@@ -41,8 +42,9 @@ bool overlap(const TileRect& a, const TileRect& b) {
 }
 
 // Corners lie between pixels where a map's was rounded: half a pixel is none.
+constexpr double kTolerance = 0.5 + 1e-3;
+
 bool touch(const MosaicPart& a, const MosaicPart& b) {
-  constexpr double kTolerance = 0.5 + 1e-3;
   const auto reaches = [](double from, int64_t length, double other) {
     return other <= from + static_cast<double>(length) + kTolerance;
   };
@@ -241,19 +243,23 @@ bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
           mosaic.has_pixels(column, y + bottom + 1));
 }
 
-// The samples that the file's pixels without data are read as, which others may
-// share; none where it names no value that they can have.
+// The samples that the pixels without data of a file in gray or RGB are read
+// as, which others may share; none where it names no value that they can have.
 std::vector<int> no_data_samples(const std::filesystem::path& file,
                                  const codecs::ImageLimits& limits) {
-  const auto value = codecs::no_data_of(file);
+  auto value = codecs::no_data_of(file);
   if (!value || !std::isfinite(*value)) return {};
+  // The text may have digits that the pixels have not.
+  if (std::abs(*value) <= std::numeric_limits<float>::max()) {
+    value = static_cast<float>(*value);
+  }
   std::vector<int> samples;
   for (const ValueRange& range : limits.ranges) {
     samples.push_back(codecs::LevelScale(range).level_of(*value));
   }
   if (samples.empty()) {
     const int most = codecs::has_deep_samples(file) ? codecs::kMostLevel : 255;
-    if (*value < 0 || *value > most) return {};
+    if (*value < 0 || *value > most || *value != std::floor(*value)) return {};
     samples.push_back(static_cast<int>(std::lround(*value * 255 / most)));
   }
   samples.resize(static_cast<size_t>(limits.bands), samples.front());
@@ -272,8 +278,11 @@ cv::Mat mask_of_data(const cv::Mat& pixels, const std::vector<int>& no_data) {
 }
 
 bool holds(const MosaicPart& part, double x, double y) {
-  return x >= part.x && x <= part.x + static_cast<double>(part.width) &&
-         y >= part.y && y <= part.y + static_cast<double>(part.height);
+  const auto lies_in = [](double place, double begin, int64_t length) {
+    return place >= begin - kTolerance &&
+           place <= begin + static_cast<double>(length) + kTolerance;
+  };
+  return lies_in(x, part.x, part.width) && lies_in(y, part.y, part.height);
 }
 
 }  // namespace
@@ -356,7 +365,9 @@ const MosaicReader::Band& MosaicReader::band_of(size_t part,
   codecs::ImageResult read = tiles::cut_window(
       files_[from.image], {rows.begin, 0, rows.size(), from.width}, limits_);
   if (!read.ok()) refuse_changed(files_[from.image], read.reason);
-  if (read.pixels.empty()) refuse_changed(files_[from.image], kOtherSize);
+  if (read.size.height != from.height || read.size.width != from.width) {
+    refuse_changed(files_[from.image], tiles::kOtherSize);
+  }
   band = {rows, std::move(read.pixels),
           no_data_samples(files_[from.image], limits_)};
   return band;

@@ -72,7 +72,9 @@ std::vector<tiles::TileRect> seam_tiles(const Mosaic& mosaic,
 
 // Reads rectangles of a mosaic out of its parts' files, of the first part that
 // has pixels there which are not what its GDAL_NODATA names; gray where there
-// is no part. It holds as many rows of each part as the last rectangle had.
+// is no part. (Where parts overlap by more than tiles do, none is read: what
+// lies across the border of two parts' data there is two objects.) It holds as
+// many rows of each part as the last rectangle had.
 class MosaicReader {
  public:
   // `files`: of all images.
@@ -88,7 +90,7 @@ class MosaicReader {
   struct Band {
     codecs::PixelRows rows;
     cv::Mat pixels;
-    // The samples of a pixel that is none; empty: the file names no such.
+    // The samples of a pixel that is none; empty if the file names none.
     std::vector<int> no_data;
   };
   const Band& band_of(size_t part, codecs::PixelRows rows);

@@ -50,13 +50,20 @@ void DetectedMaps::find_mosaics() {
                     static_cast<int64_t>(images_.size()));
   }
   progress_.clear();
+  constexpr int kMostSaid = 5;
+  int repeats = 0;
   mosaics_ = finder.find([&](size_t repeat, size_t earlier) {
+    if (++repeats > kMostSaid) return;
     std::fprintf(stderr,
                  "%s shows the same place as %s: its boxes are merged with no "
                  "other map's; to have each object once, leave it out\n",
                  shown(images_[repeat]).c_str(),
                  shown(images_[earlier]).c_str());
   });
+  if (repeats > kMostSaid) {
+    std::fprintf(stderr, "%d more maps show the place of an earlier one\n",
+                 repeats - kMostSaid);
+  }
   for (size_t m = 0; m < mosaics_.size(); ++m) {
     for (const detect::MosaicPart& part : mosaics_[m].parts) {
       mosaic_of_[part.image] = m;

@@ -542,7 +542,8 @@ int DetectRun::run(const DetectRequest& request) {
   for (size_t i = 0; i < images && !stop_signals::requested(); ++i) {
     look_at_image(i);
     if (maps_) maps_->end_image(i);
-    if (has_own_bar_) continue;
+    if (has_own_bar_ || (journal_->goes_on() && !has_said_known_)) continue;
+    progress_.begin("detect", static_cast<int64_t>(i) + 1);
     progress_.reach("detect", static_cast<int64_t>(i) + 1,
                     static_cast<int64_t>(images));
   }

@@ -12,8 +12,7 @@ namespace headroom::tools {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
-// Elsewhere nothing is said before, or sooner after a tool's own line, and
-// something at least so often after.
+// Elsewhere nothing is said so soon after the beginning, or a tool's own line.
 constexpr double kQuietSeconds = 10;
 constexpr double kLongestSilence = 60;
 
@@ -63,7 +62,7 @@ void ToolProgress::change_to(const std::string& what, int64_t known,
                              double began_at) {
   what_ = what;
   began_at_ = began_at;
-  known_ = known;
+  done_ = known_ = known;
   said_tenths_ = 0;
 }
 

@@ -32,7 +32,8 @@ class ToolProgress {
 
   static Output standard_error();
 
-  // Goes on with `what`, of which so many are known: the others' rate counts.
+  // Goes on with `what`, of which so many are known: they have no part in its
+  // rate.
   void begin(const std::string& what, int64_t known);
   // One more of `total` images has gone through `what`. From any thread.
   void step(const std::string& what, int64_t total);

@@ -248,7 +248,7 @@ TEST_F(LargeImages, ThatHaveChangedAreRefused) {
   ImageDetections other = found_;
   other.height = 60;
   EXPECT_THAT(refusal(other),
-              HasSubstr("large.png cannot be read again: its size is another"));
+              HasSubstr("large.png cannot be read again: its size has changed"));
   fs::remove(image_);
   EXPECT_THAT(refusal(found_), HasSubstr("large.png cannot be read again"));
 }

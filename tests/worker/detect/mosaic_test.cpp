@@ -297,6 +297,22 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   EXPECT_EQ(boxes[3].size(), 1u);
 }
 
+// The gap between maps that lie between pixels is none.
+TEST(MergeMosaic, AnObjectWhoseCentreLiesInAGapIsOne) {
+  const Mosaic mosaic =
+      mosaics_of({map_at(0, 0, 96, 96), map_at(96.4, 0, 96, 96)}).at(0);
+  for (const float centre : {96.0F, 96.2F, 96.3F, 96.6F}) {
+    MosaicFindings findings;
+    findings.parts = {
+        whole_part({box_at(centre - 10, 10, 96, 30, .9F)}),
+        whole_part({box_at(0, 10, centre + 10 - 96.4F, 30, .8F)})};
+    findings.seams = {{0, 64, 64, 64}};
+    findings.on_seams = {{box_at(centre - 74, 10, centre - 54, 30, .5F)}};
+    const auto boxes = merge_mosaic(mosaic, findings, kMerging);
+    EXPECT_EQ(boxes[0].size() + boxes[1].size(), 1u) << centre;
+  }
+}
+
 TEST(MergeMosaic, AnObjectInAnOverlapIsOne) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(64, 0, 96, 96)}).at(0);

@@ -179,7 +179,7 @@ std::string cut_tiles(const std::filesystem::path& file,
           const TileRect rect =
               stored_rect(tiles[i], stored, header.orientation);
           if (!lies_in(rect, stored)) {
-            throw codecs::ImageRefusal("its size is another one than before");
+            throw codecs::ImageRefusal(kOtherSize);
           }
           wanted.push_back({rect, i});
         }

@@ -30,6 +30,9 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
                                const TileRect& window,
                                const codecs::ImageLimits& limits = {});
 
+// Why a file is refused that has not all tiles any more.
+inline constexpr const char* kOtherSize = "its size has changed";
+
 // Calls `take` with the index and the upright pixels (valid during the call) of
 // each tile, in the order in which the file has them. Reads to the file's end,
 // whatever is wanted. Returns why the file is refused, "" if it is sound; one

@@ -210,7 +210,7 @@ TEST_F(TileCutter, ATileThatTheFileDoesNotHaveRefusesIt) {
           TileRect{0, 0, 8, below + beyond}}) {
       EXPECT_EQ(cut_tiles(file, std::vector{tile}, {},
                           [](size_t, const cv::Mat&) { FAIL(); }),
-                "its size is another one than before");
+                kOtherSize);
     }
   }
 }
