@@ -277,10 +277,10 @@ cv::Mat mask_of_data(const cv::Mat& pixels, const std::vector<int>& no_data) {
   return mask;
 }
 
-bool holds(const MosaicPart& part, double x, double y) {
-  const auto lies_in = [](double place, double begin, int64_t length) {
-    return place >= begin - kTolerance &&
-           place <= begin + static_cast<double>(length) + kTolerance;
+bool holds(const MosaicPart& part, double x, double y, double tolerance) {
+  const auto lies_in = [tolerance](double place, double begin, int64_t length) {
+    return place >= begin - tolerance &&
+           place <= begin + static_cast<double>(length) + tolerance;
   };
   return lies_in(x, part.x, part.width) && lies_in(y, part.y, part.height);
 }
@@ -292,8 +292,9 @@ TileRect MosaicPart::rect() const {
 }
 
 bool Mosaic::has_pixels(double x, double y) const {
-  return std::ranges::any_of(
-      parts, [&](const MosaicPart& part) { return holds(part, x, y); });
+  return std::ranges::any_of(parts, [&](const MosaicPart& part) {
+    return holds(part, x, y, kTolerance);
+  });
 }
 
 void MosaicFinder::add(size_t image, const MapPlace& place) {
@@ -420,17 +421,20 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     all.push_back({one, is_cut_in(mosaic, one.box, tile, x, y), x, y});
     owners.push_back(owner);
   };
-  // The first part that holds the box's centre and that `suits`.
+  // The first part that holds the box's centre, or else is beside the gap that
+  // it lies in, and that `suits`.
   const auto part_with = [&](const TileDetection& one, const auto& suits) {
     const Corners& box = one.detection.box;
     const double column = one.x + (box.x1 + box.x2) / 2.0;
     const double row = one.y + (box.y1 + box.y2) / 2.0;
-    size_t part = 0;
-    while (part < mosaic.parts.size() &&
-           !(suits(part) && holds(mosaic.parts[part], column, row))) {
-      ++part;
+    for (const double tolerance : {0.0, kTolerance}) {
+      for (size_t part = 0; part < mosaic.parts.size(); ++part) {
+        if (holds(mosaic.parts[part], column, row, tolerance) && suits(part)) {
+          return part;
+        }
+      }
     }
-    return part;
+    return mosaic.parts.size();
   };
   for (size_t p = 0; p < mosaic.parts.size(); ++p) {
     const MosaicPart& part = mosaic.parts[p];
