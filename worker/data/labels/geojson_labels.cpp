@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -367,19 +368,25 @@ class GeoJsonTable : public LabelReader {
     for (size_t i = 0; i < all.size(); ++i) {
       by_name[all[i].substr(all[i].rfind('/') + 1)].push_back(i);
     }
-    std::vector<std::optional<size_t>> named(content_.features.size());
-    for (size_t i = 0; i < named.size(); ++i) {
-      const std::string& image = content_.features[i].image;
-      const auto found = by_name.find(image.substr(image.rfind('/') + 1));
-      if (found == by_name.end()) continue;
+    const auto find = [&](const std::string& name) -> std::optional<size_t> {
+      const auto found = by_name.find(name.substr(name.rfind('/') + 1));
+      if (found == by_name.end()) return std::nullopt;
       std::vector<size_t> same = found->second;
       if (same.size() > 1) {
         const std::string ending =
-            "/" + fs::path(image).lexically_normal().relative_path().string();
+            "/" + fs::path(name).lexically_normal().relative_path().string();
         std::erase_if(same,
                       [&](size_t one) { return !all[one].ends_with(ending); });
       }
-      if (same.size() == 1) named[i] = same.front();
+      if (same.size() != 1) return std::nullopt;
+      return same.front();
+    };
+    std::map<std::string_view, std::optional<size_t>> known;
+    std::vector<std::optional<size_t>> named;
+    for (const GeoFeature& feature : content_.features) {
+      const auto [at, is_new] = known.try_emplace(feature.image);
+      if (is_new) at->second = find(feature.image);
+      named.push_back(at->second);
     }
     return named;
   }
