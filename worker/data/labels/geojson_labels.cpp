@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -408,11 +409,16 @@ class GeoJsonTable : public LabelReader {
       unnamed.push_back({{west, south, east, north}, i});
     }
     const ExtentTree tree(std::move(unnamed));
+    // GDAL keeps one transformation between two systems for whoever asks next:
+    // making a second, while that is in use, takes as long as so many polygons.
+    constexpr size_t kWorthASecond = 1000;
+    std::mutex transforming;
     constexpr int64_t kThreads = 8;
     parallel_for(static_cast<int64_t>(all.size()), kThreads, [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
       Candidate& image = candidates[at];
       const auto place = maps_.place_of(all[at], image.reason);
+      std::unique_lock lock(transforming);
       const auto points = place ? maps_.points_in(content_.reference_system,
                                                   *place, image.reason)
                                 : nullptr;
@@ -421,7 +427,9 @@ class GeoJsonTable : public LabelReader {
       if (const auto sides = points->bounds()) {
         bounds = {*sides, points->turn()};
       }
-      for (const size_t feature : tree.meeting(bounds)) {
+      const std::vector<size_t> near = tree.meeting(bounds);
+      if (near.size() >= kWorthASecond) lock.unlock();
+      for (const size_t feature : near) {
         look_for(feature, *points, *place, image);
       }
       std::ranges::sort(image.features, {}, &Use::feature);
