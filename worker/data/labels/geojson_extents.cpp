@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kMargin = 0.01;  // edges of maps are bent
 
-// Never false where may_meet() is true of a box inside `extent`. The turn that
-// brings the whole next to the picture is its parts' as well unless both go
-// round the Earth, and what is as far as that is visited.
+// Never false where may_meet() is true of a box inside `extent`: a box that
+// reaches the picture moves by the turns that its whole moves by, unless whole
+// and picture together go round the Earth, where the answer is true anyway.
 bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
   // Turns. Coordinates further out are lost in rounding.
   constexpr double kFarthest = 1e6, kRounding = 1e-6;
