@@ -41,8 +41,9 @@ class ExtentTree {
   struct Node {
     BoxExtent extent;
     size_t begin = 0, end = 0;  // its entries
-    size_t second =
-        0;  // its second half's node; the first's follows it. 0: leaf
+    // The node of its second half; the first half's follows this one. 0 where
+    // it is not halved.
+    size_t second = 0;
   };
   void build(size_t begin, size_t end);
 

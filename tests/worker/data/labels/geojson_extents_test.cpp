@@ -54,7 +54,8 @@ TEST(ExtentTree, FindsWhatLookingAtAllFinds) {
       const double turn = map % 4 == 0 ? 0 : kTurn;
       const double south = draws.uniform(-90, 80);
       const double west = draws.uniform(-180, 180);
-      const double wide = draws.uniform() * (map % 8 == 1 ? 360 : 4);
+      const double wide =
+          map % 8 == 1 ? draws.uniform(300, 360) : draws.uniform(0, 4);
       const double east =
           west + wide > 180 && turn > 0 ? west + wide - turn : west + wide;
       const MapBounds bounds{{west, south, east, south + draws.uniform() * 10},
