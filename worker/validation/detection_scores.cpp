@@ -11,6 +11,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/coco_json.h"
+#include "worker/data/labels/geojson.h"
 #include "worker/detect/detection_folder.h"
 
 namespace headroom::validation {
@@ -176,7 +177,10 @@ detect::CocoIds ids_of(const configs::DataConfig& data, labels::Split split,
                        const std::vector<std::string>& class_names) {
   detect::CocoIds ids;
   const std::vector<fs::path>& sources = labels::split_sources(data, split);
-  if (sources.size() != 1 || sources.front().extension() != ".json") return ids;
+  if (sources.size() != 1 || sources.front().extension() != ".json" ||
+      labels::is_geojson(sources.front())) {
+    return ids;
+  }
   const fs::path file = fs::absolute(sources.front()).lexically_normal();
   const labels::CocoFile truth = labels::read_coco_annotations(file);
   const fs::path& images = labels::split_images(data, split);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "parallel/base/file_kind.h"
@@ -12,6 +14,7 @@
 namespace headroom::labels {
 namespace {
 
+constexpr const char* kCollection = "FeatureCollection";
 constexpr size_t kMostShownOfGeoJson = 80;  // bytes of a word out of a file
 
 // Names that lead to no file and no address.
@@ -57,8 +60,8 @@ class GeoJsonHandler {
   // REQUIRES: the text is at its end.
   GeoJson finish() {
     if (!result_.ok()) return std::move(result_);
-    if (root_type_ != "FeatureCollection" || !has_features_) {
-      refuse(root_type_.empty() || root_type_ == "FeatureCollection"
+    if (root_type_ != kCollection || !has_features_) {
+      refuse(root_type_.empty() || root_type_ == kCollection
                  ? "no FeatureCollection with a list of features"
                  : "its type is " +
                        short_line(root_type_, kMostShownOfGeoJson) +
@@ -361,7 +364,54 @@ class GeoJsonHandler {
   std::array<double, 2> position_{};
 };
 
+// The events of a text up to what says which kind of JSON it is.
+class KindHandler {
+ public:
+  bool is_collection = false;
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(int64_t) { return true; }
+  bool number_unsigned(uint64_t) { return true; }
+  bool number_float(double, const std::string&) { return true; }
+  bool binary(nlohmann::json::binary_t&) { return true; }
+  bool string(std::string& value) {
+    if (depth_ != 1 || key_ != "type") return true;
+    is_collection = value == kCollection;
+    return false;
+  }
+  bool start_object(size_t) { return ++depth_ > 0; }
+  bool end_object() { return --depth_ > 0; }
+  bool key(std::string& value) {
+    if (depth_ == 1) key_ = std::move(value);
+    return true;
+  }
+  bool start_array(size_t) {
+    const bool is_coco =
+        depth_ == 1 && (key_ == "images" || key_ == "annotations");
+    return depth_++ > 0 && !is_coco;
+  }
+  bool end_array() { return --depth_ > 0; }
+  bool parse_error(size_t, const std::string&,
+                   const nlohmann::json::exception&) {
+    return false;
+  }
+
+ private:
+  int64_t depth_ = 0;
+  std::string key_;  // the root's newest
+};
+
 }  // namespace
+
+bool is_geojson(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return false;
+  std::ifstream stream(file, std::ios::binary);
+  KindHandler handler;
+  nlohmann::json::sax_parse(stream, &handler);
+  return handler.is_collection;
+}
 
 GeoJson parse_geojson(std::string_view text) {
   const std::string kind =

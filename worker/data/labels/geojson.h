@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -53,5 +54,9 @@ struct GeoJson {
 };
 
 GeoJson parse_geojson(std::string_view text);
+
+// Is it a FeatureCollection, whatever its name? Reads no further than to the
+// root's type, or to a list that COCO has. False where it cannot be read.
+bool is_geojson(const std::filesystem::path& file);
 
 }  // namespace headroom::labels

@@ -7,12 +7,13 @@
 // number and a `name` beside it, the name counts.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/geojson.h"
+#include "worker/data/labels/geojson_extents.h"
 #include "worker/data/labels/json_text.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/maps/map_api.h"
@@ -367,19 +369,25 @@ class GeoJsonTable : public LabelReader {
     for (size_t i = 0; i < all.size(); ++i) {
       by_name[all[i].substr(all[i].rfind('/') + 1)].push_back(i);
     }
-    std::vector<std::optional<size_t>> named(content_.features.size());
-    for (size_t i = 0; i < named.size(); ++i) {
-      const std::string& image = content_.features[i].image;
-      const auto found = by_name.find(image.substr(image.rfind('/') + 1));
-      if (found == by_name.end()) continue;
+    const auto find = [&](const std::string& name) -> std::optional<size_t> {
+      const auto found = by_name.find(name.substr(name.rfind('/') + 1));
+      if (found == by_name.end()) return std::nullopt;
       std::vector<size_t> same = found->second;
       if (same.size() > 1) {
         const std::string ending =
-            "/" + fs::path(image).lexically_normal().relative_path().string();
+            "/" + fs::path(name).lexically_normal().relative_path().string();
         std::erase_if(same,
                       [&](size_t one) { return !all[one].ends_with(ending); });
       }
-      if (same.size() == 1) named[i] = same.front();
+      if (same.size() != 1) return std::nullopt;
+      return same.front();
+    };
+    std::map<std::string_view, std::optional<size_t>> known;
+    std::vector<std::optional<size_t>> named;
+    for (const GeoFeature& feature : content_.features) {
+      const auto [at, is_new] = known.try_emplace(feature.image);
+      if (is_new) at->second = find(feature.image);
+      named.push_back(at->second);
     }
     return named;
   }
@@ -387,54 +395,46 @@ class GeoJsonTable : public LabelReader {
   std::vector<Candidate> features_by_image(
       const std::vector<std::string>& all) const {
     const std::vector<std::optional<size_t>> named = named_images(all);
-    std::vector<BoxExtent> boxes(named.size());
-    for (size_t i = 0; i < boxes.size(); ++i) {
+    std::vector<Candidate> candidates(all.size());
+    std::vector<ExtentTree::Entry> unnamed;
+    for (size_t i = 0; i < named.size(); ++i) {
       const GeoFeature& feature = content_.features[i];
       if (!feature.fault.empty()) continue;
+      if (named[i]) {
+        candidates[*named[i]].features.push_back({i, true});
+        continue;
+      }
       const auto [west, east] = std::ranges::minmax(feature.x);
       const auto [south, north] = std::ranges::minmax(feature.y);
-      boxes[i] = {west, south, east, north};
+      unnamed.push_back({{west, south, east, north}, i});
     }
-    std::vector<Candidate> candidates(all.size());
+    const ExtentTree tree(std::move(unnamed));
+    // GDAL keeps one transformation between two systems for whoever asks next:
+    // making a second, while that is in use, takes as long as so many polygons.
+    constexpr size_t kWorthASecond = 1000;
+    std::mutex transforming;
     constexpr int64_t kThreads = 8;
     parallel_for(static_cast<int64_t>(all.size()), kThreads, [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
       Candidate& image = candidates[at];
       const auto place = maps_.place_of(all[at], image.reason);
+      std::unique_lock lock(transforming);
       const auto points = place ? maps_.points_in(content_.reference_system,
                                                   *place, image.reason)
                                 : nullptr;
-      const auto bounds = points ? points->bounds() : std::nullopt;
-      for (size_t f = 0; f < named.size(); ++f) {
-        if (!content_.features[f].fault.empty()) continue;
-        if (named[f] == at) {
-          image.features.push_back({f, true});
-        } else if (!named[f] && points != nullptr &&
-                   (!bounds || may_meet(boxes[f], *bounds, points->turn()))) {
-          look_for(f, *points, *place, image);
-        }
+      if (points == nullptr) return;
+      std::optional<MapBounds> bounds;
+      if (const auto sides = points->bounds()) {
+        bounds = {*sides, points->turn()};
       }
+      const std::vector<size_t> near = tree.meeting(bounds);
+      if (near.size() >= kWorthASecond) lock.unlock();
+      for (const size_t feature : near) {
+        look_for(feature, *points, *place, image);
+      }
+      std::ranges::sort(image.features, {}, &Use::feature);
     });
     return candidates;
-  }
-
-  // `turn`: see MapPoints.
-  static bool may_meet(BoxExtent extent, const std::array<double, 4>& bounds,
-                       double turn) {
-    constexpr double kMargin = 0.01;  // edges of maps are bent
-    auto [west, south, east, north] = bounds;
-    const double high = (north - south) * kMargin;
-    if (extent.y2 < south - high || extent.y1 > north + high) return false;
-    if (west > east) east += turn;
-    if (turn > 0) {
-      if (extent.x2 - extent.x1 + east - west >= turn) return true;
-      const double away = (extent.x1 + extent.x2) / 2 - (west + east) / 2;
-      const double turns = std::remainder(away, turn) - away;
-      extent.x1 += turns;
-      extent.x2 += turns;
-    }
-    const double wide = (east - west) * kMargin;
-    return extent.x2 >= west - wide && extent.x1 <= east + wide;
   }
 
   void look_for(size_t feature, maps::MapPoints& points,

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/data/labels/geojson.h"
 #include "worker/maps/map_plugin.h"
 
 namespace headroom::labels {
@@ -246,14 +247,15 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
   SplitImages result;
   std::vector<fs::path> folders_and_lists;
   for (const fs::path& source : split_sources(config, split)) {
-    if (source.extension() == ".json") {
-      result.readers.push_back(open_coco_labels(
-          source, split_images(config, split), classes, report, keep_outlines));
-    } else if (source.extension() == ".geojson") {
+    const fs::path suffix = source.extension();
+    if (suffix == ".geojson" || (suffix == ".json" && is_geojson(source))) {
       result.readers.push_back(
           open_geojson_labels(source, split_images(config, split), classes,
                               report, required_maps(source.string())));
-    } else if (source.extension() == ".csv") {
+    } else if (suffix == ".json") {
+      result.readers.push_back(open_coco_labels(
+          source, split_images(config, split), classes, report, keep_outlines));
+    } else if (suffix == ".csv") {
       result.readers.push_back(open_csv_labels(
           source, split_images(config, split), classes, report));
     } else if (is_packed({source})) {

@@ -12,7 +12,7 @@
 //                                     train_labels.csv beside them or the data
 //                                     file
 //   a .csv                            one box a line (csv_labels.cpp)
-//   a .json                           COCO (coco_labels.cpp)
+//   a .json                           COCO (coco_labels.cpp), or GeoJSON
 //   a .geojson                        polygons on the map (geojson_labels.cpp)
 //   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
 //   a .index                          packs (packed_labels.cpp)

@@ -146,6 +146,29 @@ TEST(GeoJsonText, ATextThatIsNoCollectionIsRefusedAsAWhole) {
   }
 }
 
+TEST(GeoJsonText, ACollectionIsKnownByItsRootWhateverItsName) {
+  const TemporaryFolder folder;
+  const auto is_one = [&](const std::string& text) {
+    return is_geojson(folder.write("a.json", text));
+  };
+  const std::string last = R"("type": "FeatureCollection"})";
+  EXPECT_TRUE(is_one(collection("")));
+  EXPECT_TRUE(is_one("\xEF\xBB\xBF{" + last));
+  EXPECT_TRUE(is_one(R"({"a": {"type": "b", "images": [1]}, "features": [)" +
+                     feature("\"type\": 1", ring(0, 0, 4, 4)) + "], " + last));
+  // Damage behind it is the reader's to name.
+  EXPECT_TRUE(is_one(R"({"type": "FeatureCollection", "features": })"));
+  for (const std::string& other :
+       {std::string(), std::string("[]"), "[" + collection("") + "]",
+        "{\"a\": " + collection("") + "}", "{\"images\": [], " + last,
+        "{\"annotations\": [], " + last, std::string("{\"type\": 1}"),
+        R"({"type": "instances", )" + last, "{\"a\": NaN, " + last}) {
+    EXPECT_FALSE(is_one(other)) << other;
+  }
+  EXPECT_FALSE(is_geojson(folder.path()));
+  EXPECT_FALSE(is_geojson(folder.path() / "none.json"));
+}
+
 class GeoJsonLabels : public testing::Test {
  protected:
   static constexpr codecs::ImageSize kSize{20, 40};
@@ -462,8 +485,11 @@ TEST_F(GeoJsonLabels, WithoutThePluginOneLineSaysWhatToDo) {
   // An image with labels in pixels asks for none.
   folder_.write("labels/map.txt", "0 .5 .5 .1 .1\n");
   EXPECT_EQ(refusal(), "not refused");
-  config.train = {file};
-  EXPECT_THAT(refusal(), HasSubstr("has coordinates of maps"));
+  for (const fs::path& named :
+       {file, folder_.write("map.json", collection(""))}) {
+    config.train = {named};
+    EXPECT_THAT(refusal(), HasSubstr("has coordinates of maps"));
+  }
   unsetenv("HEADROOM_MAP_PLUGIN");
 }
 

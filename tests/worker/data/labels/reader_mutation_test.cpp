@@ -142,6 +142,7 @@ TEST_F(ReaderMutation, CocoJson) {
 4e0], "area": 14, "iscrowd": 0, "segmentation": [[1, 1, 2, 2, 3, 3]]}]})";
   survive({truth}, 4000, [&](const std::string& text) {
     const fs::path file = folder_.write("t.json", text);
+    is_geojson(file);
     allow_refusal([&] { read_coco_annotations(file); });
   });
   survive({R"([{"image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "score":
@@ -251,6 +252,7 @@ TEST_F(ReaderMutation, GeoJson) {
   const auto read = [&](const std::string& text) {
     check(reader->read_text(0, {12, 16}, "x.geojson", text));
     const fs::path file = folder_.write("all.geojson", text);
+    is_geojson(file);
     allow_refusal([&] {
       DataReport report;
       const auto table = open_geojson_labels(file, folder_.path() / "images",
