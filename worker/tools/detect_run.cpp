@@ -180,6 +180,8 @@ class DetectRun {
            double seconds);
   // Is called before the first look of a run that goes on.
   void say_what_is_known();
+  // A large image may have more boxes than are kept: that is said once.
+  void say_if_full(const detect::ImageDetections& found);
   void count(const detect::ImageDetections& found) {
     ++pictures_;
     boxes_ += static_cast<int64_t>(found.detections.size());
@@ -197,7 +199,7 @@ class DetectRun {
   video::VideoApi* videos_ = nullptr;  // set if there are videos to look at
   int64_t pictures_ = 0, boxes_ = 0;
   int64_t known_pictures_ = 0, known_tiles_ = 0;  // an unfinished run's
-  bool has_said_known_ = false;
+  bool has_said_known_ = false, has_said_full_ = false;
   bool has_own_bar_ = false;  // the last image was looked at in several tiles
   double seconds_ = 0;
   ToolProgress progress_{beside_lines()};
@@ -282,6 +284,22 @@ void DetectRun::say_what_is_known() {
                  folder_.path().c_str(),
                  counted(known_pictures_, "image").c_str(),
                  counted(known_tiles_, "tile").c_str());
+  });
+}
+
+void DetectRun::say_if_full(const detect::ImageDetections& found) {
+  const auto boxes = static_cast<int64_t>(found.detections.size());
+  if (!options_.tiles || has_said_full_ ||
+      boxes < options_.nms.max_detections) {
+    return;
+  }
+  has_said_full_ = true;
+  progress_.above([&] {
+    std::fprintf(stderr,
+                 "%s: no more than %lld boxes are kept; a larger --max-det "
+                 "keeps all\n",
+                 short_line(found.image.string(), kLongestName).c_str(),
+                 static_cast<long long>(boxes));
   });
 }
 
@@ -426,6 +444,7 @@ void DetectRun::look_at_image(size_t index) {
     folder_.add(found, shown);
   }
   say(place_among_images(index) + " " + file.string(), found, seconds);
+  say_if_full(found);
   if (maps_) maps_->add(index, found, std::move(picture.tiles));
   journal_->append({.kind = JournalRecord::Kind::kImage,
                     .unit = unit,

@@ -110,6 +110,17 @@ TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
   EXPECT_THAT(boxes({"--img=128"}), Not(HasSubstr("was trained")));
 }
 
+// Tiles may have thousands of objects.
+TEST_F(DetectCommand, SaysThatALargeImageMayHaveMoreBoxesThanAreKept) {
+  const std::string note =
+      "a.bmp: no more than 2 boxes are kept; a larger "
+      "--max-det keeps all\n";
+  EXPECT_THAT(boxes({"--tile=32"}), HasSubstr(note));
+  EXPECT_THAT(boxes({"--tile=32", "--max-det=100000"}),
+              Not(HasSubstr("boxes are kept")));
+  EXPECT_THAT(boxes({}), Not(HasSubstr("boxes are kept")));
+}
+
 TEST_F(DetectCommand, ShrinksBilinearlyUnlessToldOtherwise) {
   // To a third: to a half the four nearest pixels are the area.
   cv::Mat noise(96, 96, CV_8UC3);
