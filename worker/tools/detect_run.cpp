@@ -180,8 +180,6 @@ class DetectRun {
            double seconds);
   // Is called before the first look of a run that goes on.
   void say_what_is_known();
-  // A large image may have more boxes than are kept: that is said once.
-  void say_if_full(const detect::ImageDetections& found);
   void count(const detect::ImageDetections& found) {
     ++pictures_;
     boxes_ += static_cast<int64_t>(found.detections.size());
@@ -271,6 +269,16 @@ void DetectRun::say(const std::string& which,
                 detect::counts_text(found, weights_.class_names).c_str(),
                 seconds * 1e3);
     std::fflush(stdout);
+    const int64_t most = options_.nms.max_detections;
+    // Tiles may have thousands.
+    if (options_.tiles && !has_said_full_ &&
+        static_cast<int64_t>(found.detections.size()) >= most) {
+      has_said_full_ = true;
+      std::fprintf(stderr,
+                   "no more than %lld boxes of an image are kept; a larger "
+                   "--max-det keeps all\n",
+                   static_cast<long long>(most));
+    }
   });
   count(found);
   seconds_ += seconds;
@@ -284,22 +292,6 @@ void DetectRun::say_what_is_known() {
                  folder_.path().c_str(),
                  counted(known_pictures_, "image").c_str(),
                  counted(known_tiles_, "tile").c_str());
-  });
-}
-
-void DetectRun::say_if_full(const detect::ImageDetections& found) {
-  const auto boxes = static_cast<int64_t>(found.detections.size());
-  if (!options_.tiles || has_said_full_ ||
-      boxes < options_.nms.max_detections) {
-    return;
-  }
-  has_said_full_ = true;
-  progress_.above([&] {
-    std::fprintf(stderr,
-                 "%s: no more than %lld boxes are kept; a larger --max-det "
-                 "keeps all\n",
-                 short_line(found.image.string(), kLongestName).c_str(),
-                 static_cast<long long>(boxes));
   });
 }
 
@@ -444,7 +436,6 @@ void DetectRun::look_at_image(size_t index) {
     folder_.add(found, shown);
   }
   say(place_among_images(index) + " " + file.string(), found, seconds);
-  say_if_full(found);
   if (maps_) maps_->add(index, found, std::move(picture.tiles));
   journal_->append({.kind = JournalRecord::Kind::kImage,
                     .unit = unit,
