@@ -406,7 +406,10 @@ class KindHandler {
 
 bool is_geojson(const std::filesystem::path& file) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return false;
+  if (!std::filesystem::is_regular_file(file, error) ||
+      std::filesystem::file_size(file, error) > kMostJsonBytes) {
+    return false;
+  }
   std::ifstream stream(file, std::ios::binary);
   KindHandler handler;
   nlohmann::json::sax_parse(stream, &handler);

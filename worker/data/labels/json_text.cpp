@@ -11,7 +11,6 @@ namespace headroom::labels {
 
 std::string read_json_text(const std::filesystem::path& file,
                            const std::string& what) {
-  constexpr int64_t kMostJsonBytes = int64_t{4} << 30;
   const auto refuse_file = [&file](const std::string& why,
                                    const std::string& remedy) {
     throw Error("data", file.string() + ": " + why, remedy, ExitCode::kData);

@@ -13,6 +13,8 @@
 
 namespace headroom::labels {
 
+inline constexpr int64_t kMostJsonBytes = int64_t{4} << 30;
+
 // The text of a JSON file. Throws Error (exit 4): no such file, over 4 GiB,
 // another kind of file. `what`: "COCO's JSON".
 std::string read_json_text(const std::filesystem::path& file,
