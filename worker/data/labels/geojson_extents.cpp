@@ -7,21 +7,16 @@
 namespace headroom::labels {
 namespace {
 
-constexpr double kMargin = 0.01;  // edges of maps are bent
-
-// Never false where may_meet() is true of a box inside `extent`: a box that
-// reaches the picture moves by the turns that its whole moves by, unless whole
-// and picture together go round the Earth, where the answer is true anyway.
+// Never false where may_meet() is true of a box inside `extent`: the whole
+// moves to where it is nearest to the picture, and so reaches it where a part
+// of it does, but for rounding.
 bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
   // Turns. Coordinates further out are lost in rounding.
   constexpr double kFarthest = 1e6, kRounding = 1e-6;
   if (bounds.turn > 0) {
     if (std::max(-extent.x1, extent.x2) > kFarthest * bounds.turn) return true;
-    const double wide = bounds.sides[2] - bounds.sides[0];
-    const double more = (wide < 0 ? wide + bounds.turn : wide) * kMargin +
-                        kRounding * bounds.turn;
-    extent.x1 -= more;
-    extent.x2 += more;
+    extent.x1 -= kRounding * bounds.turn;
+    extent.x2 += kRounding * bounds.turn;
   }
   return may_meet(extent, bounds);
 }
@@ -29,6 +24,7 @@ bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
 }  // namespace
 
 bool may_meet(BoxExtent extent, const MapBounds& bounds) {
+  constexpr double kMargin = 0.01;  // edges of maps are bent
   auto [west, south, east, north] = bounds.sides;
   const double turn = bounds.turn;
   const double high = (north - south) * kMargin;
