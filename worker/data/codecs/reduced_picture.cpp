@@ -31,7 +31,7 @@ bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
                  static_cast<double>(part) / static_cast<double>(height), sum,
                  sum);
   };
-  // In units of 1 / height of the picture's rows.
+  // Places are counted in parts of a row of the picture, `height` a row.
   for (int64_t y = 0, at = 0; y < height; ++y, at += size.height) {
     reader.read(row);
     cv::resize(shown_colours(row), bytes, {size.width, 1}, 0, 0,
