@@ -566,7 +566,7 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   EXPECT_LT(peak_kib_, 600 * 1024);
 }
 
-// All tiles are known then, and the journal does not grow.
+// All tiles are known by then, and the journal does not grow.
 TEST_F(Slow, ALargePicture_KilledWhileItIsDrawnAndCropped) {
   constexpr int kSide = 14'000;
   cv::Mat picture;

@@ -1,7 +1,8 @@
 // DetectionFolder: a run's results as files, each written whole or not at all.
 //
 //   NAME.jpg          the picture with its boxes; NAME.png where a side is too
-//                     long for JPEG; what is too large to be held, smaller
+//                     long for JPEG; an image that is too large to be held is
+//                     drawn smaller
 //   labels/NAME.txt   YOLO txt of pictures in which something was found
 //   crops/CLASS/NAME_3.jpg
 //   predictions.csv, predictions.json   complete with finish()

@@ -30,8 +30,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
-// The longest time between two syncs: a power failure costs what was looked at
-// in it.
+// A record that is written so long after the last sync is brought to disk with
+// all before it: a power failure costs what was found in that time.
 constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
 // A payload's length where nothing was found.

@@ -208,11 +208,8 @@ std::vector<metrics::Detection> Detector::look_at_tile(
     const tiles::TileRect& tile, const cv::Mat& pixels) {
   std::vector<metrics::Detection> found = look_at(pixels);
   for (metrics::Detection& detection : found) {
-    metrics::Corners& box = detection.box;
-    box = {box.x1 + static_cast<float>(tile.x),
-           box.y1 + static_cast<float>(tile.y),
-           box.x2 + static_cast<float>(tile.x),
-           box.y2 + static_cast<float>(tile.y)};
+    detection.box = moved(detection.box, static_cast<double>(tile.x),
+                          static_cast<double>(tile.y));
   }
   return found;
 }

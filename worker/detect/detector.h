@@ -37,14 +37,14 @@ namespace headroom::detect {
 //
 // What no tile sees whole stays in pieces: let tiles overlap by the size of the
 // largest object. No class offset is added to coordinates, and there is no time
-// limit. Arithmetic is in float32, from a corner near the box: a mosaic may be
-// wider than float32 counts.
+// limit. Arithmetic is in float32, from the corner that a box is counted from:
+// a mosaic may be wider than float32 counts.
 
 // Boxes that are cut end so close to the border; a network is not exact.
 inline constexpr float kCutBorder = 2;
 
 struct TileDetection {
-  metrics::Detection detection;  // pixels from that corner
+  metrics::Detection detection;  // its box in pixels from the corner x, y
   bool is_cut = false;
   double x = 0, y = 0;  // the corner, in pixels of the image
 };

@@ -133,7 +133,7 @@ ImageSources find_images(const std::string& source) {
 
 void refuse_changed(const fs::path& file, const std::string& reason) {
   throw Error("detect", file.string() + " cannot be read again: " + reason,
-              "put the file back that was looked at, and go on with --resume",
+              "put back the file that was looked at, and go on with --resume",
               ExitCode::kData);
 }
 

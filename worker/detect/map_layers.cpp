@@ -87,7 +87,8 @@ std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
                                                   std::string& reason) {
   auto place = api_.place_of(image.string(), reason);
   // GDAL knows a picture as it is stored, and boxes lie in the upright one.
-  if (place && !codecs::inspect_streamed(image, {.bands = codecs::kAnyBands})
+  if (place && !codecs::inspect_streamed(
+                    image, {.bands = codecs::kAnyBands, .as_stored = true})
                     .is_upright) {
     reason = kTurned;
     place.reset();

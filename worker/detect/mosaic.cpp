@@ -243,8 +243,8 @@ bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
           mosaic.has_pixels(column, y + bottom + 1));
 }
 
-// The samples that the pixels without data of a file in gray or RGB are read
-// as, which others may share; none where it names no value that they can have.
+// The samples that a file's pixels without data are read as, which others may
+// have too; empty where no pixel can have the value that the file names.
 std::vector<int> no_data_samples(const std::filesystem::path& file,
                                  const codecs::ImageLimits& limits) {
   auto value = codecs::no_data_of(file);

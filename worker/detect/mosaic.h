@@ -10,7 +10,8 @@
 //
 // Pixels of a mosaic are counted from the upper left corner of what its parts
 // cover. A box belongs to the part that it was seen in; one of a seam, and one
-// whose part has its most detections, to the first part that holds its centre.
+// whose part has its most detections, to the first part with room that holds
+// its centre.
 //
 // Threads: plain values; MosaicReader belongs to one thread.
 #pragma once
@@ -52,7 +53,8 @@ class MosaicFinder {
 
   // Those of two parts and more. Maps that show the same place, of two years
   // perhaps, are no parts of one picture: a map that repeats an earlier one is
-  // left out, unless that one was itself. `on_repeat` is told the two of them.
+  // left out, unless that one was left out itself. `on_repeat` is told the two
+  // of them.
   std::vector<Mosaic> find(
       const std::function<void(size_t repeat, size_t earlier)>& on_repeat)
       const;
@@ -70,10 +72,10 @@ class MosaicFinder {
 std::vector<tiles::TileRect> seam_tiles(const Mosaic& mosaic,
                                         const DetectionTiles& tiles);
 
-// Reads rectangles of a mosaic out of its parts' files, of the first part that
-// has pixels there which are not what its GDAL_NODATA names; gray where there
-// is no part. (Where parts overlap by more than tiles do, none is read: what
-// lies across the border of two parts' data there is two objects.) It holds as
+// Reads rectangles of a mosaic out of its parts' files. Each pixel is that of
+// the first part that has data there, by its GDAL_NODATA; it is gray where
+// there is no part. Parts that overlap by more than tiles do have no seam
+// tiles: an object across the border of their data is two. The reader holds as
 // many rows of each part as the last rectangle had.
 class MosaicReader {
  public:

@@ -5,6 +5,7 @@
 
 #include "parallel/base/binary_record.h"
 #include "parallel/base/checksum.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::tools {
@@ -56,13 +57,14 @@ void DetectedMaps::find_mosaics() {
     if (++repeats > kMostSaid) return;
     std::fprintf(stderr,
                  "%s shows the same place as %s: its boxes are merged with no "
-                 "other map's; to have each object once, leave it out\n",
+                 "other map's; leave out one of the two to have each object "
+                 "once\n",
                  shown(images_[repeat]).c_str(),
                  shown(images_[earlier]).c_str());
   });
   if (repeats > kMostSaid) {
-    std::fprintf(stderr, "%d more maps show the place of an earlier one\n",
-                 repeats - kMostSaid);
+    std::fprintf(stderr, "%s more that show the place of an earlier one\n",
+                 counted(repeats - kMostSaid, "map").c_str());
   }
   for (size_t m = 0; m < mosaics_.size(); ++m) {
     for (const detect::MosaicPart& part : mosaics_[m].parts) {

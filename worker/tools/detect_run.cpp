@@ -275,8 +275,8 @@ void DetectRun::say(const std::string& which,
         static_cast<int64_t>(found.detections.size()) >= most) {
       has_said_full_ = true;
       std::fprintf(stderr,
-                   "no more than %lld boxes of an image are kept; a larger "
-                   "--max-det keeps all\n",
+                   "only the %lld surest boxes of an image are kept; a larger "
+                   "--max-det keeps more\n",
                    static_cast<long long>(most));
     }
   });

@@ -1,8 +1,8 @@
 // How far a tool has come, on standard error: on a terminal one bar that is
 // written over and goes away at the end, also where an error ends the tool;
 // elsewhere a line for every tenth that is done, so that what is quick says
-// nothing. A tool with lines of its own there has others only where it was
-// silent before.
+// nothing. A tool that prints lines of its own there says how far it is only
+// after ten seconds without one.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ class ToolProgress {
  public:
   struct Output {
     TerminalStyle style;
-    bool has_own_lines = false;  // one for every image, by above()
+    // The tool prints a line for every image, by above().
+    bool has_own_lines = false;
     std::function<void(const std::string&)> write;
     std::function<double()> now;      // seconds
     std::function<size_t()> columns;  // 0 where the width is not known
@@ -33,7 +34,7 @@ class ToolProgress {
   static Output standard_error();
 
   // Goes on with `what`, of which so many are known: they have no part in its
-  // rate.
+  // rate. Nothing changes where it is at `what` already.
   void begin(const std::string& what, int64_t known);
   // One more of `total` images has gone through `what`. From any thread.
   void step(const std::string& what, int64_t total);
@@ -48,7 +49,7 @@ class ToolProgress {
   void above(const std::function<void()>& print);
 
  private:
-  // REQUIRES of both: mutex_ is held.
+  // REQUIRES: mutex_ is held, for both.
   void change_to(const std::string& what, int64_t known, double began_at);
   void show(const std::string& what, int64_t done, int64_t total,
             const std::string& noun);

@@ -20,6 +20,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/encoders.h"
 #include "worker/maps/map_plugin.h"
 
 namespace headroom::detect {
@@ -40,14 +41,9 @@ maps::MapApi& built_plugin() {
   return *plugin.api;
 }
 
-// Sparse: its pixels, which nobody reads, take no room. `system` "": none.
-void make_map(const fs::path& file, const std::string& system,
-              const Transform& transform, int side = kSide) {
-  GDALAllRegister();
-  const char* const options[] = {"SPARSE_OK=TRUE", nullptr};
-  const GDALDatasetH map =
-      GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), side, side, 1,
-                 GDT_Byte, const_cast<char**>(options));
+// Closes the map. `system` "": none.
+void place_map(GDALDatasetH map, const std::string& system,
+               const Transform& transform) {
   Transform copy = transform;
   ASSERT_EQ(GDALSetGeoTransform(map, copy.data()), CE_None);
   if (!system.empty()) {
@@ -57,6 +53,16 @@ void make_map(const fs::path& file, const std::string& system,
     OSRDestroySpatialReference(reference);
   }
   GDALClose(map);
+}
+
+// Sparse: its pixels, which nobody reads, take no room.
+void make_map(const fs::path& file, const std::string& system,
+              const Transform& transform, int side = kSide) {
+  GDALAllRegister();
+  const char* const options[] = {"SPARSE_OK=TRUE", nullptr};
+  place_map(GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), side, side,
+                       1, GDT_Byte, const_cast<char**>(options)),
+            system, transform);
 }
 
 class MapLayersTest : public testing::Test {
@@ -233,6 +239,18 @@ TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
               HasSubstr("no coordinate reference system"));
   make_map(map("b.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
   EXPECT_THAT(write({{map("b.tif"), kSide, kSide / 2, {}}}),
+              HasSubstr("turned or mirrored"));
+}
+
+// Numbers that only a range makes sense of are as turned as others.
+TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsSaid) {
+  GDALAllRegister();
+  write_bands(
+      map("turned.tif"), cv::Mat(kSide, kSide, CV_32F, cv::Scalar(1)),
+      {.orientation = ORIENTATION_BOTRIGHT, .format = SAMPLEFORMAT_IEEEFP});
+  place_map(GDALOpen(map("turned.tif").c_str(), GA_Update), "EPSG:32633",
+            {500000, 0.5, 0, 5400000, 0, -0.5});
+  EXPECT_THAT(write({{map("turned.tif"), kSide, kSide, {}}}),
               HasSubstr("turned or mirrored"));
 }
 

@@ -113,8 +113,8 @@ TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
 // Tiles may have thousands of objects.
 TEST_F(DetectCommand, SaysThatALargeImageMayHaveMoreBoxesThanAreKept) {
   const std::string note =
-      "no more than 2 boxes of an image are kept; a larger "
-      "--max-det keeps all\n";
+      "only the 2 surest boxes of an image are kept; a larger "
+      "--max-det keeps more\n";
   EXPECT_THAT(boxes({"--tile=32"}), HasSubstr(note));
   EXPECT_THAT(boxes({}), Not(HasSubstr("are kept")));
 }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <opencv2/core/mat.hpp>
 #include <span>
@@ -57,12 +56,10 @@ extern const Codec kWebpCodec;
 // The samples of a TIFF; all other formats have colours.
 ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
 
-// The page of a TIFF that has the whole picture smaller: the smallest with a
-// side of `longest` pixels or more; 0: none. Pages that are named have none.
+// The page of a TIFF that shows the whole picture smaller: the smallest whose
+// longer side has `longest` pixels or more; 0 where there is none, or where the
+// file's name asks for a page.
 int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest);
-// The same of any file: 0 where it is no TIFF.
-int overview_page(const std::filesystem::path& file, const ImageLimits& limits,
-                  int64_t longest);
 
 // Throws ImageRefusal unless 0 < width, 0 < height and width x height is within
 // the limit. To be called before anything is allocated by size.

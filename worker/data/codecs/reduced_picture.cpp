@@ -7,7 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -18,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using GoOn = std::function<bool(int64_t, int64_t)>;
 
-// Each row of the file has a part in one row of the picture, or in two. False:
-// ended.
+// Each row of the file has a part in one row of the picture, or in two. Returns
+// false where `go_on` ended it.
 bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
             cv::Mat& picture) {
   const int64_t height = reader.header().height;
@@ -78,13 +77,16 @@ ReducedPicture reduced_from(const fs::path& source, const ImageLimits& limits,
 
 ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
-  const int page = overview_page(file, limits, longest);
-  const std::string overview = file.native() + "#" + std::to_string(page);
-  std::error_code none;
-  if (page > 0 && names_page(overview) && !fs::exists(overview, none)) {
-    ReducedPicture result = reduced_from(overview, limits, longest, go_on);
-    // A damaged overview is no damage of the image.
-    if (result.reason.empty()) return result;
+  if (const int page = overview_page(file, limits, longest); page > 0) {
+    const std::string overview = file.native() + "#" + std::to_string(page);
+    // Pages are named of files whose names end as TIFFs' do, and a file may
+    // itself have such a name.
+    std::error_code none;
+    if (names_page(overview) && !fs::exists(overview, none)) {
+      ReducedPicture result = reduced_from(overview, limits, longest, go_on);
+      // A damaged overview is no damage of the image.
+      if (result.reason.empty()) return result;
+    }
   }
   return reduced_from(file, limits, longest, go_on);
 }

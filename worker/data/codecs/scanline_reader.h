@@ -93,6 +93,10 @@ std::string read_image_rows(const std::filesystem::path& file,
                             const ImageLimits& limits,
                             const std::function<void(ScanlineReader&)>& use);
 
+// tiff_overview() of any file; 0 where it is no TIFF, or is refused.
+int overview_page(const std::filesystem::path& file, const ImageLimits& limits,
+                  int64_t longest);
+
 // What headers say; refused is what read_image_rows would refuse by them.
 struct StreamedImage {
   ImageSize size;  // upright

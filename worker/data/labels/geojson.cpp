@@ -387,6 +387,7 @@ class KindHandler {
     return true;
   }
   bool start_array(size_t) {
+    // A root that is a list is no collection.
     const bool is_coco =
         depth_ == 1 && (key_ == "images" || key_ == "annotations");
     return depth_++ > 0 && !is_coco;

@@ -409,8 +409,9 @@ class GeoJsonTable : public LabelReader {
       unnamed.push_back({{west, south, east, north}, i});
     }
     const ExtentTree tree(std::move(unnamed));
-    // GDAL keeps one transformation between two systems for whoever asks next:
-    // making a second, while that is in use, takes as long as so many polygons.
+    // GDAL keeps one transformation between two systems for whoever asks next.
+    // While that is in use a second has to be made, which takes as long as this
+    // many polygons.
     constexpr size_t kWorthASecond = 1000;
     std::mutex transforming;
     constexpr int64_t kThreads = 8;
@@ -418,10 +419,10 @@ class GeoJsonTable : public LabelReader {
       const auto at = static_cast<size_t>(i);
       Candidate& image = candidates[at];
       const auto place = maps_.place_of(all[at], image.reason);
+      if (!place) return;
       std::unique_lock lock(transforming);
-      const auto points = place ? maps_.points_in(content_.reference_system,
-                                                  *place, image.reason)
-                                : nullptr;
+      const auto points =
+          maps_.points_in(content_.reference_system, *place, image.reason);
       if (points == nullptr) return;
       std::optional<MapBounds> bounds;
       if (const auto sides = points->bounds()) {

@@ -132,10 +132,7 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
                           : stored;
         is_as_wanted = CV_MAT_TYPE(reader.type()) == limits.type() ||
                        CV_MAT_DEPTH(reader.type()) == CV_8U;
-        if (!is_as_wanted || window.y + window.height > result.size.height ||
-            window.x + window.width > result.size.width) {
-          return;
-        }
+        if (!is_as_wanted || !lies_in(window, result.size)) return;
         const TileRect rect = stored_rect(window, stored, header.orientation);
         codecs::check_samples(header.width, rect.height,
                               CV_MAT_CN(reader.type()), limits);

@@ -30,13 +30,13 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
                                const TileRect& window,
                                const codecs::ImageLimits& limits = {});
 
-// Why a file is refused that has not all tiles any more.
+// Why a file is refused that no longer has all of its tiles.
 inline constexpr const char* kOtherSize = "its size has changed";
 
 // Calls `take` with the index and the upright pixels (valid during the call) of
 // each tile, in the order in which the file has them. Reads to the file's end,
 // whatever is wanted. Returns why the file is refused, "" if it is sound; one
-// that has not all tiles is refused. `take` may have been called before. What
+// that lacks a tile is refused. `take` may have been called before. What
 // `take` throws passes.
 std::string cut_tiles(const std::filesystem::path& file,
                       std::span<const TileRect> tiles,
