@@ -369,8 +369,12 @@ const MosaicReader::Band& MosaicReader::band_of(size_t part,
   if (read.size.height != from.height || read.size.width != from.width) {
     refuse_changed(files_[from.image], tiles::kOtherSize);
   }
-  band = {rows, std::move(read.pixels),
-          no_data_samples(files_[from.image], limits_)};
+  // The part's bands have the same.
+  if (band.pixels.empty()) {
+    band.no_data = no_data_samples(files_[from.image], limits_);
+  }
+  band.rows = rows;
+  band.pixels = std::move(read.pixels);
   return band;
 }
 
