@@ -404,7 +404,8 @@ SuccessorOrder from_wire(const wire::ReportExitResponse& message) {
 void fields(auto& archive, Either<WorkerFailure> auto& failure) {
   archive("exit_code", failure.exit_code);
   archive("message", failure.message);
-  archive("peer_lost", failure.peer_lost);
+  archive("kind", failure.kind, FailureKind::kConnection);
+  archive("can_go_on", failure.can_go_on);
   archive("committed_steps", failure.committed_steps);
   archive("holds_a_part", failure.holds_a_part);
   archive("checkpoint_steps", failure.checkpoint_steps);
@@ -459,6 +460,7 @@ void fields(auto& archive, Either<RankAssignment> auto& assignment) {
   archive("local_world_size", assignment.local_world_size);
   archive("world_size", assignment.world_size);
   archive("has_one_agent", assignment.has_one_agent);
+  archive("keeps_state", assignment.keeps_state);
   archive("plan", assignment.plan);
   archive("run_config_yaml", assignment.run_config_yaml);
   archive("run_directory", assignment.run_directory);

@@ -55,6 +55,9 @@ struct RankAssignment {
   int local_world_size = 1;
   int world_size = 1;
   bool has_one_agent = false;  // all ranks have the same one
+  // All ranks had these places in the generation before, and go on with all that
+  // they have: state, loaders, caches.
+  bool keeps_state = false;
   plan::Plan plan = {};
   std::string run_config_yaml = {};
   std::string run_directory = {};
@@ -64,11 +67,21 @@ struct RankAssignment {
   int64_t resume_steps = 0;
 };
 
+// What a failure of a worker means for its run.
+enum class FailureKind {
+  kFatal,        // the worker ends, and the run with it
+  kLostPeer,     // a peer is lost; the worker waits for the next generation
+  kOutOfMemory,  // it waits too, and tries its step again with leaner means
+  kConnection,   // it waits too; its own end of a connection has failed
+};
+
 // Why a worker cannot go on, and what it still has.
 struct WorkerFailure {
   int exit_code = 0;
   std::string message = {};
-  bool peer_lost = false;  // the cause is a lost peer, not this worker
+  FailureKind kind = FailureKind::kFatal;
+  // It could go on with all that it has, if all members could.
+  bool can_go_on = false;
   int64_t committed_steps = 0;
   // Holds a part of the state, which it cannot save alone.
   bool holds_a_part = false;

@@ -55,6 +55,7 @@ void fields(auto& log, wire::Either<Generation> auto& generation) {
   log("begin_steps", generation.begin.committed_steps);
   log("begin_checkpoint", generation.begin.checkpoint);
   log("reason", generation.reason);
+  log("keeps_state", generation.keeps_state);
 }
 
 void leavers_fields(auto& log, wire::Either<Leavers> auto& leavers) {
@@ -68,6 +69,7 @@ void leavers_fields(auto& log, wire::Either<Leavers> auto& leavers) {
 void fields(auto& log, wire::Either<SurvivorState> auto& state) {
   log("holds_a_part", state.holds_a_part);
   log("checkpoint_steps", state.checkpoint_steps);
+  log("can_go_on", state.can_go_on);
 }
 
 void fields(auto& log, wire::Either<RestartDecision> auto& decision) {
@@ -116,6 +118,7 @@ void fields(auto& log, wire::Either<RunEnding> auto& ending) {
   log("known_steps", ending.known_steps);
   log("saver", ending.saver);
   log("saved_step", ending.saved_step);
+  log("gave_up", ending.gave_up);
 }
 
 // ----------------------------------------------------------------------------
@@ -136,6 +139,9 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("leave_requested", state.cycle_.leave_requested_);
   log("regrouping_has_loss", state.cycle_.regrouping_.has_loss);
   log("regrouping_is_asked", state.cycle_.regrouping_.is_asked);
+  log("regrouping_failure", state.cycle_.regrouping_.failure);
+  log("regrouping_is_leaner", state.cycle_.regrouping_.is_leaner);
+  log("fruitless", state.cycle_.fruitless_);
 }
 
 wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {

@@ -17,8 +17,16 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
       newest_first(regrouping_, inputs_.membership.available());
   members.resize(
       std::min(members.size(), static_cast<size_t>(plan.layout.world_size())));
-  generation_ = next_generation(generation_, assign_ranks(std::move(members)),
-                                plan, begin, reason);
+  if (is_fruitless(plan, begin)) {
+    fruitless_.push_back("generation " + std::to_string(generation_.number) +
+                         ": " + reason);
+  } else {
+    fruitless_.clear();
+  }
+  Generation next = next_generation(
+      generation_, assign_ranks(std::move(members)), plan, begin, reason);
+  next.keeps_state = can_keep_state(generation_, next, regrouping_);
+  generation_ = std::move(next);
   regrouping_ = {};
   busy_.reset();
   leave_requested_ = false;
@@ -26,6 +34,16 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
   newcomers_since_.reset();
   formed_ = now;
   arrived_.clear();
+}
+
+bool GenerationCycle::is_fruitless(const plan::Plan& next,
+                                   const ResumePoint& begin) const {
+  if (!regrouping_.has_loss || regrouping_.is_leaner) return false;
+  const bool is_other_plan =
+      next != generation_.plan &&
+      next.layout.world_size() == generation_.plan.layout.world_size();
+  return !is_other_plan &&
+         begin.committed_steps <= generation_.begin.committed_steps;
 }
 
 std::vector<std::string> GenerationCycle::absent(TimePoint now) const {
@@ -135,15 +153,22 @@ void GenerationCycle::note_loss(const std::string& worker_id) {
   note_left_rank(worker_id);
 }
 
-void GenerationCycle::note_lost_peer(const std::string& worker_id,
-                                     int64_t committed_steps,
-                                     const SurvivorState& state) {
+void GenerationCycle::note_failure(const std::string& worker_id,
+                                   const wire::WorkerFailure& failure) {
+  using wire::FailureKind;
   regrouping_.has_loss = true;
   note_left_rank(worker_id);
   Leaving& left = regrouping_.left[worker_id];
   left.cause = LeavingCause::kLostPeer;
-  left.from = {committed_steps, ""};
-  left.state = state;
+  left.from = {failure.committed_steps, ""};
+  left.state = survivor_state(failure);
+  if (failure.kind == FailureKind::kLostPeer) return;
+  const bool is_memory = failure.kind == FailureKind::kOutOfMemory;
+  regrouping_.is_leaner |= is_memory;
+  if (!regrouping_.failure.empty()) return;
+  regrouping_.failure = "rank " + std::to_string(rank_of(worker_id)) +
+                        (is_memory ? " ran out of memory"
+                                   : " failed: " + one_line(failure.message));
 }
 
 void GenerationCycle::note_left(const std::string& worker_id,
@@ -205,13 +230,26 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
     const Loss& loss = *inputs_.ending.loss;
     cause = "rank " + std::to_string(loss.rank) + " on " + loss.hostname + " " +
             describe_loss(loss) + "; ";
+  } else if (!regrouping_.failure.empty()) {
+    cause = regrouping_.failure + "; ";
   } else if (!inputs_.ending.first_complaint.empty()) {
     cause = "the workers lost each other; ";
+  }
+  const ResumePoint begin = newest_state(regrouping_, known_steps);
+  if (fruitless_.size() + 1 >= kMostFruitless &&
+      is_fruitless(*next.plan, begin)) {
+    std::string all = std::to_string(kMostFruitless) +
+                      " generations in a row ended without a committed step: ";
+    for (const std::string& one : fruitless_) all += one + "; ";
+    return {.kind = Kind::kStop,
+            .reason = all + "generation " + std::to_string(generation_.number) +
+                      ": " + cause + there,
+            .is_fruitless = true};
   }
   return {.kind = Kind::kForm,
           .reason = cause + there,
           .plan = next.plan,
-          .begin = newest_state(regrouping_, known_steps)};
+          .begin = begin};
 }
 
 CycleDecision GenerationCycle::after_shortage(bool stop_requested) {

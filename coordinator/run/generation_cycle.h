@@ -39,6 +39,8 @@ struct CycleDecision {
   ResumePoint begin = {};
   ExitCode exit_code = ExitCode::kDone;
   bool says_how_to_go_on = false;  // `reason` has the command that resumes it
+  // kStop: not for want of members.
+  bool is_fruitless = false;
 };
 
 // The time for a member to come to the rendezvous, its first act.
@@ -84,8 +86,10 @@ class GenerationCycle {
   // It is being left from now on.
   void begin_regrouping(TimePoint now);
   void note_loss(const std::string& worker_id);
-  void note_lost_peer(const std::string& worker_id, int64_t committed_steps,
-                      const SurvivorState& state);
+  // The member has left because of a failure of its own or of a peer, and waits
+  // for the next generation.
+  void note_failure(const std::string& worker_id,
+                    const wire::WorkerFailure& failure);
   void note_left(const std::string& worker_id, const Leaving& leaving);
   // The coordinator was away for that long, which is nobody's delay.
   void excuse(std::chrono::steady_clock::duration pause) {
@@ -112,6 +116,9 @@ class GenerationCycle {
   RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
+  // Whether the generation that is being left made no progress, and the next one
+  // would be no leaner.
+  bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 
   const Inputs inputs_;
@@ -122,6 +129,8 @@ class GenerationCycle {
   // The run's own plan: the first, or the one that memory made of it.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
+  // How generations in a row ended that committed no step, the newest last.
+  std::vector<std::string> fruitless_;
   // Nothing where a coordinator before this one formed the generation.
   std::optional<TimePoint> formed_;
   std::set<std::string> arrived_;

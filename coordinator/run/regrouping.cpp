@@ -20,6 +20,12 @@ Leaving leaving_of(const wire::LeftGeneration& left) {
                 .checkpoint_steps = left.checkpoint_steps}};
 }
 
+SurvivorState survivor_state(const wire::WorkerFailure& failure) {
+  return {.holds_a_part = failure.holds_a_part,
+          .checkpoint_steps = failure.checkpoint_steps,
+          .can_go_on = failure.can_go_on};
+}
+
 std::vector<RankedMember> still_to_leave(
     const Regrouping& regrouping, const std::vector<RankedMember>& members,
     const Membership& membership) {
@@ -130,6 +136,21 @@ const RankedMember* Generation::find(const std::string& worker_id) const {
   }
   const auto place = places_.find(worker_id);
   return place == places_.end() ? nullptr : &members[place->second];
+}
+
+bool can_keep_state(const Generation& previous, const Generation& next,
+                    const Regrouping& regrouping) {
+  if (previous.plan != next.plan || !next.begin.checkpoint.empty() ||
+      previous.members.size() != next.members.size()) {
+    return false;
+  }
+  return std::ranges::all_of(next.members, [&](const RankedMember& member) {
+    const RankedMember* const before = previous.find(member.worker_id);
+    const auto left = regrouping.left.find(member.worker_id);
+    return before != nullptr && before->rank == member.rank &&
+           left != regrouping.left.end() && left->second.state.can_go_on &&
+           left->second.from.committed_steps == next.begin.committed_steps;
+  });
 }
 
 Generation next_generation(const Generation& previous,

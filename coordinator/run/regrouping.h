@@ -1,7 +1,8 @@
 // Regrouping: how a run goes from one generation to the next at a committed
 // step.
 //
-//   why          memory is short, a member was lost, or members come or go
+//   why          a member was lost or has failed in a step, no member can do a
+//                step with its memory, or members come or go
 //   leaving      every member that lives leaves its generation, and says which
 //                step its state is of; for want of memory with a checkpoint
 //   waiting      for those who are being started again, at most restart_wait
@@ -51,11 +52,18 @@ struct Leaving {
 };
 
 Leaving leaving_of(const wire::LeftGeneration& left);
+SurvivorState survivor_state(const wire::WorkerFailure& failure);
 
 struct Regrouping {
   TimePoint begin;
-  bool has_loss = false;                // else it is a memory shortage,
+  // A member was lost or has failed; else there is no memory under this plan,
+  bool has_loss = false;
   bool is_asked = false;                // unless it was asked for
+  // What the first member did that failed itself and goes on, as a sentence:
+  // "rank 1 ran out of memory".
+  std::string failure;
+  // A member tries again with leaner means than before.
+  bool is_leaner = false;
   std::map<std::string, Leaving> left;  // how each worker left
 };
 
@@ -125,6 +133,9 @@ struct Generation {
   plan::Plan plan;
   ResumePoint begin;
   std::string reason;
+  // The members, their ranks and the plan are those of the generation before,
+  // whose state after `begin.committed_steps` all of them have.
+  bool keeps_state = false;
 
   // Null if the worker is no member.
   const RankedMember* find(const std::string& worker_id) const;
@@ -133,6 +144,16 @@ struct Generation {
   // The places of the members, found anew where they are others.
   mutable std::unordered_map<std::string, size_t> places_;
 };
+
+// Whether the members of `next` can go on with all that they have: they had the
+// same places under the same plan in `previous`, and all left it able to, at the
+// step at which `next` begins.
+bool can_keep_state(const Generation& previous, const Generation& next,
+                    const Regrouping& regrouping);
+
+// Generations that end one after the other without a committed step between
+// them, under one plan: so many are one too many.
+inline constexpr size_t kMostFruitless = 5;
 
 // REQUIRES: members.size() == plan.layout.world_size().
 Generation next_generation(const Generation& previous,

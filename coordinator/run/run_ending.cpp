@@ -162,7 +162,9 @@ std::string one_line(const std::string& last_words) {
 EndReason describe_ending(const RunEnding& ending,
                           const std::string& run_directory) {
   std::string text;
-  if (ending.loss) {
+  if (!ending.gave_up.empty()) {
+    text = ending.gave_up;
+  } else if (ending.loss) {
     const Loss& loss = *ending.loss;
     text = loss.rank < 0 ? "worker " + loss.worker_id
                          : "rank " + std::to_string(loss.rank) + " (worker " +

@@ -51,6 +51,8 @@ struct SurvivorState {
   bool holds_a_part = false;
   // Steps of the newest checkpoint that it knows of; 0: there is none.
   std::optional<int64_t> checkpoint_steps = {};
+  // It could go on in the next generation with all that it has.
+  bool can_go_on = false;
 };
 
 // A worker of the generation that is not the lost one.
@@ -68,6 +70,9 @@ struct RunEnding {
   std::optional<Loss> loss;  // none while only peers have complained
   // The first survivor's complaint, used when nobody was lost.
   std::string first_complaint;
+  // Why no further generation is formed of those who are there; "" where too few
+  // are.
+  std::string gave_up;
   std::vector<Survivor> survivors;  // survivors as ranked
   int64_t known_steps = 0;          // committed, as rank 0 last told
   std::string saver;                // told to save; "" for nobody

@@ -170,38 +170,40 @@ RestartDecision RunState::worker_exited(TimePoint now,
 }
 
 void RunState::worker_failed(TimePoint now, const std::string& worker_id,
-                             int exit_code, const std::string& message,
-                             int64_t committed_steps, bool peer_lost,
-                             const SurvivorState& state) {
+                             const wire::WorkerFailure& failure) {
   if (membership_.find(worker_id) == nullptr || over()) return;
   membership_.heartbeat_worker(now, worker_id);
   const bool could_be_the_cause =
       !ending_.loss || ending_.loss->worker_id == worker_id;
-  if (!peer_lost && ends_every_worker(exit_code) && could_be_the_cause) {
-    emit(EventKind::kFault, cycle_.rank_of(worker_id), message, true);
+  const bool is_fatal = failure.kind == wire::FailureKind::kFatal;
+  if (is_fatal && ends_every_worker(failure.exit_code) && could_be_the_cause) {
+    emit(EventKind::kFault, cycle_.rank_of(worker_id), failure.message,
+         true);
     events_.back().ends_run = true;
-    end(now, exit_code, {message});
+    end(now, failure.exit_code, {failure.message});
     return;
   }
-  if (peer_lost && cycle_.rank_of(worker_id) >= 0) {
+  if (!is_fatal && cycle_.rank_of(worker_id) >= 0) {
     if (phase_ == RunPhase::kRunning) {
       can_regroup() ? begin_regrouping(now) : begin_stopping(now);
     }
     if (phase_ == RunPhase::kRegrouping) {
-      cycle_.note_lost_peer(worker_id, committed_steps, state);
+      cycle_.note_failure(worker_id, failure);
     }
   }
-  if (ending_.first_complaint.empty()) ending_.first_complaint = message;
-  if (!peer_lost) {
+  if (ending_.first_complaint.empty()) {
+    ending_.first_complaint = failure.message;
+  }
+  if (is_fatal) {
     // Nobody waits for another worker to fail likewise.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
-    lose(now, loss_of(worker_id, "stopped: " + message, /*explained=*/true));
+    lose(now, loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
     if (!over() && phase_ != RunPhase::kStopping) begin_stopping(now);
   }
   if (Survivor* entry = ending_.find(worker_id)) {
-    entry->committed_steps = committed_steps;
-    entry->state = state;
-    if (!peer_lost) entry->can_save = false;
+    entry->committed_steps = failure.committed_steps;
+    entry->state = survivor_state(failure);
+    if (is_fatal) entry->can_save = false;
   }
   advance(now);
 }
@@ -486,6 +488,7 @@ void RunState::advance_regrouping(TimePoint now) {
       form_generation(now, *next.plan, next.begin, next.reason);
       break;
     case CycleDecision::Kind::kStop:
+      if (next.is_fruitless) ending_.gave_up = next.reason;
       begin_stopping(now);
       break;
     case CycleDecision::Kind::kEnd:

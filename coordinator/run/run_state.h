@@ -121,9 +121,8 @@ class RunState {
   // Whether its agent is to start a successor, which it registers first.
   RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
                                 int exit_code, const std::string& last_words);
-  void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
-                     const std::string& message, int64_t committed_steps,
-                     bool peer_lost, const SurvivorState& state = {});
+  void worker_failed(TimePoint now, const std::string& worker_id,
+                     const wire::WorkerFailure& failure);
   // The worker has left its generation at a committed step.
   std::optional<std::string> generation_left(TimePoint now,
                                              const std::string& worker_id,

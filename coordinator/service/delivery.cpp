@@ -315,6 +315,7 @@ void Delivery::describe_generation() {
       .local_world_size = 1,
       .world_size = static_cast<int>(generation.members.size()),
       .has_one_agent = agents.size() == 1,
+      .keeps_state = generation.keeps_state,
       .plan = generation.plan,
       .run_config_yaml = identity_.run_config_yaml,
       .run_directory = identity_.run_directory,

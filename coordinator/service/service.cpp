@@ -387,13 +387,9 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
                   Answer refusal = rules_.check_worker(
                       request->stamp(), caller, request->worker_id(), true);
                   if (refusal) return refusal;
-                  const wire::WorkerFailure failure = wire::from_wire(*request);
-                  state_.worker_failed(
-                      now, request->worker_id(), failure.exit_code,
-                      short_line(failure.message, kMaxMessage),
-                      failure.committed_steps, failure.peer_lost,
-                      {.holds_a_part = failure.holds_a_part,
-                       .checkpoint_steps = failure.checkpoint_steps});
+                  wire::WorkerFailure failure = wire::from_wire(*request);
+                  failure.message = short_line(failure.message, kMaxMessage);
+                  state_.worker_failed(now, request->worker_id(), failure);
                   return std::nullopt;
                 });
 }

@@ -51,6 +51,16 @@ class Communicator {
   // anything else, and outlive the communicator. Collective, with the same
   // arguments on all ranks.
   virtual at::Tensor zeros(int64_t count, at::ScalarType type);
+  // A generation may replace its communicator by a new one of the same ranks in
+  // the same processes. The new one adopts the buffers of the old one, so that
+  // tensors from zeros() are still summed where they lie. All ranks do so, or
+  // none. Null: there is nothing to adopt.
+  class Buffers {
+   public:
+    virtual ~Buffers() = default;
+  };
+  virtual std::shared_ptr<Buffers> buffers() const { return nullptr; }
+  virtual void adopt(std::shared_ptr<Buffers> /*buffers*/) {}
 
   // `output` has size() times the elements of `input`, in rank order.
   virtual void all_gather(const at::Tensor& output,

@@ -1,5 +1,7 @@
 #include "parallel/collectives/counting_communicator.h"
 
+#include <string>
+
 #include "parallel/base/check.h"
 
 namespace headroom::collectives {
@@ -29,6 +31,16 @@ Communicator& CountingCommunicator::inner() const {
     throw CommunicationError("this rank has left its peers");
   }
   return *inner_;
+}
+
+void CountingCommunicator::reconnect(std::unique_ptr<Communicator> inner) {
+  HEADROOM_CHECK(inner->rank() == rank_ && inner->size() == size_,
+                 "rank " + std::to_string(inner->rank()) + " of " +
+                     std::to_string(inner->size()) + " in the place of rank " +
+                     std::to_string(rank_) + " of " + std::to_string(size_));
+  disconnect();
+  inner_ = std::move(inner);
+  if (buffers_) inner_->adopt(std::exchange(buffers_, nullptr));
 }
 
 void CountingCommunicator::count(const at::Tensor& tensor) {

@@ -22,11 +22,17 @@ class CountingCommunicator final : public Communicator {
 
   int64_t bytes() const { return bytes_; }
   // Lets peers that wait for this rank fail at once. From then on every
-  // operation throws CommunicationError.
+  // operation throws CommunicationError, until reconnect().
   void disconnect() {
+    if (inner_ == nullptr) return;
+    buffers_ = inner_->buffers();
     abandon();
     inner_.reset();
   }
+  // Goes on over `inner`, which connects the same ranks anew: whoever borrows
+  // this communicator need not know that a generation has ended.
+  // REQUIRES: the same rank and size; operations of before are dropped.
+  void reconnect(std::unique_ptr<Communicator> inner);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -34,6 +40,12 @@ class CountingCommunicator final : public Communicator {
                                          ReduceOp op) override;
   at::Tensor zeros(int64_t count, at::ScalarType type) override {
     return inner().zeros(count, type);
+  }
+  std::shared_ptr<Buffers> buffers() const override {
+    return inner_ != nullptr ? inner_->buffers() : buffers_;
+  }
+  void adopt(std::shared_ptr<Buffers> buffers) override {
+    inner().adopt(std::move(buffers));
   }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override;
   std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
@@ -69,6 +81,7 @@ class CountingCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;  // null once disconnected
   const int rank_, size_;
   int64_t bytes_ = 0;
+  std::shared_ptr<Buffers> buffers_;  // set while disconnected
 };
 
 }  // namespace headroom::collectives

@@ -69,6 +69,10 @@ class DeviceHostCommunicator final : public Communicator {
   at::Tensor zeros(int64_t count, at::ScalarType type) override {
     return host_->zeros(count, type);
   }
+  std::shared_ptr<Buffers> buffers() const override { return host_->buffers(); }
+  void adopt(std::shared_ptr<Buffers> buffers) override {
+    host_->adopt(std::move(buffers));
+  }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
     if (Communicator* const direct = direct_for(output)) {
       return direct->all_gather(output, input);

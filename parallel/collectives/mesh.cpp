@@ -7,16 +7,26 @@
 namespace headroom::collectives {
 namespace {
 
-// The ranks that agree with this one in everything but the axes that `vary`
-// sets to zero, in rank order.
-template <typename Vary>
-std::unique_ptr<CountingCommunicator> along(Communicator& world,
-                                            const plan::ParallelLayout& layout,
-                                            plan::MeshCoordinates here,
-                                            const Vary& vary) {
-  vary(here);
-  return std::make_unique<CountingCommunicator>(
-      world.split(plan::rank_of(layout, here), world.rank()));
+// The ranks that agree with `here` in every axis that `axis` does not vary have
+// one color.
+int color_of(Mesh::Axis axis, const plan::ParallelLayout& layout,
+             plan::MeshCoordinates here) {
+  switch (axis) {
+    case Mesh::Axis::kPipeline:
+      here.pipeline_stage = 0;
+      break;
+    case Mesh::Axis::kData:
+      here.data_parallel_rank = 0;
+      break;
+    case Mesh::Axis::kSpatial:
+      here.spatial_rank = 0;
+      break;
+    case Mesh::Axis::kReplicas:
+      here.data_parallel_rank = 0;
+      here.spatial_rank = 0;
+      break;
+  }
+  return plan::rank_of(layout, here);
 }
 
 }  // namespace
@@ -29,23 +39,33 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
                  plan::to_string(layout) + " has " +
                      std::to_string(layout.world_size()) + " ranks, not " +
                      std::to_string(world.size()));
-  const auto vary_replica = [](plan::MeshCoordinates& at) {
-    at.data_parallel_rank = 0;
-    at.spatial_rank = 0;
-  };
-  pipeline = along(world, layout, here,
-                   [](plan::MeshCoordinates& at) { at.pipeline_stage = 0; });
-  data = along(world, layout, here,
-               [](plan::MeshCoordinates& at) { at.data_parallel_rank = 0; });
-  spatial = along(world, layout, here,
-                  [](plan::MeshCoordinates& at) { at.spatial_rank = 0; });
-  replicas = along(world, layout, here, vary_replica);
-  statistics = along(world, layout, here, vary_replica);
+  for (const auto& [axis, communicator] : axes()) {
+    *communicator = std::make_unique<CountingCommunicator>(split(axis));
+  }
+}
+
+std::unique_ptr<Communicator> Mesh::split(Axis axis) const {
+  return world.split(color_of(axis, layout, here), world.rank());
+}
+
+std::array<std::pair<Mesh::Axis, std::unique_ptr<CountingCommunicator>*>, 5>
+Mesh::axes() {
+  return {{{Axis::kPipeline, &pipeline},
+           {Axis::kData, &data},
+           {Axis::kSpatial, &spatial},
+           {Axis::kReplicas, &replicas},
+           {Axis::kReplicas, &statistics}}};
 }
 
 void Mesh::disconnect() {
-  for (auto* axis : {&pipeline, &data, &spatial, &replicas, &statistics}) {
-    (*axis)->disconnect();
+  for (const auto& [axis, communicator] : axes()) {
+    if (*communicator) (*communicator)->disconnect();
+  }
+}
+
+void Mesh::reconnect() {
+  for (const auto& [axis, communicator] : axes()) {
+    (*communicator)->reconnect(split(axis));
   }
 }
 

@@ -16,7 +16,9 @@
 // The mesh owns these communicators and borrows `world`.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <utility>
 
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/counting_communicator.h"
@@ -40,11 +42,20 @@ struct Mesh {
   // Disconnects all axes, but not `world`: peers fail at once instead of
   // waiting.
   void disconnect();
+  // Splits `world`, which was connected anew, into the same axes. Collective.
+  void reconnect();
 
   bool is_first_stage() const { return here.pipeline_stage == 0; }
   bool is_last_stage() const {
     return here.pipeline_stage == layout.pipeline_parallel_size - 1;
   }
+
+  enum class Axis { kPipeline, kData, kSpatial, kReplicas };
+
+ private:
+  // In the order in which all ranks make them.
+  std::array<std::pair<Axis, std::unique_ptr<CountingCommunicator>*>, 5> axes();
+  std::unique_ptr<Communicator> split(Axis axis) const;
 };
 
 }  // namespace headroom::collectives

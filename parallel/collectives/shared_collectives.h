@@ -25,7 +25,7 @@ namespace headroom::collectives {
 // Tensors whose memory all ranks of a host have mapped, so that a sum can be
 // formed where they lie. A tensor keeps its own memory; the mappings of all
 // ranks' memory live as long as this object.
-class SharedBuffers {
+class SharedBuffers final : public Communicator::Buffers {
  public:
   // The same stretch of a buffer, seen in the memory of every rank.
   struct Place {

@@ -52,7 +52,7 @@ class Connection {
       for (; num_done_ <= last; ++num_done_) {
         const Sum sum = std::move(waiting_.front());
         waiting_.pop_front();
-        SharedCollectives(*group_, buffers_).all_reduce(sum.flat, sum.op);
+        SharedCollectives(*group_, *buffers_).all_reduce(sum.flat, sum.op);
       }
     });
   }
@@ -63,7 +63,7 @@ class Connection {
     throw_if_failed(operation);
     carry_out(num_added_ - 1);
     guard([&] {
-      SharedCollectives group(*group_, buffers_);
+      SharedCollectives group(*group_, *buffers_);
       body(group);
     });
   }
@@ -71,7 +71,12 @@ class Connection {
   // Returns an undefined tensor where a rank has no memory to share.
   at::Tensor make_buffer(int64_t count, at::ScalarType type) {
     throw_if_failed("zeros");
-    return guard([&] { return buffers_.create(*network_, count, type); });
+    return guard([&] { return buffers_->create(*network_, count, type); });
+  }
+
+  const std::shared_ptr<SharedBuffers>& buffers() const { return buffers_; }
+  void adopt(std::shared_ptr<SharedBuffers> buffers) {
+    buffers_ = std::move(buffers);
   }
 
   // Returns call(network).
@@ -97,7 +102,7 @@ class Connection {
 
   std::unique_ptr<Communicator> network_;
   std::unique_ptr<SharedGroup> group_;
-  SharedBuffers buffers_;
+  std::shared_ptr<SharedBuffers> buffers_ = std::make_shared<SharedBuffers>();
   std::deque<Sum> waiting_;
   int64_t num_added_ = 0, num_done_ = 0;
 };
@@ -151,6 +156,14 @@ class SharedMemoryCommunicator final : public Communicator {
     if (count == 0) return Communicator::zeros(count, type);
     at::Tensor buffer = connection_->make_buffer(count, type);
     return buffer.defined() ? buffer : Communicator::zeros(count, type);
+  }
+  std::shared_ptr<Buffers> buffers() const override {
+    return connection_->buffers();
+  }
+  void adopt(std::shared_ptr<Buffers> buffers) override {
+    if (auto shared = std::dynamic_pointer_cast<SharedBuffers>(buffers)) {
+      connection_->adopt(std::move(shared));
+    }
   }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
     const at::Tensor whole = flat_view(output), part = flat_view(input);

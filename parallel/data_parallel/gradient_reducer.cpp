@@ -191,12 +191,10 @@ void GradientReducer::finish(std::span<at::Tensor> extra) {
   state_->reduce_extra(extra);
 }
 
-void GradientReducer::complete_with_zeros(std::span<at::Tensor> extra) {
-  if (state_->communicator.size() == 1) return;
-  state_->wait_for_started();
-  state_->flat_buffer.zero_gradients();
-  for (at::Tensor& tensor : extra) tensor.zero_();
-  state_->reduce_extra(extra);
+void GradientReducer::abandon() {
+  state_->under_way.clear();
+  state_->num_started = 0;
+  state_->reducing = false;
 }
 
 int64_t GradientReducer::num_buckets() const {

@@ -6,8 +6,7 @@
 //   reducer.finish(extra);                              once a step
 //
 // A step's collectives are a fixed list: all buckets in index order, then the
-// extra tensors. A rank that fails locally calls complete_with_zeros() instead
-// of finish(), so that its peers are not left waiting.
+// extra tensors.
 //
 // Buckets start whenever backward reaches them. Whatever else communicates
 // during backward (StatisticsExchange) therefore needs a communicator of its
@@ -72,10 +71,10 @@ class GradientReducer {
   // every sum is in place. A rank without samples calls it without begin().
   void finish(std::span<at::Tensor> extra = {});
 
-  // Takes the place of finish() on a rank that failed before it: waits for
-  // buckets under way, zeroes the gradients and `extra`, and takes part in the
-  // rest. Allocates no tensor memory. The sums are worthless on every rank.
-  void complete_with_zeros(std::span<at::Tensor> extra = {});
+  // Drops a step that failed on this or another rank, with the sums that are
+  // under way. REQUIRES: the communicator has been disconnected since, so that
+  // nothing writes to the gradients any more.
+  void abandon();
 
   int64_t num_buckets() const;
   // Buckets of this step that were started so far.

@@ -3,9 +3,11 @@
 // The maxima of four numbers over all ranks tell the worst outcome, the lowest
 // rank that had it, and whether anybody asked to stop, to end the generation,
 // to write a checkpoint, or to save the state and leave because all ranks'
-// agent is lost. Out of memory outranks non-finite: what such a rank
-// contributed was zeros, so its peers' finite gradients say nothing. The
-// numbers travel with a step's reports (worker/step/step_reports.h).
+// agent is lost. The numbers travel with a step's reports
+// (worker/step/step_reports.h).
+//
+// A rank that could not compute its part casts no ballot: it leaves the
+// generation, and the step is tried again in the next one.
 #pragma once
 
 #include <array>
@@ -13,16 +15,8 @@
 
 namespace headroom::data_parallel {
 
-// Outcomes from best to worst. After kOutOfMemory the step is tried again,
-// leaner on that rank; after kSmallerMicroBatch, leaner on all of them; after
-// kMemoryExhausted the rank has nothing leaner left.
-enum class Outcome {
-  kOk = 0,
-  kNonFinite = 1,
-  kOutOfMemory = 2,
-  kSmallerMicroBatch = 3,
-  kMemoryExhausted = 4
-};
+// Outcomes from best to worst.
+enum class Outcome { kOk = 0, kNonFinite = 1 };
 
 struct Ballot {
   Outcome outcome = Outcome::kOk;

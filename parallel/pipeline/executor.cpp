@@ -131,17 +131,6 @@ class Step {
     }
   }
 
-  // Replaces the instruction that failed and those after it.
-  void complete() {
-    held_.clear();
-    mailbox_.start_completion();
-    for (; current_ < mailbox_.list().size(); ++current_) {
-      mailbox_.complete_receives(current_);
-      work_.complete(instruction());
-      mailbox_.complete_sends(current_);
-    }
-  }
-
  private:
   const Instruction& instruction() const {
     return mailbox_.list()[current_].instruction;
@@ -277,22 +266,6 @@ class Step {
   std::map<int64_t, Held> held_;  // each micro-batch's
 };
 
-[[noreturn]] void refuse_completion(const std::string& why) {
-  throw Error("pipeline", "there is no memory to complete a step with: " + why,
-              "use smaller micro-batches or more stages", ExitCode::kResource);
-}
-
-// Takes less than any step does, once all micro-batches are released.
-void complete(Step& step) {
-  try {
-    step.complete();
-  } catch (const c10::OutOfMemoryError& error) {
-    refuse_completion(error.what_without_backtrace());
-  } catch (const std::bad_alloc& error) {
-    refuse_completion(error.what());
-  }
-}
-
 }  // namespace
 
 PipelineExecutor::PipelineExecutor(collectives::Communicator& stages,
@@ -317,17 +290,8 @@ void PipelineExecutor::run(int64_t num_micro_batches, StageWork& work) {
       map_options_);
   Step step(mailbox, routes_, stage == num_stages - 1,
             kind_ != PipelineSchedule::kForwardOnly, one_, work);
-  std::exception_ptr failure;
-  try {
-    step.run();
-  } catch (const c10::OutOfMemoryError&) {
-    failure = std::current_exception();
-  } catch (const std::bad_alloc&) {
-    failure = std::current_exception();
-  }
-  if (failure) complete(step);
+  step.run();
   mailbox.wait_for_sends(mailbox.list().size());
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace headroom::pipeline

@@ -14,12 +14,9 @@
 // Between its forward and its backward a micro-batch holds what autograd saved
 // and nothing else; after its backward nothing.
 //
-// Errors: CommunicationError at once. c10::OutOfMemoryError and std::bad_alloc
-// (of the host) after the step's remaining messages have been exchanged, zeros
-// for those sent, and StageWork::complete was called for the remaining
-// instructions: other stages end their step, whose result is void, and the
-// communicator stays usable. Any other exception at once, an Error among them
-// if there is no memory even for that: the rank's leaving frees its peers.
+// Errors: any exception leaves the step at once, CommunicationError and
+// c10::OutOfMemoryError among them. The step's messages are then void, and the
+// ranks have to be connected anew: nothing is completed for the peers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -105,11 +102,6 @@ class StageWork {
 
   // Right before backward; `is_last`: no other backward follows in this step.
   virtual void before_backward(int64_t micro_batch, bool is_last) = 0;
-
-  // Takes the place, after this rank ran out of memory, of the instruction that
-  // failed and of each that follows: finishes what collectives of its own it
-  // has not issued yet. Must not allocate more than a step does at its start.
-  virtual void complete(const Instruction& instruction) = 0;
 };
 
 class PipelineExecutor {

@@ -63,20 +63,13 @@ Mailbox::Mailbox(collectives::Communicator& stages,
 void Mailbox::post_receives(size_t index) {
   if (index >= list_.size()) return;
   const InstructionMessages& messages = list_[index];
-  int64_t discarded = 0;
   for (; num_posted_[index] < messages.receives.size(); ++num_posted_[index]) {
     const StageMessage& message = messages.receives[num_posted_[index]];
     Receiving receiving;
-    if (discard_.defined()) {
-      const int64_t count = elements(index, message);
-      receiving.map = discard_.narrow(0, discarded, count);
-      discarded += count;
-    } else {
-      const std::vector<int64_t> sizes =
-          map_sizes_(messages.instruction.micro_batch, message.layer);
-      receiving.map =
-          at::empty(sizes, map_options_.memory_format(map_format(sizes)));
-    }
+    const std::vector<int64_t> sizes =
+        map_sizes_(messages.instruction.micro_batch, message.layer);
+    receiving.map =
+        at::empty(sizes, map_options_.memory_format(map_format(sizes)));
     if (receiving.map.numel() > 0)
       receiving.work = stages_.recv_async(receiving.map, message.peer);
     receiving_.push_back(std::move(receiving));
@@ -108,51 +101,12 @@ void Mailbox::send(size_t index, size_t position, const at::Tensor& map) {
   ++num_sent_[index];
 }
 
-void Mailbox::start_completion() {
-  int64_t largest_send = 0, most_received = 0;
-  for (size_t index = 0; index < list_.size(); ++index) {
-    int64_t received = 0;
-    for (const StageMessage& message : list_[index].receives)
-      received += elements(index, message);
-    most_received = std::max(most_received, received);
-    for (const StageMessage& message : list_[index].sends)
-      largest_send = std::max(largest_send, elements(index, message));
-  }
-  const MemoryCategoryScope scope(MemoryCategory::kCommunication);
-  zeros_ = at::zeros({largest_send}, map_options_);
-  discard_ = at::zeros({most_received}, map_options_);
-}
-
-// The messages of the next instruction may use the same memory: those of this
-// one are all here.
-void Mailbox::complete_receives(size_t index) {
-  post_receives(index);
-  while (num_taken_[index] < num_posted_[index]) take(index, num_taken_[index]);
-  post_receives(index + 1);
-}
-
-void Mailbox::complete_sends(size_t index) {
-  const std::vector<StageMessage>& sends = list_[index].sends;
-  while (num_sent_[index] < sends.size()) {
-    const int64_t count = elements(index, sends[num_sent_[index]]);
-    send(index, num_sent_[index], zeros_.narrow(0, 0, count));
-  }
-}
-
 void Mailbox::wait_for_sends(size_t index) {
   sending_.remove_if([index](const Sending& sending) {
     if (sending.index >= index) return false;
     sending.work->wait();
     return true;
   });
-}
-
-int64_t Mailbox::elements(size_t index, const StageMessage& message) const {
-  int64_t count = 1;
-  for (const int64_t size :
-       map_sizes_(list_[index].instruction.micro_batch, message.layer))
-    count *= size;
-  return count;
 }
 
 void Mailbox::release_sends(const StageMessage& arrived) {

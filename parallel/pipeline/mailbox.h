@@ -9,9 +9,6 @@
 // furthest behind never waits for one. A message without elements is not sent,
 // and received as an empty tensor.
 //
-// A stage that failed completes what is left: it sends zeros and throws away
-// what it receives.
-//
 // It borrows all it is given, for one step.
 // Errors: CommunicationError; c10::OutOfMemoryError where a receive is posted.
 #pragma once
@@ -83,13 +80,6 @@ class Mailbox {
   // not change any more.
   void send(size_t index, size_t position, const at::Tensor& map);
 
-  // Completes messages from here on, after a failure, in place of what is left
-  // of each instruction. Allocates one map to send and the maps that one
-  // instruction receives.
-  void start_completion();
-  void complete_receives(size_t index);
-  void complete_sends(size_t index);
-
   // Waits for the sends of all instructions before `index`.
   void wait_for_sends(size_t index);
 
@@ -106,7 +96,6 @@ class Mailbox {
     std::unique_ptr<collectives::Work> work;
   };
 
-  int64_t elements(size_t index, const StageMessage& message) const;
   void release_sends(const StageMessage& arrived);
 
   collectives::Communicator& stages_;
@@ -118,8 +107,6 @@ class Mailbox {
   std::vector<size_t> num_sent_;
   std::list<Receiving> receiving_;  // posted and not taken, in order
   std::list<Sending> sending_;
-  // Once completing: what is sent, and where is received.
-  at::Tensor zeros_, discard_;
 };
 
 }  // namespace headroom::pipeline

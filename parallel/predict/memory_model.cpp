@@ -83,9 +83,6 @@ class MemoryEstimator {
         in_flight() * measured.kept_bytes - images, 0, rest);
     estimate_.transient = rest - estimate_.activations;
     add_targets();
-    if (plan_.layout.spatial_parallel_size > 1 || share_.groups_span_ranks())
-      estimate_.communication +=
-          share_.exchange_bytes(step.micro_batches.front());
   }
 
   // The loss shape with room for the most matches of every level.

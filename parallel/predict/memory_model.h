@@ -99,7 +99,7 @@ struct MemoryEstimate {
   int64_t images = 0;
   int64_t activations = 0;    // kept by micro-batches in flight, loss included
   int64_t transient = 0;      // the running micro-batch's, at the peak
-  int64_t communication = 0;  // slices under ZeRO, what completes exchanges
+  int64_t communication = 0;  // slices under ZeRO
   int64_t targets = 0;        // the labels'
   int64_t workspace = 0;      // votes, reports, single values
 

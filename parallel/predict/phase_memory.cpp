@@ -113,7 +113,6 @@ int64_t evaluation_peak_bytes(const EvaluationRequest& request) {
 
 namespace {
 
-constexpr int64_t kImagesOfAPass = 2;  // worker/step/collective_schedule.cpp
 constexpr int64_t kStartUpSlack = 16 << 10;
 
 class StartUp {
@@ -131,7 +130,6 @@ class StartUp {
     const Memory slice = timeline_.allocate(sends_slices ? largest_slice() : 0);
     const Memory sums = timeline_.allocate(2 * all_norms() * kDoubleBytes);
     if (request_.resumes) timeline_.touch(largest_layer() + largest_tensor());
-    if (request_.records_passes) record_passes();
     return timeline_.peak_bytes() + kStartUpSlack;
   }
 
@@ -241,32 +239,6 @@ class StartUp {
     if (stage_.zero_stage > 0) average_ = timeline_.allocate(shard());
   }
 
-  // A model whose gradients lie beside it.
-  void record_passes() {
-    const Memory model = keep(build_model());
-    SimulatedStage stage = stage_;
-    stage.policies.clear();
-    stage.teacher.clear();
-    stage.zero_stage = 0;
-    stage.num_shards = 1;
-    MicroBatchShape shape;
-    shape.samples = kImagesOfAPass;
-    shape.image_height = shape.image_width = request_.largest_stride;
-    shape.element_bytes = request_.element_bytes;
-    shape.num_threads = request_.num_threads;
-    LossShape loss;
-    loss.matches.assign(stage_.layers.back().inputs.size(), 0);
-    MicroBatch images(timeline_, stage, shape, loss);
-    std::vector<Memory> received, gradients;
-    for (const int layer : stage.received())
-      received.push_back(timeline_.allocate(images.map_bytes(layer)));
-    images.forward(std::move(received));
-    for (const int layer : stage.sent())
-      gradients.push_back(timeline_.allocate(images.map_bytes(layer)));
-    const Memory parameters = timeline_.allocate(kept_bytes());
-    images.backward(std::move(gradients));
-  }
-
   const StartUpRequest& request_;
   const SimulatedStage& stage_;
   MemoryTimeline timeline_;
@@ -281,15 +253,6 @@ int64_t start_up_peak_bytes(const StartUpRequest& request) {
 }
 
 namespace {
-
-// What else is there in any phase after the first step.
-MemoryEstimate between_steps(const RankShare& share) {
-  MemoryEstimate estimate = share.resident();
-  const bool is_split = share.plan().layout.spatial_parallel_size > 1;
-  if (is_split || share.groups_span_ranks())
-    estimate.communication += share.exchange_bytes(share.micro_batch(0));
-  return estimate;
-}
 
 // A batch's images are padded by half a stride, in whole strides.
 ValidationShape largest_shape(const RankShare& share) {
@@ -336,9 +299,6 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   start.is_mixed = request.map_bytes < request.element_bytes;
   start.num_moments = request.num_moments;
   start.num_threads = request.num_threads;
-  start.largest_stride = share.largest_stride();
-  start.records_passes = request.plan.layout.data_parallel_size > 1 ||
-                         request.plan.layout.spatial_parallel_size > 1;
   start.resumes =
       request.resumes && plan::rank_of(request.plan.layout, rank) == 0;
   estimate.transient =
@@ -354,7 +314,7 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
 MemoryEstimate estimate_validation(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank) {
   const RankShare share(request, rank);
-  MemoryEstimate estimate = between_steps(share);
+  MemoryEstimate estimate = share.resident();
   const ValidationShape shape =
       request.validation ? *request.validation : largest_shape(share);
   if (shape.samples == 0) {
@@ -381,15 +341,13 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
           : evaluation.shape.map_bytes(request.image_channels, 1);
   estimate.images += images;
   estimate.transient = peak - images;
-  if (evaluation.shape.is_split())
-    estimate.communication += share.exchange_bytes(evaluation.shape);
   return estimate;
 }
 
 MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank) {
   const RankShare share(request, rank);
-  MemoryEstimate estimate = between_steps(share);
+  MemoryEstimate estimate = share.resident();
   // The newest step's, where the run ends in mid-epoch.
   estimate.targets = share.target_bytes(
       request.step ? request.step->batch_matches

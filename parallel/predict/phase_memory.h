@@ -1,7 +1,7 @@
 // The bytes of tensors that a rank needs outside its steps.
 //
 //   start-up    the model is built whole on every rank, then cut and split;
-//               then once more for its average, and for the lists of exchanges
+//               then once more for its average
 //   validation  the averaged model without gradients, over so many images at
 //               once as the plan says (worker/step/stage_forward.h, validate.h)
 //   checkpoint  what lies there between steps: what goes to a file is host
@@ -35,14 +35,12 @@ struct EvaluationRequest {
 int64_t evaluation_peak_bytes(const EvaluationRequest& request);
 
 // What is allocated while a rank's state is built, in the order of
-// worker/step/training_state.h, then worker/step/collective_schedule.h:
+// worker/step/training_state.h:
 //
 //   the model, whole, whatever the rank keeps of it
 //   its layers again in flat buffers, with gradients; the rest goes
 //   the model once more, for its average, and its layers in flat buffers
 //   accumulated gradients, moments
-//   the model once more, and two small images forward and backward, where
-//   passes exchange with other ranks
 //   layers of a checkpoint, one at a time
 //
 // A tensor is drawn in float32 beside the one that gets it.
@@ -53,8 +51,6 @@ struct StartUpRequest {
   bool is_mixed = false;  // a copy of the weights in 16 bits, but for ZeRO 3
   int64_t num_moments = 1;
   int64_t num_threads = 1;
-  int64_t largest_stride = 32;
-  bool records_passes = false;
   bool resumes = false;  // this rank reads a checkpoint
 };
 

@@ -228,27 +228,6 @@ int64_t RankShare::largest_gathered_layer() const {
   return largest * stage_.num_shards;
 }
 
-int64_t RankShare::exchange_bytes(const MicroBatchShape& shape) const {
-  int64_t largest = 0;
-  for (int64_t i = stage_.begin; i < stage_.end; ++i) {
-    const ModelLayer& layer = stage_.layers[static_cast<size_t>(i)];
-    largest =
-        std::max(largest, 2 * shape.groups * layer.channels * kDoubleBytes);
-    if (!shape.is_split()) continue;
-    if (layer.is_head()) continue;
-    for (const layers::LayerProgram::Step& step : layer.program->steps) {
-      const layers::StepReach reach = layers::reach_of(*layer.program, step);
-      const layers::MapShape& map =
-          layer.program->shape_of(step.inputs.front());
-      const int64_t rows = std::min(std::max(reach.top, reach.bottom),
-                                    shape.image_height / map.stride);
-      largest =
-          std::max(largest, shape.rows_bytes(rows, map.channels, map.stride));
-    }
-  }
-  return 2 * largest;
-}
-
 int64_t RankShare::most_matches(int64_t samples) const {
   const int64_t anchors =
       request_.layers.back().channels / (kFirstClass + request_.num_classes);

@@ -40,9 +40,6 @@ class RankShare {
   // statistics; slices that ZeRO exchanges; a buffer for loaded images; small
   // things.
   MemoryEstimate resident() const;
-  // Bytes with which a rank that fails would complete its exchanges: rows of
-  // maps, or sums of a layer's groups. They lie ready from its first pass on.
-  int64_t exchange_bytes(const MicroBatchShape& shape) const;
   bool groups_span_ranks() const;
   // The teacher's weights and statistics, tensor by tensor.
   int64_t teacher_bytes() const;

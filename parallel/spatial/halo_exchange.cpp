@@ -29,10 +29,6 @@ at::Tensor one_piece(const at::Tensor& rows) {
   return rows.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-int64_t elements_of_a_row(const HaloTask& task) {
-  return task.samples * task.channels * task.width;
-}
-
 // The messages of one exchange, each with the memory that it needs until done.
 // All memory is there before the first message leaves: a rank that runs out of
 // it has not begun the exchange.
@@ -136,35 +132,6 @@ void CommunicatorHaloExchange::give_back(const at::Tensor& dhalo,
     dx.narrow(kRows, rows.begin - plan.own.begin, rows.size())
         .add_(returned[i]);
   }
-}
-
-void CommunicatorHaloExchange::complete(const HaloTask& task,
-                                        const at::Tensor& zeros,
-                                        const at::Tensor& discard) {
-  const HaloPlan plan = this->plan(task.local_rows, task.top, task.bottom);
-  const int64_t row = elements_of_a_row(task);
-  if (row == 0) return;
-  Messages messages;
-  int64_t next = 0;
-  for (const HaloPiece& piece : task.gives_back ? plan.sends : plan.receives) {
-    const int64_t elements = piece.rows.size() * row;
-    messages.receive(discard.narrow(0, next, elements), piece.peer);
-    next += elements;
-  }
-  for (const HaloPiece& piece : task.gives_back ? plan.receives : plan.sends)
-    messages.send(zeros.narrow(0, 0, piece.rows.size() * row), piece.peer);
-  messages.exchange(ranks_);
-}
-
-int64_t CommunicatorHaloExchange::completion_elements(
-    const HaloTask& task) const {
-  const HaloPlan plan = this->plan(task.local_rows, task.top, task.bottom);
-  int64_t received = 0, largest_sent = 0;
-  for (const HaloPiece& piece : task.gives_back ? plan.sends : plan.receives)
-    received += piece.rows.size();
-  for (const HaloPiece& piece : task.gives_back ? plan.receives : plan.sends)
-    largest_sent = std::max(largest_sent, piece.rows.size());
-  return std::max(received, largest_sent) * elements_of_a_row(task);
 }
 
 HaloPlan CommunicatorHaloExchange::plan(int64_t local_rows, int64_t top,

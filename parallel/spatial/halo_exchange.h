@@ -19,17 +19,6 @@
 
 namespace headroom::spatial {
 
-// One exchange of a map, by its sizes alone.
-struct HaloTask {
-  bool gives_back = false;  // give_back(), not receive()
-  int64_t samples = 0;
-  int64_t channels = 0;
-  int64_t local_rows = 0;
-  int64_t width = 0;
-  int64_t top = 0;
-  int64_t bottom = 0;
-};
-
 class CommunicatorHaloExchange final : public HaloExchange {
  public:
   // REQUIRES: as many ranks as parts.
@@ -42,12 +31,6 @@ class CommunicatorHaloExchange final : public HaloExchange {
   void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                  int64_t top) override;
   void sum_over_images(const at::Tensor& values) override;
-
-  // Takes part in an exchange without a map: sends from `zeros`, receives into
-  // `discard`, both of completion_elements(task) or more. Allocates nothing.
-  void complete(const HaloTask& task, const at::Tensor& zeros,
-                const at::Tensor& discard);
-  int64_t completion_elements(const HaloTask& task) const;
 
  private:
   HaloPlan plan(int64_t local_rows, int64_t top, int64_t bottom) const;

@@ -7,9 +7,8 @@
 //             gather n, gather n-1, scatter n, gather n-2, scatter n-1, …
 //
 // An entry's place is that of its end: a fetched layer's gather begins earlier.
-// The list follows from the layers alone, whatever a rank computes, so a rank
-// that fails can carry out the rest of it with zeros. The cursor refuses every
-// other order: peers would exchange different layers.
+// The list follows from the layers alone, so it is the same on all ranks. The
+// cursor refuses every other order: peers would exchange different layers.
 #pragma once
 
 #include <cstdint>

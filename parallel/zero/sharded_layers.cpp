@@ -147,12 +147,6 @@ void GradientScatter::begin_backward() {
 
 void GradientScatter::reduce(int64_t layer) { state_->reduce(layer); }
 
-void GradientScatter::reduce_zeros(int64_t layer) {
-  state_->provide(layer);
-  state_->gradients(layer).zero_();
-  state_->reduce(layer);
-}
-
 void GradientScatter::release_all() {
   for (const Layer& layer : state_->layers) {
     if (has_memory(layer.gradients)) release_memory(layer.gradients);
@@ -234,26 +228,9 @@ void ShardedLayers::on_final(int64_t layer) {
   gradients_->reduce(layer);
 }
 
-void ShardedLayers::complete_next() {
-  const LayerCollective next = cursor_.next();
-  if (fetch_) {
-    finish_fetch();
-  } else {
-    cursor_.pass(next);
-    if (next.kind == Kind::kScatter) {
-      gradients_->reduce_zeros(next.layer);
-    } else {
-      // A layer's gather fails, if at all, before its memory is there.
-      values_->gather(next.layer);
-    }
-  }
-  if (shards_values() && values_->is_whole(next.layer)) {
-    values_->release(next.layer);
-  }
-}
-
-void ShardedLayers::complete_pass() {
-  while (!cursor_.done()) complete_next();
+void ShardedLayers::abandon() {
+  cursor_ = {};
+  fetch_.reset();
   gradients_->release_all();
   if (!shards_values()) return;
   for (int64_t layer = 0; layer < static_cast<int64_t>(forward_.size());

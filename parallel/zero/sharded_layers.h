@@ -6,7 +6,7 @@
 //   begin_forward()    use(layer) … done_with(layer) …        ZeRO 3
 //   begin_backward()   use(layer), then gradients; when the last one of a layer
 //                      is there they are scattered, and its values released
-//   complete_pass()    in place of what a failed rank did not do of a pass
+//   abandon()          drops a step that failed on this or another rank
 //
 // Where gathers run in the background (Communicator), the next layer of the
 // pass is fetched while one runs: one layer more is whole then.
@@ -16,7 +16,7 @@
 //
 // It owns the shards, keeps the layers, and borrows the ranks; the thread that
 // runs the step uses it. Errors: CommunicationError; c10::OutOfMemoryError,
-// after which complete_pass() still works.
+// after which only abandon() may follow.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -71,9 +71,6 @@ class GradientScatter {
   // Collective: the layer's buffer, summed over all ranks, is added to the
   // shard and released.
   void reduce(int64_t layer);
-  // Replaces reduce() on a rank that failed, with zeros. Allocates the layer's
-  // buffer where it is not there.
-  void reduce_zeros(int64_t layer);
   // Frees what a failed backward left.
   void release_all();
 
@@ -109,13 +106,9 @@ class ShardedLayers {
   void use(int64_t layer);
   // Forward calls it when the layer has run.
   void done_with(int64_t layer);
-  // Carries out what is left of the pass, with zeros for gradients, and frees
-  // what a failure left. Allocates one layer at a time.
-  void complete_pass();
-  // The same one by one, where other collectives come in between: the list of
-  // the pass, how much of it is done, the next one; then complete_pass().
-  const CollectiveCursor& cursor() const { return cursor_; }
-  void complete_next();
+  // Frees what a failed step left whole, and its gather under way. REQUIRES: the
+  // ranks have been disconnected since, so that nothing writes there any more.
+  void abandon();
 
  private:
   void on_final(int64_t layer);

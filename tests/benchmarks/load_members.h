@@ -205,7 +205,7 @@ class LoadWorker final : public Caller {
     request.set_worker_id(identity_.worker_id);
     request.set_exit_code(5);
     request.set_message("[communication] a peer is lost");
-    request.set_peer_lost(true);
+    request.set_kind(static_cast<int>(wire::FailureKind::kLostPeer));
     call<wire::ReportFailureRequest, wire::ReportFailureResponse>(
         &Stub::async::ReportFailure, request, kTimeout);
   }

@@ -149,11 +149,6 @@ LayoutRun run_layout(const LayoutCase& layout,
             config.hyp, static_cast<int64_t>(state.model().levels().size()),
             kClasses, std::max(options.height, options.width), 0);
         training.plan = plan;
-        if (mesh.replicas->size() > 1) {
-          training.collective_schedule = step::record_collective_schedule(
-              table, kClasses, state.scalar_type(), state.model().kept_layers(),
-              options.freeze, mesh.spatial->size() > 1);
-        }
         std::unique_ptr<step::Teacher> teacher;
         if (!options.teacher.empty()) {
           teacher = std::make_unique<step::Teacher>(

@@ -13,7 +13,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/parallel_context.h"
 #include "worker/step/run_inputs.h"
 
@@ -112,13 +111,6 @@ RankTraining::RankTraining(const configs::RunConfig& config,
     add_boxes(ahead_, more);
     return &ahead_;
   };
-  if (mesh_.replicas->size() > 1) {
-    collective_schedule_ = step::record_collective_schedule(
-        table, loader::kSyntheticClasses, state_->scalar_type(),
-        state_->model().kept_layers(), config.freeze,
-        mesh_.spatial->size() > 1);
-    training.collective_schedule = collective_schedule_;
-  }
   trainer_ = std::make_unique<step::Trainer>(training, *state_, mesh_);
 }
 
@@ -199,9 +191,9 @@ validation::ValidatedAverage RankTraining::validate(
                                        dataset,
                                        dataset.class_names(),
                                        gains_,
-                                       collective_schedule_,
                                        *state_,
                                        mesh_,
+                                       validation_parts_,
                                        {}});
 }
 

@@ -76,7 +76,7 @@ class RankTraining {
   loader::Batch ahead_;  // the next step's, with more boxes
   collectives::Mesh mesh_;
   loss::LossGains gains_;
-  step::CollectiveSchedule collective_schedule_;
+  int64_t validation_parts_ = 0;
   loader::AssignTargets assign_;
   loader::PackTargets pack_;  // null: the loss is the host's
   predict::LabelBound labels_;

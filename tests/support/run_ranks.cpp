@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -75,6 +76,41 @@ std::string to_string(RankBackend backend) {
       return "shared_memory";
   }
   return "";
+}
+
+struct RankGenerations::State {
+  int size = 0;
+  RankOptions options;
+  std::mutex mutex;
+  std::condition_variable met;
+  int num_here = 0;           // guarded by mutex, as the next two
+  int64_t num_meetings = 0;
+  Factory factory;            // the newest generation's
+};
+
+RankGenerations::RankGenerations(int size, const RankOptions& options)
+    : state_(std::make_unique<State>()) {
+  state_->size = size;
+  state_->options = options;
+}
+
+RankGenerations::~RankGenerations() = default;
+
+std::unique_ptr<collectives::Communicator> RankGenerations::next(int rank) {
+  Factory factory;
+  {
+    std::unique_lock lock(state_->mutex);
+    const int64_t meeting = state_->num_meetings;
+    if (++state_->num_here == state_->size) {
+      state_->factory = make_factory(state_->size, state_->options);
+      state_->num_here = 0;
+      ++state_->num_meetings;
+      state_->met.notify_all();
+    }
+    state_->met.wait(lock, [&] { return state_->num_meetings > meeting; });
+    factory = state_->factory;
+  }
+  return factory(rank);
 }
 
 void run_ranks(

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "parallel/collectives/communicator.h"
@@ -26,6 +27,21 @@ struct RankOptions {
   RankBackend backend = RankBackend::kLocal;
   std::chrono::milliseconds operation_timeout = std::chrono::seconds(20);
   std::chrono::milliseconds time_limit = std::chrono::seconds(90);
+};
+
+// The generations of ranks that are threads: after a failure all of them leave
+// their communicator, meet here, and get a new one.
+class RankGenerations {
+ public:
+  RankGenerations(int size, const RankOptions& options = {});
+  ~RankGenerations();
+  // Every rank calls it from its thread, each time after it has dropped what it
+  // got before. Waits for all.
+  std::unique_ptr<collectives::Communicator> next(int rank);
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
 };
 
 void run_ranks(

@@ -155,7 +155,7 @@ CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
     : options_(std::move(options)), state_(state), mesh_(mesh) {
   blocks_ = std::make_shared<const std::vector<StateStream::Block>>(
       checkpoint_stream(state, &mesh).blocks());
-  if (!state.is_whole()) parts_ = mesh.world.split(0, mesh.world.rank());
+  reconnect();
   state.set_before_change([this] { finish_copy(); });
 }
 
@@ -281,6 +281,10 @@ void CheckpointSaver::finish() {
 void CheckpointSaver::disconnect() {
   transfers_.clear();
   parts_.reset();
+}
+
+void CheckpointSaver::reconnect() {
+  if (!state_.is_whole()) parts_ = mesh_.world.split(0, mesh_.world.rank());
 }
 
 void CheckpointSaver::note_outcome() {

@@ -139,6 +139,8 @@ class CheckpointSaver {
   // Lets peers that wait for this rank fail at once; a copy that has not come
   // whole is given up.
   void disconnect();
+  // Goes on over the mesh's world, connected anew. Collective.
+  void reconnect();
 
   // Rank 0 returns each outcome once, as soon as it is known.
   std::vector<CheckpointOutcome> take_outcomes();

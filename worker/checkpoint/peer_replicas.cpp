@@ -14,12 +14,16 @@ namespace {
 
 constexpr size_t kVersions = 2;
 
-void push(std::vector<at::Tensor>& versions, at::Tensor newest) {
+}  // namespace
+
+void PeerReplicas::put(std::vector<Version>& versions, Version newest) {
+  if (!versions.empty() && versions.front().step == newest.step) {
+    versions.front() = std::move(newest);
+    return;
+  }
   versions.insert(versions.begin(), std::move(newest));
   if (versions.size() > kVersions) versions.pop_back();
 }
-
-}  // namespace
 
 int buddy_shift(int world_size, int most_on_a_machine) {
   return most_on_a_machine < world_size ? most_on_a_machine : 1;
@@ -38,22 +42,27 @@ PeerReplicas::~PeerReplicas() = default;
 void PeerReplicas::after_commit(step::TrainingState& state,
                                 const std::string& newest_line) {
   settle();
-  push(own_, pack(parts_of(state, newest_line)));
+  put(own_, {state.counters.committed_steps,
+             pack(parts_of(state, newest_line))});
   const activations::CountingAllocator::HostMemory host;
-  at::Tensor sizes = at::empty({2}, at::kLong);
-  sizes.data_ptr<int64_t>()[0] = own_.front().numel();
-  const auto size_sent = communicator_->send_async(sizes.narrow(0, 0, 1), to_);
-  communicator_->recv(sizes.narrow(0, 1, 1), from_);
-  size_sent->wait();
-  arriving_ = at::empty({sizes.const_data_ptr<int64_t>()[1]}, at::kByte);
-  receiving_ = communicator_->recv_async(arriving_, from_);
-  sending_ = communicator_->send_async(own_.front(), to_);
+  // Step and size of what is sent, then of what arrives.
+  at::Tensor headers = at::empty({4}, at::kLong);
+  auto* const header = headers.data_ptr<int64_t>();
+  header[0] = own_.front().step;
+  header[1] = own_.front().bytes.numel();
+  const auto header_sent =
+      communicator_->send_async(headers.narrow(0, 0, 2), to_);
+  communicator_->recv(headers.narrow(0, 2, 2), from_);
+  header_sent->wait();
+  arriving_ = {header[2], at::empty({header[3]}, at::kByte)};
+  receiving_ = communicator_->recv_async(arriving_.bytes, from_);
+  sending_ = communicator_->send_async(own_.front().bytes, to_);
 }
 
 void PeerReplicas::settle() {
   if (!receiving_) return;
   receiving_->wait();
-  push(others_, std::exchange(arriving_, {}));
+  put(others_, std::exchange(arriving_, {}));
   receiving_.reset();
   std::exchange(sending_, nullptr)->wait();
 }
@@ -61,14 +70,22 @@ void PeerReplicas::settle() {
 void PeerReplicas::disconnect() {
   receiving_.reset();
   sending_.reset();
-  communicator_.reset();
+  communicator_->disconnect();
+}
+
+void PeerReplicas::reconnect(collectives::Communicator& world,
+                             step::TrainingState& state,
+                             const std::string& newest_line) {
+  disconnect();
+  communicator_->reconnect(world.split(0, world.rank()));
+  if (state.counters.committed_steps > 0) after_commit(state, newest_line);
 }
 
 std::vector<HostStateSnapshot> PeerReplicas::take() const {
   std::vector<HostStateSnapshot> states;
-  for (const std::vector<at::Tensor>* versions : {&own_, &others_}) {
-    for (const at::Tensor& version : *versions) {
-      states.push_back(unpack(version));
+  for (const std::vector<Version>* versions : {&own_, &others_}) {
+    for (const Version& version : *versions) {
+      states.push_back(unpack(version.bytes));
     }
   }
   return states;

@@ -39,6 +39,7 @@ struct Assignment : wire::RankAssignment {
 
 // An event without what its writer sets: sequence, time, report, reporter.
 using RunEvent = wire::EventRecord;
+using wire::FailureKind;
 using wire::FinishedRun;
 using wire::LeftGeneration;
 using wire::WorkerFailure;

@@ -45,6 +45,7 @@ LadderDecision after_failure(const LadderRungs& rungs,
   }
   if (has_cut_left(rungs, state)) {
     decision.move = LadderMove::kSmallerMicroBatch;
+    ++decision.state.num_cuts;
     decision.reason = with_skipped(
         rungs,
         "from now on micro-batches of " +
@@ -54,6 +55,7 @@ LadderDecision after_failure(const LadderRungs& rungs,
     return decision;
   }
   decision.move = LadderMove::kNothingLeft;
+  decision.state.is_exhausted = true;
   decision.reason = with_skipped(
       rungs, "nothing leaner is left: " +
                  (rungs.micro_batches.empty()
@@ -62,17 +64,23 @@ LadderDecision after_failure(const LadderRungs& rungs,
   return decision;
 }
 
-LadderState take_cut(const LadderRungs& rungs, const LadderState& state) {
-  HEADROOM_CHECK(has_cut_left(rungs, state), "no smaller micro-batch is left");
-  LadderState next = state;
-  ++next.num_cuts;
-  return next;
+SharedRungs shared_rungs(const LadderState& state, int rank, int num_ranks) {
+  return {state.num_cuts, state.cut_went_back ? 1 : 0,
+          state.is_exhausted ? num_ranks - rank : 0, state.validation_parts};
 }
 
-LadderState after_failed_vote(const LadderState& state) {
-  LadderState next = state;
-  next.calm_steps = 0;
-  return next;
+AgreedRungs take_over(const SharedRungs& maxima, const LadderState& state,
+                      int num_ranks) {
+  AgreedRungs agreed{state, std::nullopt};
+  agreed.state.num_cuts = maxima[0];
+  agreed.state.cut_went_back = maxima[1] != 0;
+  agreed.state.calm_steps = 0;
+  agreed.state.validation_parts = maxima[3];
+  agreed.state.is_exhausted = false;  // said once
+  if (maxima[2] > 0) {
+    agreed.exhausted_rank = num_ranks - static_cast<int>(maxima[2]);
+  }
+  return agreed;
 }
 
 LadderDecision after_commit(const LadderRungs& rungs,

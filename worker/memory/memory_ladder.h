@@ -8,14 +8,19 @@
 //                     that make any layer keep less
 //   then              a smaller micro-batch, by all ranks together, as the
 //                     number of micro-batches is part of a step's collectives
-//   then              the run ends at its committed step
+//   then              another plan, or the run ends at its committed step
 //
-// A policy changes no result, so a rank climbs alone. After kCalmSteps
-// committed steps in which no rank ran out of memory, one rung is given back,
-// once in a run: of the micro-batch where that is smaller, else of the rank's
-// policies. Whoever fails again after that stays lean; nothing oscillates.
+// A policy changes no result, so a rank moves alone. The ranks of several leave
+// their generation after a failure, and agree on what is common to them when
+// the next one begins (SharedRungs). The ladder outlives generations of one
+// plan: it is finite, and so is the number of times that a step is tried again.
+//
+// After kCalmSteps committed steps in which no rank ran out of memory, one rung
+// is given back, once in a run: of the micro-batch where that is smaller, else
+// of the rank's policies. A rank that fails again after that stays lean.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <new>
@@ -46,8 +51,8 @@ struct LadderRungs {
   std::string micro_batch_error;
 };
 
-// The rung of one rank. `num_cuts` and `cut_went_back` are the same on all
-// ranks, as they follow from votes alone.
+// The rung of one rank. During a generation `num_cuts`, `cut_went_back` and
+// `calm_steps` are the same on all ranks.
 struct LadderState {
   int64_t policy = 0;    // index into policies
   int64_t num_cuts = 0;  // how many of micro_batches were taken
@@ -55,6 +60,9 @@ struct LadderState {
   int64_t calm_steps = 0;
   bool policy_went_back = false;
   bool cut_went_back = false;
+  bool is_exhausted = false;  // this rank failed with nothing leaner left
+  // StageForward::set_num_parts of the validation that is under way.
+  int64_t validation_parts = 0;
   bool operator==(const LadderState&) const = default;
 };
 
@@ -62,7 +70,7 @@ enum class LadderMove {
   kStay,
   kTryAgain,           // unchanged, but with caches released
   kLeanerPolicy,       // policies[state.policy] is next
-  kSmallerMicroBatch,  // all ranks have to do it: take_cut()
+  kSmallerMicroBatch,  // one cut more, for all ranks to take over
   kNothingLeft,        // the step cannot be done here
   kPolicyBack,         // policies[state.policy], one rung less
   kCutBack,            // one cut less, on all ranks
@@ -78,12 +86,17 @@ struct LadderDecision {
 LadderDecision after_failure(const LadderRungs& rungs,
                              const LadderState& state);
 
-// The vote says that some rank asked for a smaller micro-batch.
-// REQUIRES: one is left.
-LadderState take_cut(const LadderRungs& rungs, const LadderState& state);
-
-// Some rank ran out of memory in this attempt: nobody counts calm steps.
-LadderState after_failed_vote(const LadderState& state);
+// What all ranks take over from the leanest of them when a generation begins:
+// the element-wise maxima of what each rank tells.
+using SharedRungs = std::array<int64_t, 4>;
+SharedRungs shared_rungs(const LadderState& state, int rank, int num_ranks);
+struct AgreedRungs {
+  LadderState state;
+  std::optional<int> exhausted_rank;  // the lowest that has nothing leaner left
+};
+// A generation begins calm: no rank has counted a step.
+AgreedRungs take_over(const SharedRungs& maxima, const LadderState& state,
+                      int num_ranks);
 
 // A step was committed.
 LadderDecision after_commit(const LadderRungs& rungs, const LadderState& state);

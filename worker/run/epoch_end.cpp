@@ -63,9 +63,9 @@ validation::ValidationResult EpochEnd::validate_average(EpochRecord& record) {
            .dataset = *in_.inputs.validation,
            .class_names = in_.inputs.class_names,
            .gains = in_.gains,
-           .collective_schedule = in_.collective_schedule,
            .state = in_.state,
            .mesh = in_.mesh,
+           .num_parts = in_.validation_parts,
            .retry = in_.reports.retry("validation"),
            .host_memory_limit = in_.host_memory_limit,
            .images_done = [this](int64_t images, int64_t all) {

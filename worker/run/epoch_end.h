@@ -16,7 +16,6 @@
 #include "worker/run/run_pictures.h"
 #include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/training_state.h"
 
@@ -30,7 +29,7 @@ class EpochEnd {
     const step::RunInputs& inputs;
     const optim::ScheduleOptions& schedule;
     const loss::LossGains& gains;
-    const step::CollectiveSchedule& collective_schedule;
+    int64_t& validation_parts;  // AverageValidation::num_parts
     int64_t host_memory_limit = 0;  // the share of validation's loader
     step::TrainingState& state;
     collectives::Mesh& mesh;

@@ -26,8 +26,8 @@
 #include "worker/run/run_network.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/fault_injection.h"
+#include "worker/step/step_gradients.h"
 
 namespace headroom::run {
 namespace {
@@ -78,7 +78,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
     ranks = collectives::make_device_host_communicator(std::move(ranks),
                                                        std::move(devices));
   }
-  return std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
+  return ranks;
 }
 
 control::FinishedRun finished_run(RunOutcome end, int64_t committed_steps) {
@@ -100,18 +100,27 @@ void finish(control::CoordinatorClient& client,
   communicator.barrier();
 }
 
-// The connections end with the call.
+// Connects the ranks, in `communicator`, which a training run that goes on
+// borrows already.
 RunOutcome run_connected(
     const control::Assignment& assignment, const configs::RunConfig& config,
     control::CoordinatorClient& client, const WorkerOptions& options,
     const devices::ComputeDevice& device, memory::DeviceFootprint& footprint,
-    std::optional<plan::NetworkRates>& network, TrainingRun* training) {
+    std::optional<plan::NetworkRates>& network,
+    std::unique_ptr<collectives::CountingCommunicator>& communicator,
+    TrainingRun* training) {
   std::optional<AbortableWait> abortable;
   if (!device.is_cpu()) {
     abortable.emplace([api = device.api()] { api->abort_communicators(); });
   }
-  const std::unique_ptr<collectives::Communicator> communicator = connect_ranks(
+  std::unique_ptr<collectives::Communicator> ranks = connect_ranks(
       assignment, config, client, options, device, footprint, network);
+  if (assignment.keeps_state) {
+    communicator->reconnect(std::move(ranks));
+  } else {
+    communicator =
+        std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
+  }
   RunOutcome end = training != nullptr ? training->run(*communicator)
                                        : run_validation(assignment, client,
                                                         *communicator, device);
@@ -133,6 +142,8 @@ Refusal describe(const std::exception_ptr& exception) {
   constexpr int kResource = static_cast<int>(ExitCode::kResource);
   try {
     std::rethrow_exception(exception);
+  } catch (const CommunicationError& error) {
+    return {kResource, error.what()};
   } catch (const Error& error) {
     return {static_cast<int>(error.exit_code()), error.what()};
   } catch (const c10::OutOfMemoryError& error) {
@@ -151,16 +162,53 @@ Refusal describe(const std::exception_ptr& exception) {
   }
 }
 
-bool is_out_of_memory(const std::exception_ptr& exception) {
+control::FailureKind kind_of(const std::exception_ptr& exception) {
+  using control::FailureKind;
   try {
     std::rethrow_exception(exception);
+  } catch (const CommunicationError&) {
+    return FailureKind::kLostPeer;
   } catch (const c10::OutOfMemoryError&) {
-    return true;
+    return FailureKind::kOutOfMemory;
   } catch (const std::bad_alloc&) {
-    return true;
+    return FailureKind::kOutOfMemory;
   } catch (...) {
-    return false;
+    return FailureKind::kFatal;
   }
+}
+
+// A rank that fails in what all ranks do together leaves its generation, and
+// its peers fail at once; the coordinator forms the next one. False where the
+// rank has to end: nothing else of it can be trusted, or nobody would wait.
+bool leave_failed_generation(control::CoordinatorClient& client,
+                             const control::Assignment& assignment,
+                             control::FailureKind kind,
+                             const std::string& message,
+                             collectives::CountingCommunicator* communicator,
+                             TrainingRun* training, int64_t committed_steps) {
+  using control::FailureKind;
+  const bool is_peers = kind == FailureKind::kLostPeer;
+  // MPI cannot connect the same processes anew.
+  const bool can_retry = kind == FailureKind::kOutOfMemory &&
+                         training != nullptr && training->can_go_on() &&
+                         assignment.world_size > 1 &&
+                         assignment.plan.backend != plan::Backend::kMpi;
+  if (!is_peers && !can_retry) return false;
+  log::debug(message);
+  control::WorkerFailure failure{
+      .exit_code = static_cast<int>(ExitCode::kResource),
+      .message = message,
+      .kind = kind,
+      .committed_steps = committed_steps};
+  if (training != nullptr) {
+    training->leave_peers();
+    failure.can_go_on = training->can_go_on();
+    failure.holds_a_part = !training->holds_whole_state();
+    failure.checkpoint_steps = training->checkpoint_steps();
+  }
+  if (communicator != nullptr) communicator->disconnect();
+  if (!agent_loss::has_happened()) client.report_failure(failure);
+  return true;
 }
 
 // Memory ran out where no step could be tried again. What the failure held is
@@ -203,7 +251,9 @@ void leave_generation(control::CoordinatorClient& client,
 
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
-  CrossGenerationState carried;                  // outlives generations
+  CrossGenerationState carried;  // outlives generations
+  // The ranks of the newest generation; `training` borrows them.
+  std::unique_ptr<collectives::CountingCommunicator> communicator;
   std::unique_ptr<TrainingRun> training;         // outlives a lost peer
   std::unique_ptr<step::FaultInjection> faults;  // outlives generations
   std::optional<devices::ComputeDevice>
@@ -249,46 +299,46 @@ int run_generations(control::CoordinatorClient& client,
           faults->strike(configs::Fault::Phase::kBetween,
                          assignment.resume_steps);
         }
-        if (training) {  // a peer was lost: only its state is still wanted
-          training->hold_committed();
-          training.reset();
-          step::release_failed_graph();
-          kernels::release_freed_memory();
+        if (assignment.keeps_state) {
+          HEADROOM_CHECK(training != nullptr, "there is no state to keep");
+          training->enter(assignment);
+        } else {
+          if (training) {  // only its state is still wanted
+            training->hold_committed();
+            training.reset();
+            step::release_failed_graph();
+            kernels::release_freed_memory();
+          }
+          training = std::make_unique<TrainingRun>(
+              TrainingRun::Inputs{.assignment = assignment,
+                                  .client = client,
+                                  .faults = *faults,
+                                  .device = *device,
+                                  .footprint = footprint,
+                                  .carried = carried});
         }
-        training = std::make_unique<TrainingRun>(
-            TrainingRun::Inputs{.assignment = assignment,
-                                .client = client,
-                                .faults = *faults,
-                                .device = *device,
-                                .footprint = footprint,
-                                .carried = carried});
       }
       const RunOutcome end =
           run_connected(assignment, config, client, options, *device, footprint,
-                        carried.network, training.get());
+                        carried.network, communicator, training.get());
       if (end.left) {
         leave_generation(client, *end.left, device->memory(), training);
       }
-    } catch (const CommunicationError& error) {
-      log::debug(error.what());
-      control::WorkerFailure failure{
-          .exit_code = static_cast<int>(ExitCode::kResource),
-          .message = error.what(),
-          .peer_lost = true,
-          .committed_steps = committed()};
-      if (training) {
-        training->leave_peers();
-        failure.holds_a_part = !training->holds_whole_state();
-        failure.checkpoint_steps = training->checkpoint_steps();
-      }
-      if (!agent_loss::has_happened()) client.report_failure(failure);
     } catch (...) {
       failure = std::current_exception();
     }
     // The exception's frames are gone outside the catch.
-    if (failure && !agent_loss::has_happened()) {
+    if (failure) {
+      const control::FailureKind kind = kind_of(failure);
       const Refusal refusal = describe(failure);
-      if (is_out_of_memory(std::exchange(failure, nullptr)) && training &&
+      failure = nullptr;
+      if (leave_failed_generation(client, assignment, kind, refusal.message,
+                                  communicator.get(), training.get(),
+                                  committed())) {
+        continue;
+      }
+      if (agent_loss::has_happened()) break;
+      if (kind == control::FailureKind::kOutOfMemory && training &&
           assignment.world_size == 1 &&
           saved_alone(client, *training, refusal.message)) {
         continue;

@@ -4,9 +4,11 @@
 // connections are released, and the next assignment goes on from its
 // checkpoint under another plan.
 //
-// The only place that catches a lost peer: the uncommitted step is dropped, the
-// coordinator is told how far this worker has committed, and the next
-// assignment says what to do with that state.
+// The only place that catches what ends a generation, on this rank or another: a
+// lost peer, a cut connection, a rank out of memory. The uncommitted step is
+// dropped, the connections are closed so that peers fail too, the coordinator is
+// told how far this worker has committed, and the next assignment says what to
+// do with that state: mostly to go on with it as it is (keeps_state).
 #pragma once
 
 #include <string>

@@ -91,13 +91,9 @@ RunOutcome RunEnd::interrupt(const std::string& after) {
 RunOutcome RunEnd::refuse_step(const step::StepResult& result,
                                const loader::Batch& batch) {
   const data_parallel::Verdict& verdict = result.verdict;
-  const std::string where = "step " + std::to_string(batch.step) + ", rank " +
-                            std::to_string(verdict.rank) + ": ";
-  if (verdict.outcome == data_parallel::Outcome::kMemoryExhausted) {
-    return leave_for_memory(result, where);
-  }
-  const std::string reason = where +
-                             "the loss or the gradient is not finite; lower "
+  const std::string reason = "step " + std::to_string(batch.step) + ", rank " +
+                             std::to_string(verdict.rank) +
+                             ": the loss or the gradient is not finite; lower "
                              "hyp.lr0, or --set skip_non_finite=true";
   if (in_.assignment.rank == 0) {
     in_.client.report_event({.event = EventKind::kNonFinite,
@@ -110,16 +106,17 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
 }
 
 // The last rung of the ladder: another plan, which the coordinator chooses.
-RunOutcome RunEnd::leave_for_memory(const step::StepResult& result,
-                                    const std::string& where) {
+RunOutcome RunEnd::leave_for_memory(int failed_rank,
+                                    const MemoryShortfall& shortfall) {
   control::LeftGeneration left;
   left.checkpoint = in_.checkpoints.write();
   left.committed_steps = committed();
-  left.failed_rank = result.verdict.rank;
-  left.shortfall = result.shortfall;
-  RunOutcome outcome =
-      end_generation(ExitCode::kResource,
-                     where + "out of memory with the leanest activations");
+  left.failed_rank = failed_rank;
+  left.shortfall = shortfall;
+  RunOutcome outcome = end_generation(
+      ExitCode::kResource, "step " + std::to_string(committed()) + ", rank " +
+                               std::to_string(failed_rank) +
+                               ": out of memory with the leanest activations");
   left.result_json = outcome.result_json;
   outcome.left = std::move(left);
   return outcome;

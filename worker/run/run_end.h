@@ -4,8 +4,9 @@
 //
 //   complete        all steps, --max-steps, patience
 //   interrupt       Ctrl-C, resumable
-//   refuse_step     a step that cannot be committed: not finite, or no memory
-//                   under this plan, and the coordinator chooses another
+//   refuse_step     a step that is not finite
+//   leave_for_memory  no memory for a step under this plan: the coordinator
+//                   chooses another
 //   leave_as_asked  other workers take part from here
 //   save_for_successors  the agent is lost, and this process ends with it
 //
@@ -98,6 +99,10 @@ class RunEnd {
   // Every rank comes here together; the state is that before the step.
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
+  // `failed_rank` has nothing leaner left under this plan; `shortfall` is this
+  // rank's own. Every rank comes here together.
+  RunOutcome leave_for_memory(int failed_rank,
+                              const MemoryShortfall& shortfall);
   RunOutcome leave_as_asked();
   RunOutcome save_for_successors();
   // A generation before this one had all but the end.
@@ -108,8 +113,6 @@ class RunEnd {
  private:
   // A checkpoint, and weights where no epoch has left any.
   void save();
-  RunOutcome leave_for_memory(const step::StepResult& result,
-                              const std::string& where);
   RunOutcome end_generation(ExitCode exit_code, const std::string& reason);
   // Saves, and ends the run with a reason that says how to go on.
   RunOutcome end_early(ExitCode exit_code, const std::string& reason);

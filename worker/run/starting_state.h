@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/run_config.h"
@@ -15,6 +16,7 @@
 #include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/coordinator_client.h"
+#include "worker/memory/memory_ladder.h"
 #include "worker/step/run_inputs.h"
 #include "worker/step/training_state.h"
 
@@ -30,7 +32,13 @@ struct CrossGenerationState {
   // Committed states, or parts of them: of the last generation until the next
   // one has a state of its own.
   std::vector<checkpoint::HostStateSnapshot> held;
+  // The rung of this rank, and the plan whose ladder it is.
+  std::pair<plan::Plan, memory::LadderState> ladder;
 
+  // Where a generation under `plan` begins on its ladder.
+  memory::LadderState ladder_of(const plan::Plan& plan) const {
+    return ladder.first == plan ? ladder.second : memory::LadderState{};
+  }
   int64_t newest_step() const {
     int64_t newest = 0;
     for (const checkpoint::HostStateSnapshot& state : held) {

@@ -1,5 +1,7 @@
 #include "worker/run/training_run.h"
 
+#include <c10/util/Exception.h>
+
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -71,8 +73,12 @@ struct TrainingRun::Implementation {
   RunOutcome run(collectives::Communicator& communicator);
   // Everything that may refuse the run; the run directory comes last of that.
   void prepare(collectives::Communicator& communicator);
-  std::optional<RunOutcome> step(loader::BatchSource& batches,
-                                 step::Trainer& trainer);
+  // What is borrowed from the mesh goes on over its new connections. Collective.
+  void reconnect();
+  void make_trainer();
+  void open_source();
+  RunOutcome train();
+  std::optional<RunOutcome> step();
   std::optional<RunOutcome> end_epoch();
   std::optional<RunOutcome> catch_up();
 
@@ -81,7 +87,6 @@ struct TrainingRun::Implementation {
   void share_host_memory();
   void require_steps_left() const;
   void keep_copies();
-  step::CollectiveSchedule record_exchanges() const;
   void begin_pictures();
   void begin_reports();
 
@@ -111,7 +116,7 @@ struct TrainingRun::Implementation {
                                    : start.newest_line;
   }
 
-  const control::Assignment assignment;
+  control::Assignment assignment;  // the newest
   const devices::ComputeDevice device;
   memory::DeviceFootprint& footprint;  // this process's part
   control::CoordinatorClient& client;
@@ -136,12 +141,18 @@ struct TrainingRun::Implementation {
   predict::HostShares host;  // shares of the loaders and of a copy of the state
   std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
-  step::CollectiveSchedule collective_schedule;
+  int64_t validation_parts = 0;
   std::unique_ptr<RunPictures> pictures;  // null: this rank draws none
   std::unique_ptr<RunReports> reports;
   std::unique_ptr<RunCheckpoints> checkpoints;
   std::unique_ptr<EpochEnd> epoch_end;
-  std::unique_ptr<RunEnd> ending;  // the last: all is there
+  std::unique_ptr<RunEnd> ending;
+  std::unique_ptr<step::Trainer> trainer;
+  std::optional<TrainingSource> source;  // the last: all is there
+  // The batch of a step that is not committed yet, and whether the epoch's
+  // images are drawn: a step that is tried again goes on from there.
+  std::optional<loader::Batch> batch;
+  bool epoch_is_open = false;
 
   StepRecord newest;     // known to every rank: rank 0 may be lost
   EpochWork epoch_work;  // the work of the epoch that has begun
@@ -171,28 +182,51 @@ TrainingRun::Implementation::Implementation(const Inputs& given)
 
 RunOutcome TrainingRun::Implementation::run(
     collectives::Communicator& communicator) {
-  const memory::PhaseWatch start_up("start-up", device.memory());
-  prepare(communicator);
-  if (!buddies) carried.held.clear();  // else with the first copies
-  reports->note_device();
-  std::optional<TrainingSource> source;
-  step::Trainer trainer(
-      {.gains = gains,
-       .schedule = schedule,
-       .plan = assignment.plan,
-       .skip_non_finite = config.skip_non_finite,
-       .collective_schedule = collective_schedule,
-       .faults = &faults,
-       .host_memory_limit = config.host_memory_limit,
-       .assign = step::loader_options(config, state->model()).assign,
-       .memory = memory,
-       .teacher = teacher.get(),
-       .following = [&source] { return source->batches().made_ahead(); },
-       .captures_micro_batches = config.cuda_graphs,
-       .labels = memory.labels},
+  if (source) {
+    reconnect();
+  } else {
+    const memory::PhaseWatch start_up("start-up", device.memory());
+    prepare(communicator);
+    if (!buddies) carried.held.clear();  // else with the first copies
+    reports->note_device();
+    make_trainer();
+    reports->note_memory(
+        start_up.compare(predict::estimate_start_up(memory, mesh->here)));
+    open_source();
+  }
+  if (const auto exhausted = trainer->begin_generation()) {
+    return ending->leave_for_memory(*exhausted, trainer->shortfall());
+  }
+  validation_parts = trainer->ladder().validation_parts;
+  return train();
+}
+
+void TrainingRun::Implementation::reconnect() {
+  mesh->reconnect();
+  saver->reconnect();
+  if (buddies) buddies->reconnect(mesh->world, *state, newest_line());
+}
+
+void TrainingRun::Implementation::make_trainer() {
+  trainer = std::make_unique<step::Trainer>(
+      step::Trainer::Options{
+          .gains = gains,
+          .schedule = schedule,
+          .plan = assignment.plan,
+          .skip_non_finite = config.skip_non_finite,
+          .faults = &faults,
+          .host_memory_limit = config.host_memory_limit,
+          .assign = step::loader_options(config, state->model()).assign,
+          .memory = memory,
+          .teacher = teacher.get(),
+          .following = [this] { return source->batches().made_ahead(); },
+          .captures_micro_batches = config.cuda_graphs,
+          .labels = memory.labels,
+          .ladder = carried.ladder_of(assignment.plan)},
       *state, *mesh);
-  reports->note_memory(
-      start_up.compare(predict::estimate_start_up(memory, mesh->here)));
+}
+
+void TrainingRun::Implementation::open_source() {
   source.emplace(TrainingSource::Inputs{.config = config,
                                         .plan = assignment.plan,
                                         .inputs = inputs,
@@ -202,6 +236,9 @@ RunOutcome TrainingRun::Implementation::run(
                                         .state = *state,
                                         .mesh = *mesh,
                                         .reports = *reports});
+}
+
+RunOutcome TrainingRun::Implementation::train() {
   if (epoch_is_unrecorded()) {  // the run was cut between steps and results
     if (auto ended = end_epoch()) return *ended;
   } else if (assignment.generation > 1) {
@@ -211,11 +248,13 @@ RunOutcome TrainingRun::Implementation::run(
   const agent_loss::Reprieve reprieve(assignment.has_one_agent);
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
-    source->begin_epoch();
+    if (!epoch_is_open) source->begin_epoch();
+    epoch_is_open = true;
     do {
-      if (auto ended = step(source->batches(), trainer)) return *ended;
+      if (auto ended = step()) return *ended;
     } while (!is_between_epochs());
-    trainer.release_graphs();
+    epoch_is_open = false;
+    trainer->release_graphs();
     if (auto ended = end_epoch()) return *ended;
   }
 }
@@ -248,7 +287,6 @@ void TrainingRun::Implementation::prepare(
   }
   keep_copies();
   memory.fetches_ahead = mesh->data->gathers_in_background();
-  collective_schedule = record_exchanges();
   begin_pictures();
   begin_reports();
 }
@@ -347,7 +385,7 @@ void TrainingRun::Implementation::begin_reports() {
                        .inputs = inputs,
                        .schedule = schedule,
                        .gains = gains,
-                       .collective_schedule = collective_schedule,
+                       .validation_parts = validation_parts,
                        .host_memory_limit = host.validation,
                        .state = *state,
                        .mesh = *mesh,
@@ -398,24 +436,18 @@ void TrainingRun::Implementation::require_steps_left() const {
                                    : "give a larger --epochs");
 }
 
-// Needed where passes exchange with other ranks.
-step::CollectiveSchedule TrainingRun::Implementation::record_exchanges() const {
-  if (mesh->replicas->size() == 1) return {};
-  return step::record_collective_schedule(
-      inputs.table, inputs.num_classes(), state->scalar_type(),
-      state->model().kept_layers(), config.freeze, mesh->spatial->size() > 1);
-}
-
-std::optional<RunOutcome> TrainingRun::Implementation::step(
-    loader::BatchSource& batches, step::Trainer& trainer) {
+std::optional<RunOutcome> TrainingRun::Implementation::step() {
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
-  const loader::Batch batch = batches.next();
-  checkpoints->settle();
-  if (const auto event = labels.look_at(batch)) {
-    reports->report(batch.step, *event);
+  if (!this->batch) {
+    this->batch = source->batches().next();
+    if (const auto event = labels.look_at(*this->batch)) {
+      reports->report(this->batch->step, *event);
+    }
   }
-  const step::StepResult result = trainer.train_step(batch, [&] {
+  const loader::Batch& batch = *this->batch;
+  checkpoints->settle();
+  const step::StepResult result = trainer->train_step(batch, [&] {
     return step::Trainer::Requests{
         .stop = client.stop_requested(),
         .leave = client.leave_requested(assignment.generation),
@@ -430,6 +462,12 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   for (const memory::StepEvent& event : result.events) {
     reports->report(batch.step, event);
   }
+  if (!result.out_of_memory.empty()) {
+    if (mesh->world.size() == 1) {
+      return ending->leave_for_memory(/*failed_rank=*/0, trainer->shortfall());
+    }
+    C10_THROW_ERROR(OutOfMemoryError, result.out_of_memory);
+  }
   if (!result.committed) return ending->refuse_step(result, batch);
   if (result.lowered_scale && assignment.rank == 0) {
     reports->report(batch.step,
@@ -438,6 +476,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   reports->note_first_step();
   const auto taken = std::chrono::steady_clock::now() - start;
   note_step(batch, result, std::chrono::duration<double>(taken).count());
+  this->batch.reset();
 
   if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch
@@ -447,7 +486,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step(
   }
   if (result.verdict.checkpoint_due ||
       is_checkpoint_scheduled(config, committed())) {
-    trainer.release_graphs();
+    trainer->release_graphs();
     checkpoints->begin();
   }
   if (result.verdict.leave_requested) return ending->leave_as_asked();
@@ -485,7 +524,8 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
 
 // What a finished epoch leaves, its checkpoint, and how the run goes on.
 std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
-  epoch_end->record(std::exchange(epoch_work, {}));
+  epoch_end->record(epoch_work);
+  epoch_work = {};
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   const data_parallel::Verdict& agreed = newest.result.verdict;
   if (agreed.stop_requested) {
@@ -554,9 +594,26 @@ void TrainingRun::hold_committed() {
 }
 
 void TrainingRun::leave_peers() {
-  if (implementation_->mesh) implementation_->mesh->disconnect();
-  if (implementation_->buddies) implementation_->buddies->disconnect();
-  if (implementation_->saver) implementation_->saver->disconnect();
+  Implementation& run = *implementation_;
+  if (run.mesh) run.mesh->disconnect();
+  if (run.buddies) run.buddies->disconnect();
+  if (run.saver) run.saver->disconnect();
+  if (!run.trainer) return;
+  run.trainer->set_validation_parts(run.validation_parts);
+  run.carried.ladder = {run.assignment.plan, run.trainer->ladder()};
+}
+
+bool TrainingRun::can_go_on() const {
+  const Implementation& run = *implementation_;
+  return run.source && !run.state->is_torn();
+}
+
+void TrainingRun::enter(const control::Assignment& next) {
+  Implementation& run = *implementation_;
+  HEADROOM_CHECK(can_go_on() && next.rank == run.assignment.rank &&
+                     next.resume_steps == run.committed(),
+                 "another place in the run, or another state");
+  run.assignment = next;
 }
 
 int64_t TrainingRun::committed_steps() const {

@@ -9,7 +9,9 @@
 // Rank 0 writes; every rank takes the same decisions from the same numbers.
 //
 // The training state outlives a lost peer, so that it can still be saved
-// (save_committed).
+// (save_committed). Where all ranks of a generation that has failed are still
+// there, at one committed step and under one plan, the next generation keeps
+// the whole object: state, loaders, index and caches (enter).
 // Threads: one, besides the loader's.
 // Errors: CommunicationError when a peer is lost; Error otherwise.
 #pragma once
@@ -47,8 +49,17 @@ class TrainingRun {
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  // Everything that can refuse the run, then its training. Collective.
+  // Everything that can refuse the run, then its training. Collective. In a
+  // later generation `communicator` is the same one, connected anew.
+  // Throws CommunicationError where a peer is lost, c10::OutOfMemoryError where
+  // this rank has no memory for something that it does with its peers.
   RunOutcome run(collectives::Communicator& communicator);
+
+  // Whether this rank could go on in the next generation as it is.
+  bool can_go_on() const;
+  // run() is next called for that assignment, which keeps every rank's place.
+  // REQUIRES: can_go_on().
+  void enter(const control::Assignment& next);
 
   // Writes the state of the last committed step, after a peer was lost.
   RunOutcome save_committed();

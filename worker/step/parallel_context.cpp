@@ -1,7 +1,6 @@
 #include "worker/step/parallel_context.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "parallel/base/check.h"
 
@@ -47,32 +46,18 @@ std::function<plan::SampleRange(int64_t height)> own_rows(
 ParallelContext::ParallelContext(const plan::Plan& plan,
                                  int64_t global_batch_size, int64_t max_stride,
                                  collectives::Mesh& mesh,
-                                 const CollectiveSchedule* lists,
-                                 const at::TensorOptions& map_options,
                                  model::LayerExecutor* runner)
     : cut_{global_batch_size, plan.layout.data_parallel_size,
            plan.micro_batch_size, plan.batch_norm_rule()},
       max_stride_(max_stride),
       mesh_(mesh),
       runner_(runner),
-      lists_(lists),
-      map_options_(map_options),
       over_replicas_(*mesh.statistics),
-      over_image_(*mesh.spatial) {
-  if (lists == nullptr) return;
-  std::ranges::copy_if(lists->forward, std::back_inserter(halo_list_),
-                       [](const spatial::ExchangeStep& step) {
-                         return step.kind !=
-                                spatial::ExchangeStep::Kind::kStatistics;
-                       });
-}
+      over_image_(*mesh.spatial) {}
 
 void ParallelContext::set_batch(int64_t samples, int64_t height,
                                 int64_t width) {
   groups_ = {cut_, samples, height / max_stride_ * (width / max_stride_)};
-  height_ = height;
-  width_ = width;
-  exchange_.reset();
   halo_.reset();
   const int ranks = mesh_.layout.spatial_parallel_size;
   if (ranks > 1) {
@@ -81,9 +66,7 @@ void ParallelContext::set_batch(int64_t samples, int64_t height,
   }
   const bool span =
       plan::groups_span_ranks(cut_, samples, groups_.smallest_map_elements);
-  if (!span && ranks == 1) return;
-  exchange_.emplace(span ? &over_replicas_ : &over_image_,
-                    halo_ ? &*halo_ : nullptr, map_options_);
+  statistics_ = span ? &over_replicas_ : ranks > 1 ? &over_image_ : nullptr;
 }
 
 model::StepContext ParallelContext::training(
@@ -92,10 +75,7 @@ model::StepContext ParallelContext::training(
   model::StepContext context = evaluation();
   context.training = true;
   context.groups = std::move(groups.groups);
-  if (exchange_) {
-    context.exchange = &*exchange_;
-    if (halo_) context.halo = &*exchange_;
-  }
+  context.exchange = statistics_;
   if (mesh_.here.spatial_rank != 0) {
     for (BatchNormGroup& group : context.groups) group.counts_here = false;
   }
@@ -105,7 +85,7 @@ model::StepContext ParallelContext::training(
 
 model::StepContext ParallelContext::evaluation() {
   model::StepContext context;
-  if (halo_) context.halo = &*exchange_;
+  if (halo_) context.halo = &*halo_;
   context.runner = runner_;
   return context;
 }
@@ -115,39 +95,6 @@ int64_t ParallelContext::num_groups() const {
       plan::batch_norm_groups(groups_.global_size, cut_.groups,
                               groups_.smallest_map_elements)
           .size());
-}
-
-void ParallelContext::begin_pass(pipeline::Instruction::Kind kind,
-                                 plan::SampleRange micro_batch) {
-  if (!exchange_) return;
-  HEADROOM_CHECK(lists_ != nullptr, "a training pass without its list");
-  const bool forward = kind == pipeline::Instruction::Kind::kForward;
-  spatial::PassSize size = pass_size(micro_batch.size());
-  size.num_groups =
-      static_cast<int64_t>(groups_of(groups_, micro_batch).groups.size());
-  list_ = forward ? &lists_->forward : &lists_->backward;
-  exchange_->begin(*list_, size);
-}
-
-void ParallelContext::begin_evaluation(int64_t samples) {
-  if (!exchange_) return;
-  list_ = &halo_list_;
-  exchange_->begin(*list_, pass_size(samples));
-}
-
-spatial::PassSize ParallelContext::pass_size(int64_t samples) const {
-  spatial::PassSize size;
-  size.samples = samples;
-  size.column_blocks = width_ / max_stride_;
-  size.own_row_blocks =
-      own_rows(mesh_, max_stride_)(height_).size() / max_stride_;
-  return size;
-}
-
-std::vector<int64_t> ParallelContext::exchange_layers() const {
-  std::vector<int64_t> layers;
-  for (const spatial::ExchangeStep& step : *list_) layers.push_back(step.layer);
-  return layers;
 }
 
 RowWindow ParallelContext::window(int64_t local_rows) const {

@@ -17,14 +17,11 @@
 
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/communicator_exchange.h"
-#include "parallel/pipeline/schedule.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/plan.h"
-#include "parallel/spatial/completable_exchange.h"
 #include "parallel/spatial/halo_exchange.h"
 #include "worker/model/layer.h"
 #include "worker/model/step_context.h"
-#include "worker/step/collective_schedule.h"
 
 namespace headroom::step {
 
@@ -56,11 +53,9 @@ std::function<plan::SampleRange(int64_t height)> own_rows(
 
 class ParallelContext {
  public:
-  // `lists` may be null where no pass waits for peers; `runner` may be null.
+  // `runner` may be null.
   ParallelContext(const plan::Plan& plan, int64_t global_batch_size,
                   int64_t max_stride, collectives::Mesh& mesh,
-                  const CollectiveSchedule* lists,
-                  const at::TensorOptions& map_options,
                   model::LayerExecutor* runner);
 
   // Layers run through it from now on; may be null.
@@ -75,19 +70,6 @@ class ParallelContext {
                               const at::Tensor& batch_norm_sums);
   model::StepContext evaluation();
 
-  // Called before each forward and backward of a training step, and each
-  // forward of an evaluation: what the pass exchanges is known from its list,
-  // so that a failed rank can take part in the rest of it.
-  void begin_pass(pipeline::Instruction::Kind kind,
-                  plan::SampleRange micro_batch);
-  void begin_evaluation(int64_t samples);
-  // The present pass's exchange; null where it waits for no peer.
-  spatial::CompletableExchange* exchange() {
-    return exchange_ ? &*exchange_ : nullptr;
-  }
-  // The layer of each exchange of the present pass.
-  std::vector<int64_t> exchange_layers() const;
-
   // How many batch-norm groups the whole batch has.
   int64_t num_groups() const;
   // The place of `local_rows` rows of a map in the whole map.
@@ -95,22 +77,17 @@ class ParallelContext {
   bool images_are_split() const { return halo_.has_value(); }
 
  private:
-  spatial::PassSize pass_size(int64_t samples) const;
-
   const plan::BatchCut cut_;
   const int64_t max_stride_;
   collectives::Mesh& mesh_;
   model::LayerExecutor* runner_;
-  const CollectiveSchedule* const lists_;
-  const at::TensorOptions map_options_;
   data_parallel::CommunicatorExchange over_replicas_;
   data_parallel::CommunicatorExchange over_image_;
   GroupRequest groups_;
-  int64_t height_ = 0, width_ = 0;
   std::optional<spatial::CommunicatorHaloExchange> halo_;
-  std::optional<spatial::CompletableExchange> exchange_;
-  std::vector<spatial::ExchangeStep> halo_list_;  // an evaluation's exchanges
-  const std::vector<spatial::ExchangeStep>* list_ = nullptr;  // this pass's
+  // Whoever a batch-norm group of this batch shares its statistics with; null
+  // where each group lies on one rank.
+  StatisticsExchange* statistics_ = nullptr;
 };
 
 }  // namespace headroom::step

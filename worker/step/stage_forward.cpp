@@ -7,11 +7,10 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <exception>
 #include <new>
 
+#include "parallel/base/check.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/device_prefetcher.h"
 
 namespace headroom::step {
@@ -60,7 +59,7 @@ class Evaluation final : public pipeline::StageWork {
 
   std::vector<at::Tensor> forward(int64_t,
                                   std::vector<at::Tensor> received) override {
-    begin();
+    if (gathered_ != nullptr) gathered_->begin();
     at::Tensor images;
     if (routes_.reads_images) images = network_input(pixels_, map_options_);
     std::vector<at::Tensor> outputs = run_stage_layers(
@@ -73,33 +72,9 @@ class Evaluation final : public pipeline::StageWork {
     return stage_map_sizes(model_, layer, pixels_.size(0), pixels_);
   }
   void before_backward(int64_t, bool) override {}
-  void complete(const pipeline::Instruction&) override {
-    if (!has_begun_) begin();
-    if (gathered_ != nullptr) gathered_->release_all();
-    spatial::CompletableExchange* const exchange = context_.exchange();
-    if (exchange != nullptr && gathered_ != nullptr) {
-      const std::vector<int64_t> layers = gathered_->gathered_layers();
-      const std::vector<zero::LayerCollective> gathers(
-          layers.size(), {zero::LayerCollective::Kind::kGather, 0});
-      complete_merged(merged_pass(pipeline::Instruction::Kind::kForward,
-                                  context_.exchange_layers(), gathers, layers),
-                      *exchange, gathered_->num_done(),
-                      [this] { gathered_->complete_next(); });
-    } else if (exchange != nullptr) {
-      exchange->complete();
-    }
-    if (gathered_ != nullptr) gathered_->complete();
-  }
-
   std::vector<at::Tensor> take_heads() { return std::move(heads_); }
 
  private:
-  void begin() {
-    context_.begin_evaluation(pixels_.size(0));
-    if (gathered_ != nullptr) gathered_->begin();
-    has_begun_ = true;
-  }
-
   model::LayerGraph& model_;
   const pipeline::StageRoutes& routes_;
   const at::Tensor& pixels_;
@@ -107,7 +82,6 @@ class Evaluation final : public pipeline::StageWork {
   ParallelContext& context_;
   GatherLayerExecutor* const gathered_;
   const bool is_last_stage_;
-  bool has_begun_ = false;
   std::vector<at::Tensor> heads_;
 };
 
@@ -128,14 +102,9 @@ StageForward::StageForward(model::LayerGraph& model,
                 routes_, map_options) {}
 
 void StageForward::skip() {
-  if (is_alone()) return;
-  num_parts_ = 1;
-  was_tried_again_ = false;
-  do {
-    for (int64_t part = 0; gathered_ != nullptr && part < num_parts_; ++part) {
-      gathered_->skip();
-    }
-  } while (try_again(/*failure=*/"", /*samples=*/1));
+  if (gathered_ == nullptr) return;
+  const int64_t parts = std::max<int64_t>(1, first_num_parts_);
+  for (int64_t part = 0; part < parts; ++part) gathered_->skip();
 }
 
 ReplicaForward::ReplicaForward(model::LayerGraph& model,
@@ -144,18 +113,21 @@ ReplicaForward::ReplicaForward(model::LayerGraph& model,
     : plan(replica_plan(world.size())),
       mesh(world, plan.layout),
       context(plan, /*global_batch_size=*/1, model.max_stride(), mesh,
-              /*lists=*/nullptr, map_options, /*runner=*/nullptr),
+              /*runner=*/nullptr),
       network(model, routes_of_stage(model, plan, 0), mesh, context,
               map_options, /*gathered=*/nullptr) {}
 
 std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   at::NoGradGuard no_grad;
   context_.set_batch(batch.global_size, batch.image_height, batch.image_width);
-  num_parts_ = 1;
+  num_parts_ = std::max<int64_t>(1, first_num_parts_);
   was_tried_again_ = false;
   for (;;) {
     Attempt result = attempt(batch);
-    if (try_again(result.failure, batch.images.size(0))) continue;
+    if (!result.failure.empty()) {
+      prepare_retry(result.failure, batch.images.size(0));
+      continue;
+    }
     if (!mesh_.is_last_stage()) return {};
     return context_.images_are_split() ? gather_rows(batch, result.heads)
                                        : result.heads;
@@ -175,60 +147,40 @@ StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   return result;
 }
 
-bool StageForward::try_again(const std::string& failure, int64_t samples) {
-  enum : int64_t { kDone, kAgain, kNothingSmaller };
-  int64_t outcome = kDone;
-  if (!failure.empty()) {
-    const bool is_smallest = was_tried_again_ && num_parts_ >= samples;
-    outcome = is_smallest ? kNothingSmaller : kAgain;
-    retry_.note(failure, !was_tried_again_
-                             ? "caches are released and it is tried again"
-                         : is_smallest ? "nothing smaller is left"
-                                       : "the batch goes through in parts of " +
-                                             std::to_string(2 * num_parts_));
+void StageForward::prepare_retry(const std::string& failure, int64_t samples) {
+  const bool is_first = is_alone() ? !std::exchange(was_tried_again_, true)
+                                   : first_num_parts_ == 0;
+  const bool is_smallest = !is_first && num_parts_ >= samples;
+  retry_.note(failure, is_first ? "caches are released and it is tried again"
+                       : is_smallest
+                           ? "nothing smaller is left"
+                           : "the batch goes through in parts of " +
+                                 std::to_string(2 * num_parts_));
+  if (is_smallest) {
+    throw Error("memory", "one image does not fit: " + failure,
+                "use a smaller --batch or --img", ExitCode::kResource);
   }
-  if (!is_alone()) {
-    mesh_.world.all_reduce(at::from_blob(&outcome, {1}, at::kLong),
-                           collectives::ReduceOp::kMax);
-  }
-  if (outcome == kDone) return false;
-  if (outcome == kNothingSmaller) {
-    C10_THROW_ERROR(
-        OutOfMemoryError,
-        "one image does not fit" +
-            (failure.empty() ? std::string(" on some rank") : ": " + failure));
-  }
-  if (std::exchange(was_tried_again_, true)) {
-    num_parts_ *= 2;
-    ++num_halvings_;
-  }
-  return true;
+  if (!is_alone()) C10_THROW_ERROR(OutOfMemoryError, failure);
+  if (is_first) return;
+  num_parts_ *= 2;
+  ++num_halvings_;
 }
 
 // All ranks of a replica cut the batch alike; where weights are gathered, all
-// gather equally often. A rank that failed runs the other parts for its peers.
+// gather equally often.
 std::vector<at::Tensor> StageForward::run_context(const loader::Batch& batch) {
   const int64_t samples = batch.images.size(0);
   const int64_t own_parts = std::max<int64_t>(1, std::min(num_parts_, samples));
   std::vector<std::vector<at::Tensor>> parts;
-  std::exception_ptr failure;
   for (int64_t part = 0; part < own_parts; ++part) {
     const plan::SampleRange range = plan::share_of(
         samples, static_cast<int>(own_parts), static_cast<int>(part));
-    try {
-      parts.push_back(
-          run_layers(batch.images.narrow(0, range.begin, range.size())));
-    } catch (const c10::OutOfMemoryError&) {
-      failure = std::current_exception();
-    } catch (const std::bad_alloc&) {
-      failure = std::current_exception();
-    }
-    if (failure && is_alone()) break;
+    parts.push_back(
+        run_layers(batch.images.narrow(0, range.begin, range.size())));
   }
   for (int64_t part = own_parts; part < num_parts_; ++part) {
     if (gathered_ != nullptr) gathered_->skip();
   }
-  if (failure) std::rethrow_exception(failure);
   if (parts.size() == 1) return std::move(parts.front());
   std::vector<at::Tensor> whole;
   for (size_t level = 0; level < parts.front().size(); ++level) {

@@ -4,15 +4,15 @@
 // the heads come together, whole, on the replica's last rank in the pipeline
 // that holds the first part of the image.
 //
-// Where memory does not suffice the batch is tried once more, then goes through
-// in halves of halves. Ranks that share the network (or its weights) do so
-// together: the one that failed completes the pass's collectives, and all agree
-// after every attempt.
+// Where memory does not suffice a rank that has the whole network tries the
+// batch once more, then in halves of halves. Ranks that share the network, or
+// its weights, cannot do so alone: what one of them cannot allocate is thrown,
+// and the next generation begins with num_parts_after_failure().
 //
 // Ownership: borrows everything.
-// Threads: one. Collective over the world, unless every rank has the whole
-// network. Errors: CommunicationError; c10::OutOfMemoryError where one image
-// does not fit, on all ranks that run the network together.
+// Threads: one. Collective over the ranks that share the network or its
+// weights. Errors: CommunicationError; c10::OutOfMemoryError; Error (exit 5)
+// where one image does not fit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -62,6 +62,14 @@ class StageForward {
   int64_t num_halvings() const { return num_halvings_; }
   // `retry` is told of every failure.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
+  // Every batch goes through in at least so many parts, the same number on all
+  // ranks that run the network together: 0 before the first failure that was
+  // thrown, 1 after it (freed memory may suffice), then twice as many each time.
+  void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
+  // What set_num_parts() should be given after a failure that was thrown.
+  int64_t num_parts_after_failure() const {
+    return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
+  }
   // Takes the place of run() on a replica that has no batch left while others
   // do: sharded weights are gathered equally often on all ranks.
   void skip();
@@ -76,9 +84,10 @@ class StageForward {
     std::vector<at::Tensor> heads;
     std::string failure;  // this rank's; "" for none
   };
-  // Whether and how the next attempt at a batch of `samples` goes; `failure` is
-  // this rank's. Throws where nothing smaller is left. True: once more.
-  bool try_again(const std::string& failure, int64_t samples);
+  // This rank failed at a batch of `samples`: says how the next attempt goes.
+  // Throws where it is not for this rank alone to make one, and where nothing
+  // smaller is left.
+  void prepare_retry(const std::string& failure, int64_t samples);
   Attempt attempt(const loader::Batch& batch);
   std::vector<at::Tensor> run_context(const loader::Batch& batch);
   std::vector<at::Tensor> run_layers(const at::Tensor& pixels);
@@ -99,7 +108,8 @@ class StageForward {
   pipeline::PipelineExecutor executor_;
   memory::MemoryRetry retry_;
   int64_t num_halvings_ = 0;
-  // How the present batch goes through; the same on all ranks.
+  int64_t first_num_parts_ = 0;
+  // How the present batch goes through.
   int64_t num_parts_ = 1;
   bool was_tried_again_ = false;
 };

@@ -6,7 +6,6 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
 #include "worker/loss/device_loss.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/stage_forward.h"
 
 namespace headroom::step {
@@ -194,7 +193,7 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
 }
 
 std::string StageStep::failed_phase() const {
-  return failed_in_ == Kind::kBackward ? "backward" : "forward";
+  return begun_ && begun_->kind == Kind::kBackward ? "backward" : "forward";
 }
 
 std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int layer) {
@@ -210,43 +209,19 @@ void StageStep::begin_pass(const pipeline::Instruction& instruction) {
   StepGradients& gradients = parts_.state.gradients();
   begin_step_phase(instruction.kind == Kind::kForward ? StepPhase::kForward
                                                       : StepPhase::kBackward);
-  // May run out of memory: then the pass has not begun.
-  parts_.context.begin_pass(instruction.kind,
-                            samples_of(instruction.micro_batch));
-  if (parts_.faults != nullptr && !begun_) {
+  const bool is_first = !begun_;
+  begun_ = instruction;
+  if (parts_.faults != nullptr && is_first) {
     parts_.faults->strike(configs::Fault::Phase::kForward, parts_.batch.step);
   }
   if (parts_.faults != nullptr && instruction.kind == Kind::kBackward) {
     parts_.faults->strike(configs::Fault::Phase::kBackward, parts_.batch.step);
   }
-  begun_ = instruction;
   if (instruction.kind == Kind::kForward) {
     gradients.begin_forward();
   } else {
     gradients.begin_micro_batch(is_last(instruction.micro_batch));
   }
-}
-
-void StageStep::complete(const pipeline::Instruction& instruction) {
-  if (!failed_in_) {
-    failed_in_ = instruction.kind;
-    // First of all: completing needs a little of what the failure holds.
-    release_failed_graph();
-  }
-  if (begun_ != instruction) begin_pass(instruction);
-  spatial::CompletableExchange* const exchange = parts_.context.exchange();
-  StepGradients& gradients = parts_.state.gradients();
-  if (exchange != nullptr && gradients.sharded() != nullptr) {
-    zero::ShardedLayers& layers = *gradients.sharded();
-    complete_merged(
-        merged_pass(instruction.kind, parts_.context.exchange_layers(),
-                    layers.cursor().list(), gradients.collective_layers()),
-        *exchange, layers.cursor().num_done(),
-        [&layers] { layers.complete_next(); });
-  } else if (exchange != nullptr) {
-    exchange->complete();
-  }
-  gradients.complete_pass();
 }
 
 }  // namespace headroom::step

@@ -66,9 +66,8 @@ class StageStep final : public pipeline::StageWork {
                                   std::vector<at::Tensor> received) override;
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
-  void complete(const pipeline::Instruction& instruction) override;
 
-  // The pass in which it failed: "forward" or "backward".
+  // The pass that was begun last: "forward" or "backward".
   std::string failed_phase() const;
 
  private:
@@ -99,7 +98,6 @@ class StageStep final : public pipeline::StageWork {
   void begin_pass(const pipeline::Instruction& instruction);
 
   Parts parts_;
-  std::optional<pipeline::Instruction::Kind> failed_in_;
   std::optional<pipeline::Instruction> begun_;
 };
 

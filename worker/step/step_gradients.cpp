@@ -1,5 +1,8 @@
 #include "worker/step/step_gradients.h"
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/ones.h>
+
 #include <utility>
 
 namespace headroom::step {
@@ -25,6 +28,11 @@ std::vector<zero::ShardedLayers::Layer> sharded_layers(
 
 }  // namespace
 
+void release_failed_graph() {
+  const at::Tensor leaf = at::ones({1}).requires_grad_();
+  leaf.add(0).backward();
+}
+
 StepGradients::StepGradients(data_parallel::FlatBuffer& parameters,
                              const zero::ShardMap& shards, int zero_stage,
                              collectives::Mesh* mesh)
@@ -42,7 +50,6 @@ StepGradients::StepGradients(data_parallel::FlatBuffer& parameters,
 }
 
 void StepGradients::begin_step() {
-  failed_ = false;
   if (sharded_) {
     sharded_->begin_step();
   } else {
@@ -57,23 +64,9 @@ void StepGradients::begin_forward() {
 void StepGradients::begin_micro_batch(bool is_last) {
   if (sharded_) {
     sharded_->begin_backward();
-  } else if (!failed_) {
+  } else {
     reducer_->begin(is_last);
   }
-}
-
-void StepGradients::complete_pass() {
-  failed_ = true;
-  if (sharded_) sharded_->complete_pass();
-}
-
-std::vector<int64_t> StepGradients::collective_layers() const {
-  std::vector<int64_t> layers;
-  for (const zero::LayerCollective& collective : sharded_->cursor().list()) {
-    layers.push_back(
-        parameters_.layers()[static_cast<size_t>(collective.layer)].number);
-  }
-  return layers;
 }
 
 void StepGradients::reduce(std::span<at::Tensor> extra) {
@@ -88,13 +81,9 @@ void StepGradients::finish(std::span<at::Tensor> extra) {
   }
 }
 
-void StepGradients::complete_with_zeros(std::span<at::Tensor> extra) {
-  if (reducer_) {
-    reducer_->complete_with_zeros(extra);
-    return;
-  }
-  for (at::Tensor& tensor : extra) tensor.zero_();
-  reduce(extra);
+void StepGradients::abandon() {
+  if (reducer_) reducer_->abandon();
+  if (sharded_) sharded_->abandon();
 }
 
 }  // namespace headroom::step

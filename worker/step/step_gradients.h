@@ -9,9 +9,7 @@
 //   ZeRO 0, 1   all-reduced in buckets, in the last backward
 //   ZeRO 2, 3   each layer reduce-scattered in every backward
 //
-// A rank that fails must still take part in its peers' collectives. It calls
-// complete_pass(); then begin_…() and complete_pass() for each pass of the step
-// that it has not begun; then complete_with_zeros() in place of finish().
+// A step that fails on any rank is dropped on all of them: abandon().
 //
 // Ownership: borrows the flat buffer and the ranks.
 // Errors: CommunicationError; c10::OutOfMemoryError out of backward.
@@ -31,6 +29,10 @@
 
 namespace headroom::step {
 
+// Empties autograd's queue, which after an exception keeps nodes, and what they
+// saved, until the thread's next backward.
+void release_failed_graph();
+
 class StepGradients {
  public:
   // A null `mesh` means one process. ZeRO 2 and 3 need a flat buffer whose
@@ -42,15 +44,13 @@ class StepGradients {
   void begin_step();
   void begin_forward();
   void begin_micro_batch(bool is_last);
-  void complete_pass();
   void finish(std::span<at::Tensor> extra);
-  void complete_with_zeros(std::span<at::Tensor> extra);
+  // REQUIRES: the mesh has been disconnected since the failure, unless this rank
+  // is alone.
+  void abandon();
 
   // ZeRO 2 and 3; null otherwise.
   zero::ShardedLayers* sharded() { return sharded_.get(); }
-  // The model's layer for each collective of the present pass.
-  // REQUIRES: sharded().
-  std::vector<int64_t> collective_layers() const;
 
  private:
   void reduce(std::span<at::Tensor> extra);
@@ -60,7 +60,6 @@ class StepGradients {
   collectives::Communicator& replicas_;
   std::unique_ptr<data_parallel::GradientReducer> reducer_;  // ZeRO 0 and 1
   std::unique_ptr<zero::ShardedLayers> sharded_;
-  bool failed_ = false;  // this rank failed in this step
 };
 
 }  // namespace headroom::step

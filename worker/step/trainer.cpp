@@ -1,5 +1,6 @@
 #include "worker/step/trainer.h"
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
@@ -47,9 +48,9 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
       policies_(activation_rungs(options_.plan, state.model().num_layers(),
                                  options_.host_memory_limit)),
       rungs_(ladder_rungs(policies_, cut_, options_.assign != nullptr)),
+      ladder_(options_.ladder),
       context_(options_.plan, options_.schedule.global_batch_size,
-               state.model().max_stride(), mesh, &options_.collective_schedule,
-               state.map_options(), /*runner=*/nullptr),
+               state.model().max_stride(), mesh, /*runner=*/nullptr),
       images_(state.device(), options_.following),
       executor_(*mesh.pipeline, pipeline::PipelineSchedule::k1F1B, routes_,
                 state.map_options()),
@@ -91,36 +92,55 @@ void Trainer::run_layers_by_policy() {
       policies_.runners[static_cast<size_t>(ladder_.policy)].get()));
 }
 
+std::optional<int> Trainer::begin_generation() {
+  make_room();
+  // Ranks may differ in what they had exchanged of the next step.
+  counts_ = counts_ahead_ = {};
+  const int rank = mesh_.world.rank(), size = mesh_.world.size();
+  memory::SharedRungs rungs = memory::shared_rungs(ladder_, rank, size);
+  mesh_.world.all_reduce(
+      at::from_blob(rungs.data(), {static_cast<int64_t>(rungs.size())},
+                    at::kLong),
+      collectives::ReduceOp::kMax);
+  const memory::AgreedRungs agreed = memory::take_over(rungs, ladder_, size);
+  ladder_ = agreed.state;
+  run_layers_by_policy();
+  return agreed.exhausted_rank;
+}
+
+void Trainer::make_room() {
+  state_.abandon_step();
+  release_graphs();
+  kernels::release_freed_memory();
+  state_.device().memory().release_caches();
+}
+
 StepResult Trainer::train_step(const loader::Batch& batch,
                                const AskForRequests& requests) {
   StepResult result;
   result.settings =
       optim::settings_at(options_.schedule, batch.step, batch.epoch);
   if (scales_loss()) result.loss_scale = state_.counters.loss_scale.value;
-  for (;; ++result.attempt) {
-    attempt_step(batch, requests, result);
-    follow(result.verdict);
-    if (result.verdict.outcome != data_parallel::Outcome::kOutOfMemory &&
-        result.verdict.outcome != data_parallel::Outcome::kSmallerMicroBatch) {
-      break;
-    }
+  for (; !attempt_step(batch, requests, result); ++result.attempt) {
+    if (mesh_.world.size() > 1 || begin_generation()) return result;
   }
   if (result.committed) note_commit(result);
   return result;
 }
 
-void Trainer::attempt_step(const loader::Batch& batch,
+bool Trainer::attempt_step(const loader::Batch& batch,
                            const AskForRequests& requests, StepResult& result) {
   // Forward and backward change nothing that lasts.
   begin_fault(configs::Fault::Phase::kStep, batch.step);
   const loss::GlobalCounts counts = count_matches(batch);
-  const data_parallel::Outcome outcome =
+  const std::optional<data_parallel::Outcome> outcome =
       forward_and_backward(batch, counts, result);
   end_fault(result);
+  if (!outcome) return false;
 
   // The vote: from here on all ranks agree.
   begin_fault(configs::Fault::Phase::kVote, batch.step);
-  result.verdict = vote(batch, outcome, requests, result);
+  result.verdict = vote(batch, *outcome, requests, result);
   end_fault(result);
 
   // The commit.
@@ -140,6 +160,7 @@ void Trainer::attempt_step(const loader::Batch& batch,
   result.live_bytes = reports_.bytes_of_all_ranks(Bytes::kLive);
   result.predicted_peak_bytes =
       reports_.bytes_of_all_ranks(Bytes::kPredictedPeak);
+  return true;
 }
 
 int64_t Trainer::predict_memory(const loader::Batch& batch) {
@@ -253,7 +274,7 @@ std::vector<int64_t> Trainer::all_matches(const loader::Batch& batch) {
   return sums;
 }
 
-data_parallel::Outcome Trainer::forward_and_backward(
+std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
     const loader::Batch& batch, const loss::GlobalCounts& counts,
     StepResult& result) {
   if (prediction_) prediction_->begin_step();
@@ -308,8 +329,8 @@ data_parallel::Outcome Trainer::forward_and_backward(
   device_has_committed_ = false;
   if (!failure.empty()) {
     HEADROOM_CHECK(!is_ended, "a step failed after its end: " + failure);
-    state_.gradients().complete_with_zeros({&state_.batch_norm_sums(), 1});
-    return make_room(step.failed_phase(), failure, result);
+    note_failure(step.failed_phase(), failure, result);
+    return std::nullopt;
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   if (device_decides() && !is_ended) {
@@ -449,39 +470,16 @@ std::vector<plan::SampleRange> Trainer::micro_batches_of(
       .micro_batches;
 }
 
-data_parallel::Outcome Trainer::make_room(const std::string& phase,
-                                          const std::string& failure,
-                                          StepResult& result) {
+void Trainer::note_failure(const std::string& phase, const std::string& failure,
+                           StepResult& result) {
   const memory::LadderDecision decision =
       memory::after_failure(rungs_, ladder_);
   ladder_ = decision.state;
-  result.shortfall =
+  shortfall_ =
       memory::memory_shortfall(state_.device().memory().take_last_refusal());
+  result.out_of_memory = failure;
   result.events.push_back(memory::out_of_memory_event(
-      phase, failure, result.shortfall, decision.reason));
-  release_graphs();
-  kernels::release_freed_memory();
-  state_.device().memory().release_caches();
-  switch (decision.move) {
-    case memory::LadderMove::kLeanerPolicy:
-      run_layers_by_policy();
-      return data_parallel::Outcome::kOutOfMemory;
-    case memory::LadderMove::kTryAgain:
-      return data_parallel::Outcome::kOutOfMemory;
-    case memory::LadderMove::kSmallerMicroBatch:
-      return data_parallel::Outcome::kSmallerMicroBatch;
-    default:
-      return data_parallel::Outcome::kMemoryExhausted;
-  }
-}
-
-// Every rank hears the same verdict, so all cut micro-batches together.
-void Trainer::follow(const data_parallel::Verdict& verdict) {
-  if (verdict.outcome < data_parallel::Outcome::kOutOfMemory) return;
-  ladder_ = memory::after_failed_vote(ladder_);
-  if (verdict.outcome == data_parallel::Outcome::kSmallerMicroBatch) {
-    ladder_ = memory::take_cut(rungs_, ladder_);
-  }
+      phase, failure, shortfall_, decision.reason));
 }
 
 void Trainer::note_commit(StepResult& result) {

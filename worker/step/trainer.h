@@ -1,8 +1,8 @@
 // Trainer: the training step as a transaction.
 //
 //   forward and backward of the rank's part   nothing lasting changes
-//   vote      one small all-reduce (step_reports.h): losses, gradient norm; ok,
-//             out of memory, not finite; stop?
+//   vote      one small all-reduce (step_reports.h): losses, gradient norm; ok
+//             or not finite; stop?
 //   commit    accumulate, running statistics, ledger, and on an optimizer step
 //             clip, optimizer, EMA: no allocation, no communication but ZeRO's
 //             gather of new parameters
@@ -11,12 +11,14 @@
 // decides by what the host and its own numbers say, and commits, in the same
 // captured graph as backward where there is one. The host reads it afterwards.
 //
-// A rank that runs out of memory completes the step's collectives with zeros
-// and says so in the vote; so all ranks learn of it together, nothing has been
-// lost, and the state is that of the step before.
+// A rank that runs out of memory moves on its ladder. Alone it tries the step
+// again at once. With peers it leaves the generation, as if it were lost: they
+// fail in their next exchange, all ranks form the next generation, and there the
+// step is tried again. Nothing has been lost, and the state is that of the step
+// before.
 //
 // Ownership: borrows everything it is given; keeps the gradient hooks.
-// Errors: CommunicationError when a peer is lost; Error otherwise.
+// Errors: CommunicationError when a peer is lost or left; Error otherwise.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +39,6 @@
 #include "worker/memory/memory_ladder.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/cuda_graph_runner.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/fault_injection.h"
@@ -50,11 +51,14 @@
 
 namespace headroom::step {
 
-// What a step left behind, but for `events` and `shortfall` the same on every
-// rank.
+// What a step left behind; if it was voted on, the same on every rank but for
+// `events`.
 struct StepResult {
   data_parallel::Verdict verdict;
   bool committed = false;
+  // This rank ran out of memory and did not vote: its message. The step cannot
+  // be tried again before begin_generation(), or at all by a lone rank.
+  std::string out_of_memory;
   bool optimizer_stepped = false;
   double loss = 0, box = 0, obj = 0, cls = 0;  // the global batch's
   double gradient_norm = 0;          // the loss as it is, not as it was scaled
@@ -69,8 +73,6 @@ struct StepResult {
   // state and what else lives between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // the one that counts, from 1
-  // This rank's newest attempt that did not fit.
-  MemoryShortfall shortfall;
   // What happened on this rank, a message each: attempts that did not fit, a
   // rung taken back, injected faults, more memory than predicted.
   std::vector<memory::StepEvent> events;
@@ -83,7 +85,6 @@ class Trainer {
     optim::ScheduleOptions schedule;
     plan::Plan plan;
     bool skip_non_finite = false;
-    CollectiveSchedule collective_schedule;  // this rank's layers
     FaultInjection* faults = nullptr;        // borrowed; null: none
     int64_t host_memory_limit = 0;  // the limit of offloaded bytes; 0: none
     // Assigns targets again where micro-batches are cut to smaller ones than
@@ -96,15 +97,22 @@ class Trainer {
     bool captures_micro_batches = false;  // a device can (cuda_graph_runner.h)
     // The bound of what they have room for.
     predict::LabelBound labels = {};
+    // That of an earlier generation under the same plan.
+    memory::LadderState ladder = {};
   };
 
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
 
+  // Takes over the rungs that all ranks share, and drops what a failed step has
+  // left here. Returns the lowest rank that has nothing leaner left, if any:
+  // under this plan the step cannot be done. Collective; called at the start of
+  // every generation, also of one that keeps this trainer.
+  std::optional<int> begin_generation();
+
   // One step over `batch`, this rank's part of global batch `batch.step`.
   // `requests` tells at the vote what this rank is asked to do after this step;
   // null: nothing.
-  // A step that does not fit is tried again with leaner activations. If the
-  // result is not committed, the state is that before the step.
+  // If the result is not committed, the state is that before the step.
   struct Requests {
     bool stop = false;        // end the run
     bool leave = false;       // end the generation
@@ -115,17 +123,24 @@ class Trainer {
   StepResult train_step(const loader::Batch& batch,
                         const AskForRequests& requests);
 
+  // The rung of this rank, which outlives the trainer.
+  const memory::LadderState& ladder() const { return ladder_; }
+  void set_validation_parts(int64_t parts) { ladder_.validation_parts = parts; }
+  // What this rank's newest failure was short of.
+  const MemoryShortfall& shortfall() const { return shortfall_; }
+
   // Frees the captured graphs before something else needs their memory; the
   // next steps capture anew.
   void release_graphs();
 
  private:
-  // Forward, backward, vote and commit.
-  void attempt_step(const loader::Batch& batch, const AskForRequests& requests,
+  // Forward, backward, vote and commit; false where this rank ran out of memory.
+  bool attempt_step(const loader::Batch& batch, const AskForRequests& requests,
                     StepResult& result);
-  data_parallel::Outcome forward_and_backward(const loader::Batch& batch,
-                                              const loss::GlobalCounts& counts,
-                                              StepResult& result);
+  // Nothing where this rank ran out of memory.
+  std::optional<data_parallel::Outcome> forward_and_backward(
+      const loader::Batch& batch, const loss::GlobalCounts& counts,
+      StepResult& result);
   StageStep::Parts step_parts(const loader::Batch& batch,
                               const std::vector<plan::SampleRange>& parts,
                               const loss::GlobalCounts& counts,
@@ -138,9 +153,10 @@ class Trainer {
   void prepare_following(const loader::Batch& batch, const StepResult& result);
   // This rank ran out of memory: decides what its next attempt does
   // differently.
-  data_parallel::Outcome make_room(const std::string& phase,
-                                   const std::string& failure,
-                                   StepResult& result);
+  void note_failure(const std::string& phase, const std::string& failure,
+                    StepResult& result);
+  // Drops what failed, and frees memory that nothing needs any more.
+  void make_room();
   // Peak bytes of this attempt; 0 where they cannot be predicted.
   int64_t predict_memory(const loader::Batch& batch);
   data_parallel::Verdict vote(const loader::Batch& batch,
@@ -161,8 +177,7 @@ class Trainer {
   bool scales_loss() const { return state_.map_type() == at::kHalf; }
   // Whether a gradient that is not finite may be the loss scale's doing.
   bool may_lower_scale() const;
-  // Moves on the ladder as the vote says, or as a commit allows.
-  void follow(const data_parallel::Verdict& verdict);
+  // Moves on the ladder as a commit allows.
   void note_commit(StepResult& result);
   void begin_fault(configs::Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
@@ -188,6 +203,7 @@ class Trainer {
   const ActivationRungs policies_;
   const memory::LadderRungs rungs_;
   memory::LadderState ladder_;
+  MemoryShortfall shortfall_;
   ParallelContext context_;
   DevicePrefetcher images_;
   std::unique_ptr<CudaGraphRunner> captured_;  // null: none

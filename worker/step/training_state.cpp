@@ -177,6 +177,12 @@ void TrainingState::build_compute_weights() {
   renew_compute_weights();
 }
 
+void TrainingState::abandon_step() {
+  release_failed_graph();
+  gradients_->abandon();
+  if (average_runner_) average_runner_->release_all();
+}
+
 void TrainingState::renew_compute_weights() {
   const at::NoGradGuard no_grad;
   if (compute_weights_.defined()) {

@@ -173,6 +173,10 @@ class TrainingState {
   // stepped.
   bool note_commit(const CommitArguments& arguments);
 
+  // Drops what a step, or a validation, that failed on any rank has left.
+  // REQUIRES: the mesh has been disconnected since, unless this rank is alone.
+  void abandon_step();
+
   // --- its commit ---
   // `callback` is called before anything changes, so that a reader of the
   // present state can finish. May be empty.

@@ -74,39 +74,19 @@ class GatherLayerExecutor final : public model::LayerExecutor {
   // Takes part in a forward for which this rank has nothing to run.
   void skip() {
     begin();
-    complete();
+    while (next_layer() < static_cast<int64_t>(part_of_layer_.size())) {
+      const int64_t part = part_of_layer_[static_cast<size_t>(next_layer())];
+      next_ = next_layer() + 1;
+      layers_.gather(part);
+      layers_.release(part);
+    }
   }
 
-  // Frees what a failed forward left whole; to be called before complete().
+  // Frees what a failed forward left whole.
   void release_all() {
     for (const int64_t part : part_of_layer_) {
       if (part >= 0 && layers_.is_whole(part)) layers_.release(part);
     }
-  }
-  // Takes part in the gathers that a failed forward did not reach.
-  void complete() {
-    while (has_next()) complete_next();
-  }
-  // Takes part in the next of them, where exchanges come in between.
-  void complete_next() {
-    const int64_t part = part_of_layer_[static_cast<size_t>(next_layer())];
-    next_ = next_layer() + 1;
-    layers_.gather(part);
-    layers_.release(part);
-  }
-  // The layers that a forward gathers, and how many of them are done.
-  std::vector<int64_t> gathered_layers() const {
-    std::vector<int64_t> layers;
-    for (size_t layer = 0; layer < part_of_layer_.size(); ++layer) {
-      if (part_of_layer_[layer] >= 0)
-        layers.push_back(static_cast<int64_t>(layer));
-    }
-    return layers;
-  }
-  size_t num_done() const {
-    return static_cast<size_t>(std::ranges::count_if(
-        part_of_layer_.begin(), part_of_layer_.begin() + next_,
-        [](int64_t part) { return part >= 0; }));
   }
 
  private:
@@ -114,9 +94,6 @@ class GatherLayerExecutor final : public model::LayerExecutor {
     return std::find_if(part_of_layer_.begin() + next_, part_of_layer_.end(),
                         [](int64_t part) { return part >= 0; }) -
            part_of_layer_.begin();
-  }
-  bool has_next() const {
-    return next_layer() < static_cast<int64_t>(part_of_layer_.size());
   }
 
   zero::LayerGather& layers_;

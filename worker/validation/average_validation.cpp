@@ -1,5 +1,7 @@
 #include "worker/validation/average_validation.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -71,13 +73,14 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   const plan::Plan& plan = of.memory.plan;
   const at::TensorOptions maps = of.state.state_options();
   step::ParallelContext context(plan, of.config.global_batch_size, input.stride,
-                                of.mesh, &of.collective_schedule, maps, layers);
+                                of.mesh, layers);
   const std::unique_ptr<step::StageForward> network = of.retry.run([&] {
     return std::make_unique<step::StageForward>(
         model, step::routes_of_stage(model, plan, of.mesh.here.pipeline_stage),
         of.mesh, context, maps, layers);
   });
   network->set_retry(of.retry);
+  network->set_num_parts(of.num_parts);
 
   Prediction prediction(of.memory, of.mesh.here);
   ValidationOptions options = options_of(of.config, of.gains, of.class_names);
@@ -98,7 +101,13 @@ ValidatedAverage validate_average(const AverageValidation& of) {
     };
   }
   ValidatedAverage validated;
-  validated.result = validate(*network, loader, of.mesh.world, options);
+  try {
+    validated.result = validate(*network, loader, of.mesh.world, options);
+  } catch (const c10::OutOfMemoryError&) {
+    of.num_parts = network->num_parts_after_failure();
+    throw;
+  }
+  if (of.num_parts == 1) of.num_parts = 0;  // what was in the way is gone
   validated.memory = watch.compare(prediction.most());
   return validated;
 }

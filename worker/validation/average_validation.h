@@ -14,7 +14,6 @@
 #include "worker/data/labels/dataset.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/memory/memory_ladder.h"
-#include "worker/step/collective_schedule.h"
 #include "worker/step/training_state.h"
 #include "worker/validation/validate.h"
 
@@ -26,9 +25,11 @@ struct AverageValidation {
   const labels::Dataset& dataset;
   const std::vector<std::string>& class_names;
   const loss::LossGains& gains;
-  const step::CollectiveSchedule& collective_schedule;  // this rank's layers
   step::TrainingState& state;
   collectives::Mesh& mesh;
+  // StageForward::set_num_parts; raised where this rank runs out of memory and
+  // throws.
+  int64_t& num_parts;
   memory::MemoryRetry retry;
   int64_t host_memory_limit = 0;  // its loader's; 0 for the default
   // Called with the images that went through all ranks, of so many.

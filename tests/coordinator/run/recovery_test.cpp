@@ -172,7 +172,11 @@ TEST(Recovery, AStepBetweenMakesItNoCrashLoop) {
 TEST(Recovery, AWorkersOwnFailureIsNoReasonToTryAgain) {
   ScriptedRun run(2);
   run.start();
-  run.state.worker_failed(run.now, "w0", 5, "[memory] out of memory", 3, false);
+  run.state.worker_failed(
+      run.now, "w0",
+      {.exit_code = 5,
+       .message = "[memory] out of memory",
+       .committed_steps = 3});
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   EXPECT_FALSE(run.state.worker_exited(run.now, "w0", 5, "").restart);
   run.complain(1, 3);
@@ -264,7 +268,11 @@ TEST(Recovery, AnAgentThatDiesTakesItsWorkersAndTheOthersGoOn) {
   run.state.join(run.now, "k0", "k");
   EXPECT_EQ(run.orders(), "k0:run m0:run");
   run.state.worker_disconnected(run.now, "m0");
-  run.state.worker_failed(run.now, "k0", 5, "gone", 3, true);
+  run.state.worker_failed(run.now, "k0",
+                          {.exit_code = 5,
+                           .message = "gone",
+                           .kind = wire::FailureKind::kLostPeer,
+                           .committed_steps = 3});
   run.state.note_hangup("m");
   for (int i = 0; i < 25; ++i) {
     run.now += std::chrono::milliseconds(100);

@@ -405,7 +405,11 @@ TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
   run.complain(0, 6);
   run.complain(1, 6);
   EXPECT_EQ(run.orders(), "w0:save");
-  run.state.worker_failed(run.now, "w0", 5, "[checkpoint] disk full", 6, false);
+  run.state.worker_failed(
+      run.now, "w0",
+      {.exit_code = 5,
+       .message = "[checkpoint] disk full",
+       .committed_steps = 6});
   EXPECT_EQ(run.orders(), "w1:save");
   run.pass(119900);
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
@@ -450,9 +454,9 @@ TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndWords) {
   for (const int code : {2, 3, 4}) {
     FailStopRun run(2);
     run.start();
-    run.state.worker_failed(run.now, "w1", code, "[data] no labels: add some",
-                            0, false);
-    run.state.worker_failed(run.now, "w0", 2, "[late] second", 0, false);
+    run.state.worker_failed(run.now, "w1",
+                            {code, "[data] no labels: add some"});
+    run.state.worker_failed(run.now, "w0", {2, "[late] second"});
     EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
     EXPECT_EQ(run.state.exit_code(), code);
     EXPECT_EQ(run.state.reason(), "[data] no labels: add some");
@@ -465,7 +469,7 @@ TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
   FailStopRun run(2);
   run.start();
   run.complain(0, 0);
-  run.state.worker_failed(run.now, "w1", 4, "[data] nothing left", 0, false);
+  run.state.worker_failed(run.now, "w1", {4, "[data] nothing left"});
   EXPECT_EQ(run.state.exit_code(), 4);
   EXPECT_EQ(run.state.reason(), "[data] nothing left");
 }
@@ -473,7 +477,11 @@ TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
 TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
   FailStopRun run(2);
   run.start();
-  run.state.worker_failed(run.now, "w0", 5, "[memory] out of memory", 3, false);
+  run.state.worker_failed(
+      run.now, "w0",
+      {.exit_code = 5,
+       .message = "[memory] out of memory",
+       .committed_steps = 3});
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   run.complain(1, 3);
   EXPECT_EQ(run.orders(), "w1:save");
@@ -510,7 +518,7 @@ TEST(Failure, AWorkersExitCodeSaysWhatIsWrongWithTheRequest) {
 TEST(Failure, ThatNobodySentIsIgnored) {
   FailStopRun run(1);
   run.start();
-  run.state.worker_failed(run.now, "z", 2, "x", 0, false);
+  run.state.worker_failed(run.now, "z", {2, "x"});
   run.state.worker_exited(run.now, "z", 2, "x");
   run.state.worker_disconnected(run.now, "z");
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);

@@ -136,7 +136,7 @@ TEST(RunState, TheEndIsFinal) {
   run.state.drain(run.now, "late");
   run.state.stop(run.now, "late");
   run.complain(1, 3);
-  run.state.worker_failed(run.now, "w1", 2, "late", 0, false);
+  run.state.worker_failed(run.now, "w1", {2, "late"});
   run.state.worker_exited(run.now, "w1", 139, "segfault");
   run.state.worker_disconnected(run.now, "w0");
   run.pass(10000, {0, 1}, false);

@@ -77,8 +77,12 @@ class ScriptedRun {
     }
   }
   void complain(int k, int64_t committed_steps) {
-    state.worker_failed(now, names_[static_cast<size_t>(k)], 5,
-                        "[communication] peer is gone", committed_steps, true);
+    state.worker_failed(now, names_[static_cast<size_t>(k)],
+                        {.exit_code = 5,
+                         .message = "[communication] peer is gone",
+                         .kind = wire::FailureKind::kLostPeer,
+                         .can_go_on = true,
+                         .committed_steps = committed_steps});
   }
 
   // "w0:run w1:exit" of everything ordered since the last call.

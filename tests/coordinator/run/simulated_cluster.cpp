@@ -334,7 +334,11 @@ void SimulatedCluster::leave(const std::string& id, bool asked) {
   send(one.node, [this, id, asked, number, steps = one.committed] {
     if (!worker(id).alive || state_->generation().number != number) return;
     if (!asked) {
-      state_->worker_failed(time(), id, 5, "a peer is gone", steps, true);
+      state_->worker_failed(time(), id,
+                            {.exit_code = 5,
+                             .message = "a peer is gone",
+                             .kind = wire::FailureKind::kLostPeer,
+                             .committed_steps = steps});
       return;
     }
     Leaving leaving;

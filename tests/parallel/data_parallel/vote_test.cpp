@@ -12,7 +12,6 @@ namespace {
 
 constexpr Outcome kOk = Outcome::kOk;
 constexpr Outcome kBad = Outcome::kNonFinite;
-constexpr Outcome kOom = Outcome::kOutOfMemory;
 
 struct Row {
   std::vector<Ballot> ballots;
@@ -30,14 +29,7 @@ const std::vector<Row>& table() {
       {{{kOk, false, 0}, {kBad, false, 1}}, {kBad, false, 1}},
       {{{kBad, false, 0}, {kOk, false, 1}}, {kBad, false, 0}},
       {{{kBad, false, 0}, {kBad, false, 1}}, {kBad, false, 0}},
-      {{{kOom, false, 0}, {kOk, true, 1}}, {kOom, true, 0}},
-      {{{kBad, false, 0}, {kOom, false, 1}}, {kOom, false, 1}},
-      {{{kOom, false, 0}, {kBad, false, 1}}, {kOom, false, 0}},
-      {{{kOom, false, 0}, {kOom, false, 1}}, {kOom, false, 0}},
-      {{{kBad, false, 0}, {kOom, true, 1}, {kOom, false, 2}}, {kOom, true, 1}},
       {{{kOk, false, 0}, {kBad, false, 1}, {kBad, false, 2}}, {kBad, false, 1}},
-      {{{kBad, false, 0}, {kBad, false, 1}, {kOom, false, 2}},
-       {kOom, false, 2}},
       {{{kBad, true, 2147483647}, {kOk, true, 7}}, {kBad, true, 2147483647}},
       // One that saves and leaves, one for whom a checkpoint is due.
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1}},

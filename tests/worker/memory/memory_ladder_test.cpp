@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/base/check.h"
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 
 namespace headroom::memory {
 namespace {
@@ -17,6 +20,17 @@ LadderRungs all_rungs() {
           ""};
 }
 
+// Two ranks agree at the start of a generation.
+std::pair<LadderState, LadderState> next_generation(const LadderState& one,
+                                                    const LadderState& other) {
+  SharedRungs maxima = shared_rungs(one, 0, 2);
+  const SharedRungs theirs = shared_rungs(other, 1, 2);
+  for (size_t i = 0; i < maxima.size(); ++i) {
+    maxima[i] = std::max(maxima[i], theirs[i]);
+  }
+  return {take_over(maxima, one, 2).state, take_over(maxima, other, 2).state};
+}
+
 // Walks the ladder as the trainer does, with all other ranks calm.
 class Walk {
  public:
@@ -24,11 +38,8 @@ class Walk {
 
   Move fail() {
     const LadderDecision decision = after_failure(rungs_, state);
-    state = after_failed_vote(decision.state);
+    state = next_generation(decision.state, LadderState{}).first;
     reason = decision.reason;
-    if (decision.move == Move::kSmallerMicroBatch) {
-      state = take_cut(rungs_, state);
-    }
     return decision.move;
   }
   Move commit() {
@@ -130,7 +141,7 @@ TEST(MemoryLadder, ACalmStepIsOneInWhichNoRankFailed) {
   Walk walk(all_rungs());
   for (int i = 0; i < 2; ++i) walk.fail();
   for (int64_t step = 1; step < kCalmSteps; ++step) walk.commit();
-  walk.state = after_failed_vote(walk.state);  // another rank
+  walk.state = next_generation(walk.state, {}).first;  // another rank failed
   EXPECT_EQ(walk.calm_steps_before_a_move(), kCalmSteps);
 }
 
@@ -152,19 +163,18 @@ TEST(MemoryLadder, TheMicroBatchComesBackBeforeThePolicies) {
   EXPECT_EQ(once.reason, "after 20 calm steps layers are recomputed again");
 }
 
-// All ranks hear the same votes, whatever rung each of them stands on.
+// The number of micro-batches is common to all ranks, whatever rung each is on.
 TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   const LadderRungs full = all_rungs();
   LadderRungs short_ladder = full;
   short_ladder.policies.resize(1);
   LadderState failing, other;
   for (int i = 0; i < 2; ++i) {
-    failing = after_failed_vote(after_failure(short_ladder, failing).state);
-    other = after_failed_vote(other);
+    std::tie(failing, other) = next_generation(
+        after_failure(short_ladder, failing).state, other);
   }
-  failing = take_cut(short_ladder, failing);
-  other = take_cut(full, other);
   EXPECT_EQ(failing.num_cuts, 1);
+  EXPECT_EQ(other.num_cuts, 1);
   for (int64_t step = 1; step <= 3 * kCalmSteps; ++step) {
     const LadderDecision one = after_commit(short_ladder, failing);
     const LadderDecision two = after_commit(full, other);
@@ -176,10 +186,23 @@ TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   EXPECT_EQ(failing.num_cuts, 0);
 }
 
-TEST(MemoryLadder, NothingIsTakenThatIsNotThere) {
+TEST(MemoryLadder, TheLowestRankWithNothingLeftIsSaidOnce) {
   LadderRungs rungs = all_rungs();
+  rungs.policies.resize(1);
   rungs.micro_batches.clear();
-  EXPECT_THROW(take_cut(rungs, LadderState{}), CheckFailure);
+  LadderState state;
+  for (int i = 0; i < 2; ++i) state = after_failure(rungs, state).state;
+  ASSERT_TRUE(state.is_exhausted);
+  SharedRungs maxima = shared_rungs(LadderState{}, 0, 4);
+  for (const int rank : {3, 1}) {
+    const SharedRungs one = shared_rungs(state, rank, 4);
+    for (size_t i = 0; i < maxima.size(); ++i) {
+      maxima[i] = std::max(maxima[i], one[i]);
+    }
+  }
+  const AgreedRungs agreed = take_over(maxima, state, 4);
+  EXPECT_EQ(agreed.exhausted_rank, 1);
+  EXPECT_FALSE(agreed.state.is_exhausted);
 }
 
 // Whatever happens, a step ends after finitely many failures, and a run

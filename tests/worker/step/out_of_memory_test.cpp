@@ -78,9 +78,11 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
   RankOptions ranks;
   ranks.backend = of.backend;
   ranks.time_limit = std::chrono::seconds(300);
+  RankGenerations generations(plan.layout.world_size(), ranks);
   run_ranks(
       plan.layout.world_size(),
-      [&](int rank, collectives::Communicator& world) {
+      [&](int rank, collectives::Communicator&) {
+        collectives::CountingCommunicator world(generations.next(rank));
         collectives::Mesh mesh(world, plan.layout);
         TrainingStateOptions state_options;
         state_options.num_classes = kClasses;
@@ -106,26 +108,41 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         FaultInjection injection(faults, devices::ComputeDevice(), rank);
         options.faults = &injection;
         options.assign = loading.assign;
-        if (mesh.replicas->size() > 1) {
-          options.collective_schedule = record_collective_schedule(
-              table, kClasses, at::kDouble, state.model().kept_layers(),
-              /*freeze=*/0, mesh.spatial->size() > 1);
-        }
         Trainer trainer(options, state, mesh);
+        // As a run does: after a failure on any rank all connect anew.
+        const auto train_step = [&](const loader::Batch& batch) {
+          for (int64_t attempts = 1;; ++attempts) {
+            StepResult result;
+            try {
+              result = trainer.train_step(batch, {});
+            } catch (const CommunicationError&) {
+            }
+            {
+              const std::lock_guard lock(mutex);
+              run.events.insert(run.events.end(), result.events.begin(),
+                                result.events.end());
+            }
+            if (world.size() > 1) result.attempt = attempts;
+            if (result.committed || world.size() == 1) return result;
+            mesh.disconnect();
+            world.disconnect();
+            world.reconnect(generations.next(rank));
+            mesh.reconnect();
+            if (trainer.begin_generation()) return result;
+          }
+        };
         if (of.limit > 0)
           activations::CountingAllocator::instance().set_limit(of.limit);
         for (int64_t step = 0; step < of.steps; ++step) {
           const loader::Batch batch = source.next();
           const int64_t before =
               activations::CountingAllocator::instance().allocations();
-          const StepResult result = trainer.train_step(batch, {});
+          const StepResult result = train_step(batch);
           ASSERT_TRUE(result.committed) << "rank " << rank;
           const std::lock_guard lock(mutex);
           run.allocations[rank].push_back(
               activations::CountingAllocator::instance().allocations() -
               before);
-          run.events.insert(run.events.end(), result.events.begin(),
-                            result.events.end());
           if (rank != 0) continue;
           run.steps.push_back({result.loss, result.gradient_norm,
                                result.live_bytes, result.attempt,

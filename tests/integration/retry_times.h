@@ -1,0 +1,36 @@
+// How long a run took to go on after each time that memory was refused, and how
+// many allocations its steps make, both from events.jsonl.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace headroom::testing {
+
+// The allocations of a step on each of `ranks` ranks, as told by faults of an
+// allocation that the step does not reach.
+std::vector<int64_t> counted_allocations(const std::filesystem::path& folder,
+                                         int ranks);
+
+// Seconds from the first refusal of a generation until the next generation was
+// formed: one entry for each generation that was left for it.
+class RetryTimes {
+ public:
+  explicit RetryTimes(std::vector<double> seconds)
+      : seconds_(std::move(seconds)) {}
+  size_t count() const { return seconds_.size(); }
+  double longest() const;
+  double median() const;
+  // A line of a table.
+  void print(const std::string& name) const;
+
+ private:
+  std::vector<double> seconds_;
+};
+
+RetryTimes retry_times(const std::filesystem::path& folder);
+
+}  // namespace headroom::testing
