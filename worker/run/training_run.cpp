@@ -595,6 +595,7 @@ void TrainingRun::hold_committed() {
 
 void TrainingRun::leave_peers() {
   Implementation& run = *implementation_;
+  run.faults.interrupt();
   if (run.mesh) run.mesh->disconnect();
   if (run.buddies) run.buddies->disconnect();
   if (run.saver) run.saver->disconnect();

@@ -128,6 +128,17 @@ std::optional<FaultReport> FaultInjection::end() {
   return report;
 }
 
+void FaultInjection::interrupt() {
+  const std::optional<configs::Fault> fault =
+      std::exchange(armed(), std::nullopt);
+  if (!fault || fault->kind == configs::Fault::Kind::kBallast) return;
+  if (fault->kind == configs::Fault::Kind::kOutOfMemory) {
+    fail_allocation(fault->phase, 0);
+  }
+  const std::lock_guard lock(mutex_);
+  faults_.insert(faults_.begin(), *fault);
+}
+
 void FaultInjection::fail_allocation(configs::Fault::Phase phase,
                                      int64_t n) const {
   if (device_.is_cpu() || is_on_the_host(phase)) {

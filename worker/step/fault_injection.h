@@ -49,6 +49,9 @@ class FaultInjection {
   void strike(configs::Fault::Phase phase, int64_t step);
   // Disarms.
   std::optional<FaultReport> end();
+  // Disarms where a phase was cut short by a failure elsewhere: what was armed
+  // is armed again when the phase is done again.
+  void interrupt();
 
   // Whether the attempt's loss is to be taken for one that is not finite.
   bool is_not_a_number() const;

@@ -131,6 +131,7 @@ StepResult Trainer::train_step(const loader::Batch& batch,
 bool Trainer::attempt_step(const loader::Batch& batch,
                            const AskForRequests& requests, StepResult& result) {
   // Forward and backward change nothing that lasts.
+  result.out_of_memory.clear();
   begin_fault(configs::Fault::Phase::kStep, batch.step);
   const loss::GlobalCounts counts = count_matches(batch);
   const std::optional<data_parallel::Outcome> outcome =

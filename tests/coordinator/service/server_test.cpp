@@ -253,7 +253,10 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
       run.agent->report_exit("w1", 137, "reading images\n");
   EXPECT_TRUE(order.restart);
   EXPECT_EQ(order.reason, "started again at once");
-  w0->report_failure({5, "[communication] peer is gone", true, 12});
+  w0->report_failure({.exit_code = 5,
+                      .message = "[communication] peer is gone",
+                      .kind = control::FailureKind::kLostPeer,
+                      .committed_steps = 12});
   NodeRegistration node;
   node.node_id = "n";
   node.hostname = "h";

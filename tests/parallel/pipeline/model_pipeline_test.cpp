@@ -98,7 +98,6 @@ class ModelStage final : public StageWork {
   }
 
   void before_backward(int64_t, bool) override {}
-  void complete(const Instruction&) override {}
 
   double loss = 0;
   at::Tensor sums;

@@ -121,10 +121,6 @@ void ToyStage::before_backward(int64_t, bool is_last) {
   last_flags.push_back(is_last);
 }
 
-void ToyStage::complete(const Instruction& instruction) {
-  completed.push_back(instruction);
-}
-
 int64_t ToyStage::num_alive() {
   return std::count_if(saved_.begin(), saved_.end(), [](const auto& entry) {
     return !entry.second.expired();

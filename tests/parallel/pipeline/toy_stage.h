@@ -44,12 +44,10 @@ class ToyStage : public StageWork {
                                   std::vector<at::Tensor> received) override;
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
-  void complete(const Instruction& instruction) override;
 
   int64_t num_alive();  // micro-batches that autograd holds something of
   int64_t most_alive = 0;
   std::vector<bool> last_flags;  // of before_backward
-  std::vector<Instruction> completed;
   const std::vector<at::Tensor>& weights() const { return weights_; }
   const StageRoutes& routes() const { return routes_; }
   int begin() const { return begin_; }
