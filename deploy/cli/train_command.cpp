@@ -349,8 +349,8 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
     terminal.print(job.around_text());
   }
   CommandLine line = with_coordinator(typed, job);
-  const bool is_named =
-      line.value_of("--coordinator") != typed.value_of("--coordinator");
+  const bool is_named = place.size > 1 && line.value_of("--coordinator") !=
+                                              typed.value_of("--coordinator");
   if (is_named) check_named_coordinator(line, job, terminal);
   if (line.has("--coordinator")) require_reachable(line, !place.one_host());
   correct_binding(place, terminal);
