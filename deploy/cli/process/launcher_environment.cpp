@@ -401,7 +401,7 @@ class Reader {
       job.starter = machine_.name + ":" + file.substr(0, attempt);
     }
     // "none" is what jobs without a name are called.
-    const std::string name = text_of(row_.job);
+    const std::string name = text_of(row_.run_id);
     const std::string place = text_of(row_.address) + ":" + text_of(row_.port);
     job.run_key = name.empty() || name == "none" ? place : name;
     job.local_key = name + " " + place + " " + std::to_string(job.place.rank) +

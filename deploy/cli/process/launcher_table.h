@@ -90,7 +90,9 @@ struct Launcher {
   int port_step = 0;
   // How often the launcher has started the same processes again.
   std::string_view restarts{};
-  // Together they name the job among all jobs.
+  std::string_view run_id{};  // the job's name, the same in all those starts
+  // Together they name the job among all jobs, also over time: for launchers
+  // that name no machine, whose processes meet in a folder.
   std::string_view job{};
   std::string_view job_again{};
   WhoseExit exit = WhoseExit::kEveryProcess;
