@@ -35,12 +35,14 @@ std::vector<CommandFlag> flags_of_processes() {
            {.value_name = "HOST:PORT"}),
       flag({"--coordinator"}, {"train", "val"},
            "This machine joins the run of a coordinator that is already "
-           "there, as an agent. Under mpirun or srun, rank 0's coordinator "
-           "listens at this address.",
+           "there, as an agent. Under a launcher, rank 0's coordinator listens "
+           "at this address; :PORT is a port of the machine that the launcher "
+           "names.",
            {.value_name = "HOST:PORT", .known_to = KnownTo::kHeadroom}),
       flag({"--rendezvous"}, {"train", "val"},
-           "Under mpirun or srun, rank 0 leaves the coordinator's address in "
-           "this folder, which all hosts share. One host does not need it.",
+           "Under a launcher that names no machine, as mpirun or srun, rank 0 "
+           "leaves the coordinator's address in this folder, which all hosts "
+           "share. One host does not need it.",
            {.value_name = "DIR", .known_to = KnownTo::kHeadroom}),
       flag({"--log"}, {"coordinator"},
            "The coordinator writes decisions to this file before anybody "

@@ -19,8 +19,8 @@ int agent_command(const CommandLine& line) {
                 "give --coordinator HOST:PORT");
   }
   Terminal terminal;
-  const LauncherPlace place =
-      launcher_place(process_environment()).value_or(LauncherPlace());
+  const auto job = read_launcher(process_environment());
+  const LauncherPlace place = job ? job->place : LauncherPlace();
   if (is_bound_by_default(process_environment())) use_all_cores();
   AgentOptions options;
   options.coordinator = line.value_of("--coordinator");
@@ -35,7 +35,7 @@ int agent_command(const CommandLine& line) {
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
   options.has_coordinator = line.has("--supervised");
-  options.exit_code_of_leaver = exit_code_of_leaver(process_environment());
+  options.exit_code_of_leaver = job ? job->exit_code_of_leaver() : 0;
   const auto spot = watch_spot(line.value_of("--spot"), options.print);
   if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);

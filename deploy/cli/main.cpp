@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "deploy/cli/args/help_text.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_end.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/refusal_channel.h"
 #include "deploy/cli/show/run_result.h"
@@ -54,17 +56,39 @@ int run(const headroom::cli::CommandLine& line) {
   return train_command(line);
 }
 
-int parse_and_run(const std::vector<std::string>& words) {
+// Whether a launcher starts this command in each of its processes.
+bool is_launched(const std::vector<std::string>& words) {
+  const std::string command = words.empty() ? "" : words.front();
+  return command == "train" || command == "val" ||
+         (command == "agent" &&
+          std::ranges::find(words, "--supervised") == words.end());
+}
+
+// How this process's launcher is told of its end.
+struct LauncherEnd {
+  std::optional<headroom::cli::LauncherJob> job;
+  std::optional<headroom::cli::LocalVerdict> verdict;
+
+  void tell(int exit_code) {
+    if (verdict) verdict->tell(exit_code, std::chrono::seconds(5));
+  }
+};
+
+int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   using namespace headroom::cli;
+  if (is_launched(words)) end.job = read_launcher(process_environment());
+  if (end.job && end.job->local_worker > 0) {
+    return wait_for_verdict(*end.job, std::chrono::seconds(60));
+  }
+  if (end.job && end.job->local_workers > 1) end.verdict.emplace(*end.job);
   CommandLine line;
   try {
     line = parse_command_line(words);
   } catch (const headroom::Error& error) {
     // Every process has the same words under a launcher: rank 0 says what is
     // wrong with them.
-    const auto place = launcher_place(process_environment());
-    if (!place || place->rank == 0) throw;
-    wait_for_rank_zero(*place, std::chrono::seconds(1));
+    if (!end.job || end.job->place.rank == 0) throw;
+    wait_for_rank_zero(end.job->place, std::chrono::seconds(1));
     return static_cast<int>(error.exit_code());
   }
   return run(line);
@@ -99,19 +123,12 @@ headroom::cli::RunExit out_of_resources(const std::string& why) {
               "): raise its limits (ulimit -a), or free memory"};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  open_standard_streams();
-  headroom::wire::keep_openssl_to_the_end();
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  headroom::cli::open_refusal_channel();
-  headroom::log::follow_parent();
-  headroom::interrupts::install();
+// Runs the command; what stops it becomes a line and an exit code.
+int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
   headroom::cli::RunExit end;
   std::string tag;
   try {
-    return with_output_written(parse_and_run(words));
+    return with_output_written(parse_and_run(words, launcher));
   } catch (const headroom::Error& error) {
     end = {static_cast<int>(error.exit_code()),
            headroom::cli::as_typed(error.what(), words)};
@@ -127,8 +144,24 @@ int main(int argc, char** argv) {
   std::fflush(stdout);  // stands above the refusal in one log
   headroom::cli::tell_parent({end.reason, tag});
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
+  if (launcher.job) headroom::cli::leave_failure(*launcher.job, end.reason);
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     std::puts(headroom::cli::result_json(end, "", "").c_str());
   }
   return with_output_written(end.exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_streams();
+  headroom::wire::keep_openssl_to_the_end();
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  headroom::cli::open_refusal_channel();
+  headroom::log::follow_parent();
+  headroom::interrupts::install();
+  LauncherEnd launcher;
+  const int exit_code = exit_code_of(words, launcher);
+  launcher.tell(exit_code);
+  return exit_code;
 }

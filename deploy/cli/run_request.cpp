@@ -153,7 +153,8 @@ void check_faults(const configs::RunConfig& config, int world_size) {
 }
 
 int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
-                      bool processes_given, int num_agents) {
+                      bool processes_given, int num_agents,
+                      const std::optional<LauncherPlace>& place) {
   if (is_resumed && !processes_given && config.processes > 0) {
     if (config.processes % num_agents != 0) {
       throw Error("resume",
@@ -166,8 +167,11 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
   }
   if (config.processes > 0) return static_cast<int>(config.processes);
   if (!config.layout) {
-    return std::max(1,
-                    static_cast<int>(parse_device_list(config.device).size()));
+    const auto cards =
+        static_cast<int>(parse_device_list(config.device).size());
+    const bool is_counted =
+        place && cards == 0 && (!place->counts_cards || config.device != "cpu");
+    return std::max({1, cards, is_counted ? place->workers : 0});
   }
   return std::max(1, config.layout->world_size() / num_agents);
 }
@@ -392,7 +396,7 @@ RunRequest make_run_request(const CommandLine& line,
   request.num_agents = place ? place->size : 1;
   request.workers_per_agent = workers_per_agent(
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
-      request.num_agents);
+      request.num_agents, place);
   config.processes = request.workers_per_agent;
   const std::string precision =
       settle_precision(config, capability ? std::vector<int>{*capability}

@@ -10,11 +10,13 @@
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
+#include "deploy/cli/launched_again.h"
 #include "deploy/cli/notifications.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/process/launcher_end.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
@@ -35,8 +37,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
 constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
-// The time limit while rank 0 reads the whole data set first.
-constexpr auto kDataTimeout = std::chrono::seconds(600);
+// The time limit while rank 0 reads the whole data set first, or its machine
+// may start minutes after this one.
+constexpr auto kLongTimeout = std::chrono::seconds(600);
+// How long the name of rank 0's machine may have no address: that of a pod has
+// one once the pod runs.
+constexpr auto kNameTimeout = std::chrono::seconds(60);
 
 // A validation may be made again at any time.
 std::string spot_choice(const CommandLine& line) {
@@ -46,9 +52,13 @@ std::string spot_choice(const CommandLine& line) {
   return choice;
 }
 
+// Null outside a launcher.
+using OptionalJob = std::optional<LauncherJob>;
+
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
-                 int processes, const LauncherPlace& place,
+                 int processes, const OptionalJob& job,
                  std::chrono::seconds patience, Terminal& terminal) {
+  const LauncherPlace place = job ? job->place : LauncherPlace();
   AgentOptions options;
   options.registration_timeout = patience;
   options.coordinator = coordinator;
@@ -61,11 +71,12 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.worker_program = find_worker_program();
   options.print = [&](const std::string& text) { terminal.print(text); };
   options.interrupts = interrupts::count;
-  options.exit_code_of_leaver = exit_code_of_leaver(process_environment());
+  options.exit_code_of_leaver = job ? job->exit_code_of_leaver() : 0;
   const auto spot = watch_spot(spot_choice(line), options.print);
   if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);
   if (end.decided_here) terminal.print(end.reason);
+  if (job && end.exit_code != 0) leave_failure(*job, end.reason);
   return end.exit_code;
 }
 
@@ -93,6 +104,13 @@ std::string wait_for_address(const RendezvousFolder& folder,
               ExitCode::kResource);
 }
 
+// An address of this machine for the others.
+std::string own_address(const CommandLine& line) {
+  if (!line.has("--interface")) return host_address();
+  return interface_named(line.value_of("--interface"), network_interfaces())
+      .address;
+}
+
 // The coordinator's address as others have to reach it, on other machines too
 // where the run `spans` them.
 void require_reachable(const CommandLine& line, bool spans = false) {
@@ -115,18 +133,10 @@ void require_reachable(const CommandLine& line, bool spans = false) {
 }
 
 // The address at which the coordinator of this process's run listens.
-std::string listen_address(const CommandLine& line,
-                           const std::optional<LauncherPlace>& place) {
-  if (!place || (place->one_host() && !line.has("--coordinator"))) {
-    return "127.0.0.1:0";
-  }
+std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   if (line.has("--coordinator")) return line.value_of("--coordinator");
-  return (line.has("--interface")
-              ? interface_named(line.value_of("--interface"),
-                                network_interfaces())
-                    .address
-              : host_address()) +
-         ":0";
+  const bool spans = job && !job->place.one_host();
+  return spans ? own_address(line) + ":0" : "127.0.0.1:0";
 }
 
 // A token of the run's own on loopback, which every user of the machine could
@@ -161,14 +171,14 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
 }
 
 int run_with_coordinator(const CommandLine& line, RunRequest request,
-                         const std::optional<LauncherPlace>& place,
+                         const OptionalJob& job,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
   notify::Addressees addressees = requested_addressees(line);
   addressees.trainjob = requested_trainjob(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
-  options.listen = listen_address(line, place);
+  options.listen = listen_address(line, job);
   options.security = take_identity(line, options.listen);
   options.interface = line.value_of("--interface");
   const std::string token = own_token(line, options.listen);
@@ -179,8 +189,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   options.headroom_program = std::filesystem::read_symlink("/proc/self/exe");
   options.interrupts = interrupts::count;
   std::filesystem::path token_file;
+  const bool trains = request.config.command == "train";
   options.on_address = [&](const std::string& address) {
-    if (folder) publish_address(*folder, place->job_id, {address, token});
+    if (job && trains) record_job(*job, request.run_directory);
+    if (folder) publish_address(*folder, job->place.job_id, {address, token});
     std::string command = "headroom status --coordinator " + address;
     for (const std::string& word : options.security.flags()) {
       command += " " + word;
@@ -213,7 +225,6 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   if (has_judged_anchors(request.config)) {
     terminal.print("anchors: " + request.config.anchors_reason);
   }
-  const bool trains = request.config.command == "train";
   const auto newest = std::make_shared<StatusBox>();
   const auto say = [&](const std::string& text) { terminal.print(text); };
   std::unique_ptr<page::PageServer> page;
@@ -232,9 +243,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   notify::Notifier notifier(addressees, told);
   const SupervisedRun run = supervise(options, terminal);
   newest->set(run.status);
-  if (folder) withdraw_address(*folder, place->job_id);
+  if (folder) withdraw_address(*folder, job->place.job_id);
   // The verdict comes first: the others may take a while.
   const int exit_code = report(request, run, line.has("--json"), terminal);
+  if (job && exit_code != 0) leave_failure(*job, run.end.reason);
   notifier.finish({run.end.exit_code, run.end.reason});
   if (trains && !request.config.noplots) {
     leave_report(request.run_directory, run.status, say);
@@ -265,11 +277,87 @@ void notice_binding(int workers, Terminal& terminal) {
                  "--cpu-bind=none");
 }
 
-int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
+// `line` with the coordinator's address from the launcher, where that names
+// rank 0's machine and no flag says otherwise. "--coordinator :PORT" is another
+// port there.
+CommandLine with_coordinator(const CommandLine& line, const LauncherJob& job) {
+  const std::string given = line.value_of("--coordinator");
+  const bool is_port = given.starts_with(':');
+  CommandLine own = line;
+  if (job.place.size < 2 || job.coordinator.empty()) {
+    if (is_port) own.command_flags["--coordinator"] = "127.0.0.1" + given;
+    if (is_port && job.place.size > 1) {
+      throw Error("network",
+                  "--coordinator " + given + " names no machine, and " +
+                      job.place.launcher + " does not name rank 0's either",
+                  "write HOST:PORT, for example 10.0.0.5:29500");
+    }
+    return own;
+  }
+  if ((line.has("--coordinator") && !is_port) || line.has("--rendezvous")) {
+    return own;
+  }
+  const size_t colon = job.coordinator.rfind(':');
+  const std::string host = job.coordinator.substr(0, colon);
+  own.command_flags["--coordinator"] =
+      (host.empty() ? own_address(line) : host) +
+      (is_port ? given : job.coordinator.substr(colon));
+  return own;
+}
+
+// Says where the coordinator is, and refuses an address without protection in
+// the launcher's words.
+void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
+                             Terminal& terminal) {
+  const std::string address = line.value_of("--coordinator");
+  const std::string where = address + " (" + job.coordinator_from + ")";
+  try {
+    take_identity(line, address);
+  } catch (const Error& error) {
+    throw Error(error.tag(),
+                job.place.launcher + " names rank 0's machine, " + where +
+                    ": " + error.text(),
+                error.remedy(), error.exit_code());
+  }
+  terminal.print(job.place.launcher + ": agent " +
+                 std::to_string(job.place.rank) + " of " +
+                 std::to_string(job.place.size) +
+                 (job.place.rank == 0 ? ", the coordinator listens at "
+                                      : ", waiting for the coordinator at ") +
+                 where);
+  const std::string host = host_of(address, "--coordinator");
+  const Clock::time_point end = Clock::now() + kNameTimeout;
+  while (!resolves(host)) {
+    if (Clock::now() < end && !interrupts::wait(std::chrono::seconds(1))) {
+      continue;
+    }
+    throw Error("network",
+                host + ", which " + job.coordinator_from +
+                    " names, has no address after " +
+                    std::to_string(kNameTimeout.count()) + " s",
+                "see whether rank 0's machine runs and has that name, or give "
+                "--coordinator HOST:PORT",
+                ExitCode::kResource);
+  }
+}
+
+int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
                     Terminal& terminal) {
   interrupts::watch_parent();
+  const LauncherPlace& place = job.place;
+  if (place.rank == 0 && !job.around.empty()) {
+    terminal.print(job.around_text());
+  }
+  CommandLine line = with_coordinator(typed, job);
+  const bool is_named = place.size > 1 && line.value_of("--coordinator") !=
+                                              typed.value_of("--coordinator");
+  if (is_named) check_named_coordinator(line, job, terminal);
   if (line.has("--coordinator")) require_reachable(line, !place.one_host());
   correct_binding(place, terminal);
+  if (place.rank == 0) {
+    const std::string note = go_on_with_earlier_run(job, line);
+    if (!note.empty()) terminal.print(note);
+  }
   const RunRequest request =
       make_run_request(line, place, usable_cores(), ask_data);
   notice_binding(request.workers_per_agent, terminal);
@@ -282,19 +370,21 @@ int run_in_launcher(const CommandLine& line, const LauncherPlace& place,
     hold = prepare_folder(*folder, geteuid());
   }
   if (place.rank == 0) {
-    return run_with_coordinator(line, request, place, folder, terminal);
+    return run_with_coordinator(line, request, job, folder, terminal);
   }
   configs::RunConfig asked = request.config;
   const bool waits = wants_anchors(asked) || take_value_range(asked);
   const std::string address =
       folder ? wait_for_address(*folder, place,
-                                waits ? kDataTimeout : kRendezvousTimeout)
+                                waits ? kLongTimeout : kRendezvousTimeout)
              : line.value_of("--coordinator");
-  return run_as_agent(line, address, request.workers_per_agent, place,
-                      waits ? kDataTimeout : kRegistrationTimeout, terminal);
+  return run_as_agent(line, address, request.workers_per_agent, job,
+                      waits || is_named ? kLongTimeout : kRegistrationTimeout,
+                      terminal);
 }
 
-int join_run(const CommandLine& line, Terminal& terminal) {
+int join_run(const CommandLine& line, const OptionalJob& job,
+             Terminal& terminal) {
   require_reachable(line);
   take_identity(line, line.value_of("--coordinator"));
   const configs::RunConfig config =
@@ -303,29 +393,28 @@ int join_run(const CommandLine& line, Terminal& terminal) {
                  line.value_of("--coordinator") +
                  ": of the flags, --processes alone counts");
   return run_as_agent(line, line.value_of("--coordinator"),
-                      std::max(1, static_cast<int>(config.processes)),
-                      LauncherPlace(), kRegistrationTimeout, terminal);
+                      std::max(1, static_cast<int>(config.processes)), job,
+                      kRegistrationTimeout, terminal);
 }
 
 }  // namespace
 
 int train_command(const CommandLine& line) {
   Terminal terminal;
-  const std::optional<LauncherPlace> place =
-      launcher_place(process_environment());
-  if (!place) {
-    if (line.has("--coordinator")) return join_run(line, terminal);
+  const OptionalJob job = read_launcher(process_environment());
+  if (!job || !job->has_size) {
+    if (line.has("--coordinator")) return join_run(line, job, terminal);
     const RunRequest request =
         make_run_request(line, std::nullopt, usable_cores(), ask_data);
     return run_with_coordinator(line, request, std::nullopt, std::nullopt,
                                 terminal);
   }
   try {
-    return run_in_launcher(line, *place, terminal);
+    return run_in_launcher(line, *job, terminal);
   } catch (const Error& error) {
     // Other processes may see the same mistake; where rank 0 has none, this one
     // has to say it.
-    if (!wait_for_rank_zero(*place, std::chrono::seconds(2))) throw;
+    if (!wait_for_rank_zero(job->place, std::chrono::seconds(2))) throw;
     return static_cast<int>(error.exit_code());
   }
 }

@@ -30,12 +30,12 @@ LONG_FILE, LONG_README = 600, 60  # lines
 
 # The largest value of each figure that --check accepts.
 LIMITS = {
-    "source files": 940,
+    "source files": 946,
     "source lines": 126000,
     "files above 600 lines": 0,
     "files in the largest folder": 45,
     "words of the root README": 1200,
-    "words of all Markdown": 22000,
+    "words of all Markdown": 22400,
     "folder READMEs above 60 lines": 0,
     "circles between folders": 0,
     "row for layer": 0,

@@ -73,6 +73,10 @@ std::string host_address() {
               "name one: --coordinator HOST:PORT");
 }
 
+bool resolves(const std::string& host) {
+  return resolve(host, nullptr, AF_UNSPEC) != nullptr;
+}
+
 std::string loopback_address_of(const std::string& host) {
   // Who writes so means this machine: all pods or tasks may be on it.
   if (wire::is_loopback(host)) return "";

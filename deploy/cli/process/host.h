@@ -17,6 +17,9 @@ int usable_cores();
 // that of the first interface that is up. Throws Error if there is none.
 std::string host_address();
 
+// Whether the name of a host has an address now.
+bool resolves(const std::string& host);
+
 // The address of loopback that `host` stands for on this machine; "" where it
 // stands for none.
 std::string loopback_address_of(const std::string& host);

@@ -3,11 +3,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <limits>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
+#include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -15,19 +19,29 @@
 namespace headroom::cli {
 namespace {
 
-std::string value_of(const Environment& environment, const std::string& name) {
-  auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
+// More processes than any job has; keeps products of two in range.
+constexpr int kMostProcesses = 1 << 20;
+constexpr int kLastPort = 65535;
+// Where SageMaker says the same to images without its Python toolkit.
+constexpr const char* kSageMakerConfig =
+    "/opt/ml/input/config/resourceconfig.json";
 
-int number_of(const Environment& environment, const std::string& name) {
-  const std::string text = value_of(environment, name);
-  const auto number = parse_whole(text, 0, std::numeric_limits<int>::max());
-  if (!number) {
-    throw Error("launcher", name + "='" + text + "' is no number of a process",
-                "start through mpirun or srun, or unset that variable");
+struct Variable {
+  std::string name;
+  std::string value;
+};
+
+// The first of the names "A|B" that is set, or the first name without a value.
+std::optional<Variable> set_among(const Environment& environment,
+                                  std::string_view names) {
+  while (!names.empty()) {
+    const size_t end = std::min(names.find('|'), names.size());
+    const std::string name(names.substr(0, end));
+    const auto found = environment.find(name);
+    if (found != environment.end()) return Variable{name, found->second};
+    names.remove_prefix(std::min(end + 1, names.size()));
   }
-  return static_cast<int>(*number);
+  return std::nullopt;
 }
 
 // Job names become file names.
@@ -46,49 +60,6 @@ std::string with_hyphen(const std::string& first, const std::string& second) {
                                          : first + "-" + second;
 }
 
-LauncherPlace checked(LauncherPlace place) {
-  if (place.size < 1 || place.rank >= place.size ||
-      place.local_rank >= place.local_size || place.local_size > place.size) {
-    throw Error(
-        "launcher",
-        place.launcher + " says rank " + std::to_string(place.rank) + " of " +
-            std::to_string(place.size) + ", local rank " +
-            std::to_string(place.local_rank) + " of " +
-            std::to_string(place.local_size),
-        "these contradict each other: unset the variables of one launcher");
-  }
-  place.job_id = file_name_of(place.job_id);
-  return place;
-}
-
-LauncherPlace open_mpi_place(const Environment& environment) {
-  LauncherPlace place;
-  place.launcher = "mpirun";
-  place.rank = number_of(environment, "OMPI_COMM_WORLD_RANK");
-  place.size = number_of(environment, "OMPI_COMM_WORLD_SIZE");
-  place.local_rank = number_of(environment, "OMPI_COMM_WORLD_LOCAL_RANK");
-  place.local_size = number_of(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
-  // The name space is a 16-bit hash and comes again; the transport key is
-  // random, and the same in all processes of a job.
-  place.job_id = with_hyphen(
-      value_of(environment, "PMIX_NAMESPACE"),
-      value_of(environment, "OMPI_MCA_orte_precondition_transports"));
-  return place;
-}
-
-LauncherPlace pmi_place(const Environment& environment) {
-  LauncherPlace place;
-  place.launcher = "mpiexec";
-  place.rank = number_of(environment, "PMI_RANK");
-  place.size = number_of(environment, "PMI_SIZE");
-  if (environment.contains("MPI_LOCALNRANKS")) {
-    place.local_rank = number_of(environment, "MPI_LOCALRANKID");
-    place.local_size = number_of(environment, "MPI_LOCALNRANKS");
-  }
-  place.job_id = value_of(environment, "PMI_JOBID");
-  return place;
-}
-
 // Tasks of node `node` in Slurm's list "2(x3),1": three nodes with 2, one with
 // 1. Nothing if the list ends before it or is none.
 std::optional<int> tasks_of_node(const std::string& list, int node) {
@@ -97,60 +68,469 @@ std::optional<int> tasks_of_node(const std::string& list, int node) {
   while (std::getline(entries, entry, ',')) {
     int tasks = 0, nodes = 1;
     if (std::sscanf(entry.c_str(), "%d(x%d)", &tasks, &nodes) < 1) break;
+    if (tasks < 1 || nodes < 1) break;
     if (node < nodes) return tasks;
     node -= nodes;
   }
   return std::nullopt;
 }
 
-LauncherPlace slurm_place(const Environment& environment) {
-  LauncherPlace place;
-  place.launcher = "srun";
-  place.rank = number_of(environment, "SLURM_PROCID");
-  place.size = number_of(environment, "SLURM_NTASKS");
-  place.local_rank = number_of(environment, "SLURM_LOCALID");
-  const std::string per_node =
-      value_of(environment, "SLURM_STEP_TASKS_PER_NODE");
-  std::optional<int> tasks =
-      tasks_of_node(per_node, number_of(environment, "SLURM_NODEID"));
-  if (!tasks) {
-    throw Error("launcher",
-                "SLURM_STEP_TASKS_PER_NODE='" + per_node +
-                    "' does not list this node's tasks",
-                "start through srun");
-  }
-  place.local_size = *tasks;
-  place.job_id = with_hyphen(value_of(environment, "SLURM_JOB_ID"),
-                             value_of(environment, "SLURM_STEP_ID"));
-  return place;
+// "node-1.cluster" -> "node-1".
+std::string first_label(const std::string& host) {
+  const bool is_address =
+      !host.empty() &&
+      host.find_first_not_of("0123456789.") == std::string::npos;
+  return is_address ? host : host.substr(0, host.find('.'));
 }
 
-// Slurm also sets SLURM_PROCID and SLURM_NTASKS in the batch script and in an
-// interactive shell, whose steps have special numbers or none.
-bool is_task_of_srun(const Environment& environment) {
-  constexpr int64_t kFirstSpecialStep = 0xfffffff0;
-  const std::string step = value_of(environment, "SLURM_STEP_ID");
-  return environment.contains("SLURM_PROCID") &&
-         parse_whole(step, 0, kFirstSpecialStep - 1).has_value();
+// Each host once, in the order of their first places.
+std::vector<std::string> without_repeats(const std::vector<std::string>& all) {
+  std::vector<std::string> once;
+  for (const std::string& host : all) {
+    if (std::ranges::find(once, host) == once.end()) once.push_back(host);
+  }
+  return once;
+}
+
+std::vector<std::string> words_of(std::string text, const char* between) {
+  std::ranges::replace_if(
+      text,
+      [&](char c) {
+        return std::string_view(between).find(c) != std::string::npos;
+      },
+      ' ');
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// Reads one row's variables.
+class Reader {
+ public:
+  Reader(const Launcher& row, const Environment& environment,
+         const LauncherMachine& machine)
+      : row_(row), environment_(environment), machine_(machine) {}
+
+  LauncherJob read() const {
+    LauncherJob job;
+    job.launcher = &row_;
+    job.place.launcher = row_.name;
+    const std::vector<std::string> hosts = all_hosts();
+    job.has_size = !row_.size.empty() || !hosts.empty();
+    if (!job.has_size && row_.started == Started::kAgents) {
+      throw refusal(shown(row_.rank) +
+                    " names a rank, and no variable says how many there are");
+    }
+    LauncherPlace& place = job.place;
+    place.size = read_size(hosts);
+    place.rank = read_rank(hosts);
+    if (job.has_size)
+      require_below(row_.rank, place.rank, size_name(), place.size);
+    move_main_node(place);
+    read_local(job);
+    read_devices(place);
+    place.job_id =
+        file_name_of(with_hyphen(text_of(row_.job), text_of(row_.job_again)));
+    read_address(job, hosts);
+    read_restarts(job);
+    if (row_.error_form == ErrorFile::kTorchelastic) {
+      job.error_file = text_of(row_.error_file);
+    } else if (row_.error_form == ErrorFile::kText) {
+      job.error_file = row_.error_file;
+    }
+    return job;
+  }
+
+ private:
+  std::string text_of(std::string_view names) const {
+    const auto variable = set_among(environment_, names);
+    return variable ? variable->value : "";
+  }
+
+  // "RANK='2'", as it is set.
+  std::string shown(std::string_view names) const {
+    const auto variable = set_among(environment_, names);
+    return variable ? variable->name + "='" + variable->value + "'"
+                    : std::string(names);
+  }
+
+  // The variable without which this launcher would not have been recognised.
+  std::string first_name() const {
+    return std::string(row_.recognised_by.front());
+  }
+
+  Error refusal(const std::string& what) const {
+    const std::string name(row_.name);
+    return Error(
+        "launcher", name + ": " + what,
+        "start through " + name + " anew, or alone: unset " + first_name());
+  }
+
+  int number_of(std::string_view names) const {
+    const auto variable = set_among(environment_, names);
+    if (!variable) {
+      throw refusal(first_name() + " is set and " +
+                    std::string(names.substr(0, names.find('|'))) +
+                    " is missing");
+    }
+    const auto number = parse_whole(variable->value, 0, kMostProcesses);
+    if (!number) {
+      throw refusal(shown(names) + " is no whole number from 0 to " +
+                    std::to_string(kMostProcesses));
+    }
+    return static_cast<int>(*number);
+  }
+
+  void require_below(std::string_view rank_name, int rank,
+                     std::string_view size_name, int size) const {
+    if (rank < size) return;
+    throw refusal(shown(rank_name) + " and " + shown(size_name) +
+                  " contradict each other: ranks go from 0 to " +
+                  std::to_string(std::max(0, size - 1)));
+  }
+
+  std::string_view size_name() const {
+    return row_.size.empty() ? row_.hosts : row_.size;
+  }
+
+  int read_size(const std::vector<std::string>& hosts) const {
+    if (row_.size.empty())
+      return std::max<int>(1, static_cast<int>(hosts.size()));
+    const int size = number_of(row_.size);
+    if (size < 1)
+      throw refusal(shown(row_.size) + " is no number of processes");
+    if (!hosts.empty() && static_cast<int>(hosts.size()) != size) {
+      throw refusal(std::string(row_.hosts) + " lists " +
+                    std::to_string(hosts.size()) + " machines, and " +
+                    shown(row_.size));
+    }
+    return size;
+  }
+
+  int read_rank(const std::vector<std::string>& hosts) const {
+    if (!row_.rank.empty()) return number_of(row_.rank);
+    const std::string own =
+        row_.own_host.empty() ? machine_.name : text_of(row_.own_host);
+    auto found = std::ranges::find(hosts, own);
+    if (found == hosts.end()) {
+      found = std::ranges::find(hosts, first_label(own), first_label);
+    }
+    if (found == hosts.end()) {
+      throw refusal(shown(row_.hosts) + " does not name this machine, " +
+                    (own.empty() ? "which has no name" : own));
+    }
+    return static_cast<int>(found - hosts.begin());
+  }
+
+  // The job's main node is rank 0, whatever its index.
+  void move_main_node(LauncherPlace& place) const {
+    if (row_.main_node.empty()) return;
+    const int main = number_of(row_.main_node);
+    require_below(row_.main_node, main, row_.size, place.size);
+    if (place.rank == main) {
+      place.rank = 0;
+    } else if (place.rank < main) {
+      ++place.rank;
+    }
+  }
+
+  void read_local(LauncherJob& job) const {
+    LauncherPlace& place = job.place;
+    if (row_.started == Started::kNodes) return;
+    if (row_.started == Started::kWorkers) {
+      job.local_worker = number_of(row_.local_rank);
+      job.local_workers = number_of(row_.local_size);
+      require_below(row_.local_rank, job.local_worker, row_.local_size,
+                    job.local_workers);
+      return;
+    }
+    // Without these each process counts as alone on its host.
+    const bool has_local = set_among(environment_, row_.local_rank) ||
+                           set_among(environment_, row_.local_size) ||
+                           !row_.node.empty() || !row_.nodes.empty();
+    if (!has_local) return;
+    place.local_rank = number_of(row_.local_rank);
+    place.local_size = read_local_size(place);
+    require_below(row_.local_rank, place.local_rank,
+                  row_.local_size.empty() ? row_.nodes : row_.local_size,
+                  place.local_size);
+    if (place.local_size > place.size) {
+      throw refusal(shown(row_.local_size) + " and " + shown(row_.size) +
+                    " contradict each other: a machine has more processes "
+                    "than the job");
+    }
+  }
+
+  int read_local_size(const LauncherPlace& place) const {
+    if (!row_.node.empty()) {
+      const auto tasks =
+          tasks_of_node(text_of(row_.local_size), number_of(row_.node));
+      if (tasks) return *tasks;
+      throw refusal(shown(row_.local_size) +
+                    " does not list the tasks of this machine, " +
+                    shown(row_.node));
+    }
+    if (!row_.local_size.empty()) return number_of(row_.local_size);
+    const int nodes = number_of(row_.nodes);
+    if (nodes < 1 || place.size % nodes != 0) {
+      throw refusal(shown(row_.size) + " processes on " + shown(row_.nodes) +
+                    " machines: not the same number on each");
+    }
+    return place.size / nodes;
+  }
+
+  void read_devices(LauncherPlace& place) const {
+    const auto number = parse_whole(text_of(row_.devices), 1, kMostProcesses);
+    place.workers = static_cast<int>(number.value_or(0));
+    place.counts_cards = row_.started != Started::kWorkers;
+  }
+
+  // The row's variable, or of those that its '*' stands for the one that lists
+  // this pod.
+  std::string hosts_name() const {
+    const size_t star = row_.hosts.find('*');
+    if (star == std::string_view::npos) return std::string(row_.hosts);
+    const std::string_view head = row_.hosts.substr(0, star);
+    const std::string_view tail = row_.hosts.substr(star + 1);
+    std::vector<std::string> names;
+    for (const auto& [name, value] : environment_) {
+      if (name.size() <= head.size() + tail.size() || !name.starts_with(head) ||
+          !name.ends_with(tail)) {
+        continue;
+      }
+      names.push_back(name);
+      const std::vector<std::string> hosts = words_of(value, ",\n");
+      const auto own =
+          std::ranges::find(hosts, first_label(machine_.name), first_label);
+      if (own != hosts.end()) return name;
+    }
+    if (names.size() == 1) return names.front();
+    throw refusal(joined(names, ", ") + ": none lists this pod, " +
+                  machine_.name);
+  }
+
+  // Nothing where the row has no list.
+  std::vector<std::string> all_hosts() const {
+    if (row_.host_list == HostList::kNone) return {};
+    const std::string name = hosts_name();
+    const std::string text = text_of(name);
+    std::vector<std::string> hosts;
+    switch (row_.host_list) {
+      case HostList::kNone:
+        break;
+      case HostList::kLines:
+      case HostList::kCommas:
+        hosts = words_of(text, ",\n");
+        break;
+      case HostList::kJson: {
+        const auto json = nlohmann::json::parse(text, nullptr, false);
+        for (const auto& host :
+             json.is_array() ? json : nlohmann::json::array()) {
+          if (!host.is_string())
+            throw refusal(shown(name) + " is no list of names");
+          hosts.push_back(host.get<std::string>());
+        }
+        std::ranges::sort(hosts);
+        break;
+      }
+      case HostList::kCounts: {
+        const std::vector<std::string> words = words_of(text, " ");
+        for (size_t i = 0; i < words.size(); i += 2) {
+          if (i + 1 == words.size() ||
+              !parse_whole(words[i + 1], 0, kMostProcesses)) {
+            throw refusal(shown(name) + " is no list of names and numbers");
+          }
+          hosts.push_back(words[i]);
+        }
+        break;
+      }
+      case HostList::kFileOfSlots: {
+        const auto lines = machine_.read(text);
+        if (!lines) {
+          throw Error("launcher",
+                      std::string(row_.name) + ": " + shown(name) +
+                          " cannot be read on " + machine_.name,
+                      "copy it to a shared folder and start with " + name +
+                          "=COPY in the environment");
+        }
+        hosts = words_of(*lines, "\n");
+        break;
+      }
+    }
+    hosts = without_repeats(hosts);
+    if (hosts.empty() || hosts.size() > kMostProcesses) {
+      throw refusal(shown(name) + " lists no machine");
+    }
+    return hosts;
+  }
+
+  void read_address(LauncherJob& job,
+                    const std::vector<std::string>& hosts) const {
+    if (job.place.size < 2 || (row_.address.empty() && hosts.empty())) return;
+    job.coordinator_from = row_.address.empty() ? row_.hosts : row_.address;
+    std::string host =
+        row_.address.empty() ? hosts.front() : text_of(row_.address);
+    // Batch's main node is the only one that is not told its own address.
+    const bool is_own = !row_.main_node.empty() && job.place.rank == 0;
+    if (host.empty() && !is_own) {
+      throw refusal(std::string(row_.address) +
+                    ", the address of rank 0's machine, is missing");
+    }
+    const bool is_plain = std::ranges::all_of(host, [](unsigned char c) {
+      return std::isgraph(c) != 0 && c != '/' && c != '@';
+    });
+    if (!is_plain)
+      throw refusal(shown(job.coordinator_from) + " is no address");
+    if (host.find(':') != std::string::npos && !host.starts_with('[')) {
+      host = "[" + host + "]";
+    }
+    job.coordinator = host + ":" + std::to_string(read_port());
+  }
+
+  // torchrun's error files lie in a folder of its own process:
+  // /tmp/torchelastic_x/JOB_y/attempt_0/0/error.json.
+  void read_restarts(LauncherJob& job) const {
+    if (row_.restarts.empty()) return;
+    if (set_among(environment_, row_.restarts)) {
+      job.restarts = number_of(row_.restarts);
+    }
+    const std::string file = text_of(row_.error_file);
+    const size_t attempt = file.rfind("/attempt_");
+    if (attempt != std::string::npos) {
+      job.starter = machine_.name + ":" + file.substr(0, attempt);
+    }
+    // "none" is what jobs without a name are called.
+    const std::string name = text_of(row_.run_id);
+    const std::string place = text_of(row_.address) + ":" + text_of(row_.port);
+    job.run_key = name.empty() || name == "none" ? place : name;
+    job.local_key = name + " " + place + " " + std::to_string(job.place.rank) +
+                    " " + std::to_string(job.restarts);
+  }
+
+  int read_port() const {
+    const auto variable = set_among(environment_, row_.port);
+    if (!variable) return kCoordinatorPort;
+    const auto port = parse_whole(variable->value, 1, kLastPort);
+    if (!port) throw refusal(shown(row_.port) + " is no port from 1 to 65535");
+    const auto above = static_cast<int>(*port) + row_.port_step;
+    return above <= kLastPort ? above
+                              : static_cast<int>(*port) - row_.port_step;
+  }
+
+  const Launcher& row_;
+  const Environment& environment_;
+  const LauncherMachine& machine_;
+};
+
+bool is_recognised(const Launcher& row, const Environment& environment) {
+  for (const std::string_view name : row.recognised_by) {
+    if (!name.empty() && !environment.contains(std::string(name))) return false;
+  }
+  if (!row.absent.empty() && environment.contains(std::string(row.absent))) {
+    return false;
+  }
+  return row.is_meant == nullptr || row.is_meant(environment);
+}
+
+// The variables that SageMaker's toolkit makes of the service's own file.
+Environment with_sagemaker_hosts(const Environment& environment,
+                                 const LauncherMachine& machine) {
+  if (!environment.contains("TRAINING_JOB_ARN") ||
+      environment.contains("SM_HOSTS")) {
+    return environment;
+  }
+  const auto text = machine.read(kSageMakerConfig);
+  const auto json = nlohmann::json::parse(text.value_or(""), nullptr, false);
+  if (!json.is_object() || !json.contains("hosts") ||
+      !json.contains("current_host") || !json["current_host"].is_string()) {
+    return environment;
+  }
+  Environment more = environment;
+  more["SM_HOSTS"] = json["hosts"].dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  more["SM_CURRENT_HOST"] = json["current_host"].get<std::string>();
+  return more;
+}
+
+// A process a device, by a launcher of which nothing tells the machines: each
+// would train by itself.
+void refuse_unknown(const Environment& environment) {
+  const auto size = environment.find("WORLD_SIZE");
+  if (size == environment.end() || size->second == "1" ||
+      !environment.contains("RANK") || !environment.contains("LOCAL_RANK")) {
+    return;
+  }
+  throw Error("launcher",
+              "RANK, LOCAL_RANK and WORLD_SIZE='" + size->second +
+                  "' are set and GROUP_RANK is not, so nothing tells which "
+                  "processes share a machine",
+              "start through torchrun, or alone: unset RANK");
+}
+
+// Whether `outer` names the same rank as `row`, and a number of ranks.
+bool gives_way(const Launcher& row, const Launcher& outer,
+               const Environment& environment, const LauncherMachine& machine) {
+  const auto number_of = [&](std::string_view names) {
+    const auto variable = set_among(environment, names);
+    return parse_whole(variable ? variable->value : "", 0, kMostProcesses);
+  };
+  try {
+    const LauncherJob other = Reader(outer, environment, machine).read();
+    return other.has_size && number_of(row.rank) == other.place.rank &&
+           number_of(row.size).value_or(other.place.size) == other.place.size;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace
 
-std::optional<LauncherPlace> launcher_place(const Environment& environment) {
-  if (environment.contains("OMPI_COMM_WORLD_RANK")) {
-    return checked(open_mpi_place(environment));
-  }
-  if (environment.contains("PMI_RANK")) return checked(pmi_place(environment));
-  if (is_task_of_srun(environment)) return checked(slurm_place(environment));
-  return std::nullopt;
+LauncherMachine this_machine() {
+  return {.name = host_name(),
+          .read = [](const std::string& path) -> std::optional<std::string> {
+            std::ifstream in(path);
+            if (!in) return std::nullopt;
+            std::ostringstream text;
+            text << in.rdbuf();
+            return text.str();
+          }};
 }
 
-int exit_code_of_leaver(const Environment& environment) {
-  const bool is_launched = environment.contains("OMPI_COMM_WORLD_RANK") ||
-                           is_task_of_srun(environment);
-  return !is_launched && environment.contains("JOB_COMPLETION_INDEX")
+int LauncherJob::exit_code_of_leaver() const {
+  return launcher->exit == WhoseExit::kPod
              ? static_cast<int>(ExitCode::kInterrupted)
              : 0;
+}
+
+std::string LauncherJob::around_text() const {
+  if (around.empty()) return "";
+  const std::string name(launcher->name);
+  return name + " inside " + joined(around, " inside ") + ": " + name +
+         "'s variables count";
+}
+
+std::optional<LauncherJob> read_launcher(const Environment& given,
+                                         const LauncherMachine& machine) {
+  const Environment environment = with_sagemaker_hosts(given, machine);
+  std::vector<const Launcher*> found;
+  for (const Launcher& row : launchers()) {
+    if (is_recognised(row, environment)) found.push_back(&row);
+  }
+  if (found.empty()) {
+    refuse_unknown(environment);
+    return std::nullopt;
+  }
+  size_t inner = 0;
+  // A rank of PMI or PMIx that srun has given is a task of srun.
+  for (size_t i = 1; i < found.size() && found[inner]->gives_way; ++i) {
+    if (gives_way(*found[inner], *found[i], environment, machine)) inner = i;
+  }
+  LauncherJob job = Reader(*found[inner], environment, machine).read();
+  for (size_t i = inner + 1; i < found.size(); ++i) {
+    if (!found[i]->gives_way) job.around.emplace_back(found[i]->name);
+  }
+  return job;
 }
 
 bool wait_for_rank_zero(const LauncherPlace& place,

@@ -208,6 +208,17 @@ TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   EXPECT_THAT(anchors, ElementsAre(true, false, false, false, true));
 }
 
+TEST_F(RunRequestTest, ALauncherThatCountsDevicesSaysTheWorkersOfAnAgent) {
+  LauncherPlace place = slots(2, 1);
+  place.workers = 4;
+  EXPECT_EQ(request({}, place).expected_workers(), 8);
+  EXPECT_EQ(request({"--processes", "1"}, place).expected_workers(), 2);
+  EXPECT_EQ(request({"--layout", "data=2"}, place).expected_workers(), 2);
+  EXPECT_EQ(request({"--device", "cpu"}, place).expected_workers(), 8);
+  place.counts_cards = true;
+  EXPECT_EQ(request({"--device", "cpu"}, place).expected_workers(), 2);
+}
+
 TEST_F(RunRequestTest, ProcessesShareTheCores) {
   const RunRequest run = request({"--cfg", "yolov5n", "--processes", "3"});
   EXPECT_EQ(run.expected_workers(), 3);

@@ -1,0 +1,94 @@
+#include "deploy/cli/launched_again.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "configs/run_config.h"
+#include "deploy/cli/args/run_name.h"
+#include "parallel/base/run_files.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In the run's folder.
+constexpr const char* kJobFile = ".launcher-job";
+
+bool is_same_job(const LauncherJob& job, const fs::path& run) {
+  std::ifstream in(run / kJobFile);
+  std::string starter, key;
+  if (!std::getline(in, starter) || !std::getline(in, key)) return false;
+  const bool is_same_starter = !job.starter.empty() && starter == job.starter;
+  return is_same_starter || (job.restarts > 0 && key == job.run_key);
+}
+
+// The newest; "" for none.
+fs::path run_of(const LauncherJob& job, const fs::path& project) {
+  fs::path newest;
+  fs::file_time_type newest_time{};
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(project, ignored)) {
+    const fs::file_time_type time =
+        fs::last_write_time(entry.path() / kJobFile, ignored);
+    if (ignored || (!newest.empty() && time <= newest_time) ||
+        !is_same_job(job, entry.path())) {
+      continue;
+    }
+    newest = entry.path();
+    newest_time = time;
+  }
+  return newest;
+}
+
+// Whether a checkpoint is complete.
+bool has_checkpoint(const fs::path& run) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(run / run_files::kCheckpoints, ignored)) {
+    if (fs::exists(entry.path() / run_files::kManifest, ignored)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void record_job(const LauncherJob& job, const std::string& run_directory) {
+  if (job.launcher->restarts.empty()) return;
+  std::ofstream(fs::path(run_directory) / kJobFile) << job.starter << "\n"
+                                                    << job.run_key << "\n";
+}
+
+std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
+  if (job.launcher->restarts.empty() || line.command != "train") return "";
+  const configs::RunConfig config =
+      configs::run_config_from_flags(line.command, line.run_flags);
+  if (!config.resume.empty()) return "";
+  const fs::path run = run_of(job, project_folder(config));
+  if (run.empty()) return "";
+  const std::string again =
+      job.place.launcher + " has started this job again: ";
+  if (!has_checkpoint(run)) {
+    std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
+      return use.spelling == "--name" || use.spelling == "--exist-ok";
+    });
+    line.run_flags.push_back({"--name", {run.filename().string()}});
+    line.run_flags.push_back({"--exist-ok", {}});
+    return again + run.string() + " has no checkpoint yet, and begins anew";
+  }
+  line.run_flags = {{"--resume", {run.string()}}};
+  std::ostringstream saved_text;
+  saved_text << std::ifstream(run / run_files::kRun).rdbuf();
+  const configs::RunConfig saved =
+      configs::parse_run_config(saved_text.str(), run / run_files::kRun);
+  const int64_t now = int64_t{job.place.size} * job.local_workers;
+  if (saved.processes != now) {
+    line.run_flags.push_back(
+        {"--processes", {std::to_string(job.local_workers)}});
+  }
+  return again + "the run in " + run.string() + " goes on";
+}
+
+}  // namespace headroom::cli
