@@ -4,6 +4,7 @@
 
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
+#include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_communicator.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
@@ -23,6 +24,7 @@ class TestDeviceApi final : public devices::DeviceApi {
     info.index = device;
     info.uuid = "GPU-test-" + std::to_string(device);
     info.name = "test device";
+    info.bus_address = "0000:0" + std::to_string(device + 1) + ":00.0";
     info.total_bytes = TestDeviceMemory::kBytes;
     return info;
   }
@@ -52,6 +54,20 @@ class TestDeviceApi final : public devices::DeviceApi {
       const devices::DeviceCommunicatorOptions& options) override {
     return make_test_communicator(store, prefix, rank, size,
                                   describe(options.device), options);
+  }
+  std::optional<std::string> failure(int device) const override {
+    return TestStreams::instance().failure(
+        static_cast<c10::DeviceIndex>(device));
+  }
+  void break_device(int device, BreakIn where) override {
+    const auto trap = [](const c10::Stream& stream) {
+      TestStreams::instance().break_on(stream);
+    };
+    if (where == BreakIn::kNextCollective) {
+      before_next_test_operation(trap);
+    } else {
+      trap(TestStreams::instance().current(test_device(device)));
+    }
   }
   void abort_communicators() override { abort_test_communicators(); }
 
