@@ -535,9 +535,9 @@ void check_assignment(const wire::Assignment& message) {
                     "world_size is " + std::to_string(message.world_size()));
   }
   if (message.local_rank() < 0 || message.local_rank() >= kMaxWorldSize) {
-    throw bad_field("local_rank", message.local_rank(),
-                    "a machine has at most " + std::to_string(kMaxWorldSize) +
-                        " workers");
+    throw bad_field(
+        "local_rank", message.local_rank(),
+        "a machine has at most " + std::to_string(kMaxWorldSize) + " workers");
   }
   const plan::ParallelLayout layout = from_wire(message.plan().layout());
   if (layout.world_size() != message.world_size()) {

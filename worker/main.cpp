@@ -20,6 +20,7 @@
 #include "configs/worker_flags.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/card.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/terminal_style.h"
@@ -104,7 +105,7 @@ void allow_many_descriptors() {
 // Where the card failed libraries would call it once more at the process's end,
 // and abort: the process ends without them. `exit_code`: the generations'.
 int end_with(int exit_code, int wanted) {
-  if (exit_code != static_cast<int>(headroom::ExitCode::kDevice)) return wanted;
+  if (exit_code != headroom::kCardExitCode) return wanted;
   std::fflush(nullptr);
   std::_Exit(wanted);
 }

@@ -26,7 +26,7 @@ constexpr const char* kLeftOut =
     ": it is left out, and no worker is started on it";
 
 CardDecision leave_out(bool begins_event, bool is_charged,
-                      const std::string& why) {
+                       const std::string& why) {
   return {begins_event, is_charged, /*is_left_out=*/true, why + kLeftOut};
 }
 
@@ -43,9 +43,10 @@ CardDecision decide_card_failure(TimePoint now,
   if (failure.fault.kind == CardFault::Kind::kGone) {
     return leave_out(true, true, "its driver no longer lists it");
   }
-  const bool is_known = std::ranges::any_of(before, [&](const CardFailure& one) {
-    return one.is_left_out && is_same_card(one, failure);
-  });
+  const bool is_known =
+      std::ranges::any_of(before, [&](const CardFailure& one) {
+        return one.is_left_out && is_same_card(one, failure);
+      });
   if (is_known) return leave_out(true, true, "it was left out before");
   if (first_loss && first_loss->worker_id != failure.worker_id &&
       now - first_loss->time <= kCardCascade) {
@@ -67,14 +68,15 @@ CardDecision decide_card_failure(TimePoint now,
   if (steps.empty()) {
     return {.begins_event = true,
             .is_charged = true,
-            .what_follows = "its worker is started again; a second failure of "
-                            "this card within " +
-                            counted(within_steps, "step") + " leaves it out"};
+            .what_follows =
+                "its worker is started again; a second failure of "
+                "this card within " +
+                counted(within_steps, "step") + " leaves it out"};
   }
   return leave_out(true, true,
-                  "it failed after " + std::to_string(steps.back()) +
-                      " and after " + counted(failure.step, "step") +
-                      ", twice within " + counted(within_steps, "step"));
+                   "it failed after " + std::to_string(steps.back()) +
+                       " and after " + counted(failure.step, "step") +
+                       ", twice within " + counted(within_steps, "step"));
 }
 
 std::optional<CardDecision> CardFailures::note(
@@ -85,8 +87,8 @@ std::optional<CardDecision> CardFailures::note(
         return one.worker_id == failure.worker_id;
       });
   if (is_known) return std::nullopt;
-  const CardDecision decision = decide_card_failure(
-      now, failures_, failure, first_loss, within_steps);
+  const CardDecision decision =
+      decide_card_failure(now, failures_, failure, first_loss, within_steps);
   failure.is_charged = decision.is_charged;
   failure.is_left_out = decision.is_left_out;
   failure.reason = failure.fault.words + "; " + decision.what_follows;
@@ -123,10 +125,9 @@ std::optional<std::string> CardFailures::no_successor(
 std::vector<CardFailure> CardFailures::left_out() const {
   std::vector<CardFailure> cards;
   for (const CardFailure& failure : failures_) {
-    const bool is_first =
-        std::ranges::none_of(cards, [&](const CardFailure& one) {
-          return is_same_card(one, failure);
-        });
+    const bool is_first = std::ranges::none_of(
+        cards,
+        [&](const CardFailure& one) { return is_same_card(one, failure); });
     if (failure.is_left_out && is_first) cards.push_back(failure);
   }
   return cards;

@@ -33,13 +33,12 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || over() || !worker.card_fault) return;
   membership_.heartbeat_worker(now, worker_id);
-  CardFailure failure{
-      .fault = *worker.card_fault,
-      .worker_id = worker_id,
-      .node_id = member->node_id,
-      .local_slot = member->local_slot,
-      .hostname = member->hostname,
-      .step = std::max(progress_.step, worker.committed_steps)};
+  CardFailure failure{.fault = *worker.card_fault,
+                      .worker_id = worker_id,
+                      .node_id = member->node_id,
+                      .local_slot = member->local_slot,
+                      .hostname = member->hostname,
+                      .step = std::max(progress_.step, worker.committed_steps)};
   std::optional<FirstLoss> first_loss;
   if (ending_.loss) {
     first_loss = {ending_.loss->worker_id, ending_.loss->rank,
@@ -50,8 +49,7 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   if (!decision) return;  // a repeated call whose answer was lost
   const int rank = cycle_.rank_of(worker_id);
   const std::string card = to_string(failure.fault.card);
-  const std::string what =
-      failure.fault.words + "; " + decision->what_follows;
+  const std::string what = failure.fault.words + "; " + decision->what_follows;
   if (decision->begins_event) {
     emit(EventKind::kCardFailure, rank,
          "card " + card + " of worker " + worker_id + " on " +

@@ -40,6 +40,10 @@ std::string to_string(MemberActivity activity) {
                  "activity " + std::to_string(static_cast<int>(activity)));
 }
 
+std::string to_string(const LeftOutCard& card) {
+  return to_string(card.card) + " on " + card.hostname + ": " + card.reason;
+}
+
 std::vector<MemberStatus> member_statuses(
     TimePoint now, const Membership& membership, const Generation& generation,
     const std::map<std::string, int64_t>& measured_peak_bytes) {

@@ -56,6 +56,8 @@ struct LeftOutCard {
   std::string hostname;
   std::string reason;  // the driver's words, and why it is left out
 };
+// "NVIDIA H100 (GPU-…, 0000:1b:00.0) on HOST: REASON".
+std::string to_string(const LeftOutCard& card);
 
 std::vector<MemberStatus> member_statuses(
     TimePoint now, const Membership& membership, const Generation& generation,
@@ -74,7 +76,7 @@ struct RunStatus {
   std::vector<MemberStatus> members;
   std::optional<plan::Plan> plan;  // once there is a generation
   std::vector<LeftOutCard> left_out_cards;
-  std::string result_json;         // summary.json's content, once finished
+  std::string result_json;  // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
   int64_t memory_limit = 0;               // bytes of one process; 0: no limit
 

@@ -15,6 +15,10 @@ struct Card {
 // "NVIDIA H100 80GB HBM3 (GPU-f2b1c3…, 0000:1b:00.0)".
 std::string to_string(const Card& card);
 
+// The exit code of a worker whose card cannot be used: the run loses that
+// worker, and its agent starts another where the card may be tried again.
+inline constexpr int kCardExitCode = 6;
+
 // A worker cannot go on, or cannot begin, because of its card.
 struct CardFault {
   enum class Kind {

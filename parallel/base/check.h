@@ -20,7 +20,6 @@ enum class ExitCode : int {
   kNoPlan = 3,        // no plan fits
   kData = 4,          // the data set is unusable
   kResource = 5,      // stopped at a committed step; resumable
-  kDevice = 6,        // of a worker alone: its card failed, it is succeeded
   kInterrupted = 130  // Ctrl-C; resumable
 };
 

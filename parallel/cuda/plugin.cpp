@@ -139,9 +139,9 @@ class CudaDeviceApi final : public devices::DeviceApi {
     if (where == BreakIn::kNextCollective) {
       before_next_operation(trap);
     } else {
-      trap(c10::cuda::getCurrentCUDAStream(
-               static_cast<c10::DeviceIndex>(device))
-               .unwrap());
+      trap(
+          c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device))
+              .unwrap());
     }
   }
 

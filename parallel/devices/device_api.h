@@ -85,7 +85,7 @@ struct DeviceInfo {
   int index = 0;
   std::string uuid;  // "GPU-f2b1c3…", as NVML and nvidia-smi write it
   std::string name;
-  std::string bus_address;  // on the PCI bus: "0000:1b:00.0"
+  std::string bus_address;     // on the PCI bus: "0000:1b:00.0"
   int compute_capability = 0;  // 9.0 as 90
   int multiprocessors = 0;
   int64_t total_bytes = 0;

@@ -64,8 +64,9 @@ int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
                  std::unique_ptr<TrainingRun>& training) {
   const std::string text =
       "[device] " + to_string(fault.card) + ": " + fault.words;
-  log::warn(text + ": this process ends; the coordinator says whether another "
-                   "is started on the card");
+  log::warn(text +
+            ": this process ends; the coordinator says whether another "
+            "is started on the card");
   control::WorkerFailure failure{
       .exit_code = static_cast<int>(ExitCode::kResource),
       .message = text,
@@ -78,7 +79,7 @@ int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
   } catch (const Error& error) {
     log::warn(error.what());
   }
-  return static_cast<int>(ExitCode::kDevice);
+  return kCardExitCode;
 }
 
 }  // namespace headroom::run

@@ -135,11 +135,10 @@ void FaultInjection::strike_with(const configs::Fault& fault) const {
   if (fault.stops_the_worker()) return stop_here(fault);
   using BreakIn = devices::DeviceApi::BreakIn;
   log::warn("--inject " + configs::to_string(fault));
-  device_.api()->break_device(
-      device_.device().index(),
-      fault.phase == configs::Fault::Phase::kCollective
-          ? BreakIn::kNextCollective
-          : BreakIn::kCurrentStream);
+  device_.api()->break_device(device_.device().index(),
+                              fault.phase == configs::Fault::Phase::kCollective
+                                  ? BreakIn::kNextCollective
+                                  : BreakIn::kCurrentStream);
 }
 
 std::optional<FaultReport> FaultInjection::end() {

@@ -34,8 +34,8 @@ std::string describe(const FaultReport& report);
 class FaultInjection {
  public:
   // Ballasts and allocations that fail are `device`'s. `first_step`: where a
-  // successor takes over; kills, hangs, pauses and errors of the device up to it
-  // have happened. -1: this rank runs from the start. Throws Error (exit 2)
+  // successor takes over; kills, hangs, pauses and errors of the device up to
+  // it have happened. -1: this rank runs from the start. Throws Error (exit 2)
   // where an error of the device is asked for that this run cannot have.
   FaultInjection(std::vector<configs::Fault> faults,
                  const devices::ComputeDevice& device, int rank,

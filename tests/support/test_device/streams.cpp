@@ -209,8 +209,7 @@ void TestStreams::break_on(const c10::Stream& stream) {
   });
 }
 
-std::optional<std::string> TestStreams::failure(
-    c10::DeviceIndex device) const {
+std::optional<std::string> TestStreams::failure(c10::DeviceIndex device) const {
   const std::lock_guard lock(state_->mutex);
   if (!state_->broken.contains(device)) return std::nullopt;
   return kTrapText;

@@ -51,8 +51,7 @@ std::unique_ptr<collectives::Communicator> make_test_communicator(
 
 void abort_test_communicators() { cuda::abort_nccl_communicators(); }
 
-void before_next_test_operation(
-    std::function<void(const c10::Stream&)> hook) {
+void before_next_test_operation(std::function<void(const c10::Stream&)> hook) {
   cuda::before_next_operation(std::move(hook));
 }
 
@@ -86,8 +85,7 @@ std::unique_ptr<collectives::Communicator> make_test_communicator(
 
 void abort_test_communicators() {}
 
-void before_next_test_operation(
-    std::function<void(const c10::Stream&)> hook) {
+void before_next_test_operation(std::function<void(const c10::Stream&)> hook) {
   hook(TestStreams::instance().current(
       c10::Device(c10::DeviceType::PrivateUse1,
                   c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)
