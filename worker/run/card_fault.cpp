@@ -8,6 +8,14 @@
 
 namespace headroom::run {
 
+std::optional<std::string> error_words(const c10::AcceleratorError& error) {
+  constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation
+  if (error.get_error_code() == kNoMemory) return std::nullopt;
+  // LibTorch adds lines on how to debug kernels.
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
 CardRecord card_record(const control::Assignment& assignment) {
   return {.uuid = assignment.card_uuid,
           .left_out = assignment.left_out_cards,
@@ -45,15 +53,19 @@ int usable_card(const devices::DeviceApi& api, int index,
 std::optional<CardFault> card_fault_behind(
     const std::exception_ptr& failure,
     const std::optional<devices::ComputeDevice>& device, const Card& card) {
+  std::optional<std::string> words;
   try {
     std::rethrow_exception(failure);
   } catch (const CardUnusable& error) {
     return error.fault();
+  } catch (const c10::AcceleratorError& error) {
+    words = error_words(error);
   } catch (...) {  // whatever it is, the driver is asked
   }
   if (!device || device->is_cpu()) return std::nullopt;
-  const std::optional<std::string> words =
-      device->api()->failure(device->device().index());
+  if (auto now = device->api()->failure(device->device().index())) {
+    words = std::move(now);
+  }
   if (!words) return std::nullopt;
   return CardFault{
       .kind = CardFault::Kind::kFailed, .card = card, .words = *words};

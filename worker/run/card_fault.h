@@ -6,6 +6,8 @@
 // process ends (exit code 6) and its agent starts another, as after a SIGKILL.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <memory>
 #include <optional>
@@ -42,6 +44,9 @@ struct CardRecord {
   std::vector<std::string> left_out;  // UUIDs
   bool was_listed = false;  // a missing card was there when the run began
 };
+
+// The driver's words in an error of a call; nothing where the card is full.
+std::optional<std::string> error_words(const c10::AcceleratorError& error);
 
 CardRecord card_record(const control::Assignment& assignment);
 

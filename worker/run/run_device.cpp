@@ -51,17 +51,17 @@ void require_code(const devices::DeviceInfo& device) {
 // The process's first call that the card itself answers.
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
-  constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation: others have it
   try {
     // Else a process would also take its share of the first card.
     c10::impl::getDeviceGuardImpl(device.device().type())
         ->setDevice(device.device());
     device.api()->free_bytes(info.index);
   } catch (const c10::AcceleratorError& error) {
-    if (error.get_error_code() == kNoMemory) throw;
+    const std::optional<std::string> words = error_words(error);
+    if (!words) throw;  // others have its memory
     throw CardUnusable({.kind = CardFault::Kind::kFailed,
                         .card = card_of(info),
-                        .words = error.what_without_backtrace()});
+                        .words = *words});
   }
 }
 
