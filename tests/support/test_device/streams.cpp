@@ -1,5 +1,7 @@
 #include "tests/support/test_device/streams.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -11,8 +13,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <c10/util/Exception.h>
 
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/test_device/device_pages.h"
