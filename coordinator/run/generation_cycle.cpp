@@ -24,7 +24,8 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
     fruitless_.clear();
   }
   Generation next = next_generation(
-      generation_, assign_ranks(std::move(members)), plan, begin, reason);
+      generation_, assign_ranks(members, inputs_.membership.slots()), plan,
+      begin, reason);
   next.keeps_state = can_keep_state(generation_, next, regrouping_);
   generation_ = std::move(next);
   regrouping_ = {};

@@ -388,6 +388,12 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
                       request->stamp(), caller, request->worker_id(), true);
                   if (refusal) return refusal;
                   wire::WorkerFailure failure = wire::from_wire(*request);
+                  if (failure.card_fault) {
+                    failure.card_fault->words =
+                        short_line(failure.card_fault->words, kMaxMessage);
+                    state_.card_failed(now, request->worker_id(), failure);
+                    return std::nullopt;
+                  }
                   failure.message = short_line(failure.message, kMaxMessage);
                   state_.worker_failed(now, request->worker_id(), failure);
                   return std::nullopt;

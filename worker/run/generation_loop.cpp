@@ -259,6 +259,7 @@ int run_generations(control::CoordinatorClient& client,
   std::optional<devices::ComputeDevice>
       device;                         // chosen with the first assignment
   memory::DeviceFootprint footprint;  // this process's part of it
+  Card card;
   // Nobody would hear of another failure without an agent, either.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
@@ -270,6 +271,7 @@ int run_generations(control::CoordinatorClient& client,
       return training ? training->committed_steps() : carried.newest_step();
     };
     std::exception_ptr failure;
+    std::optional<CardFault> fault;
     try {
       if (assignment.action == control::Action::kSaveAndExit) {
         HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
@@ -284,16 +286,20 @@ int run_generations(control::CoordinatorClient& client,
       const configs::RunConfig config = configs::parse_run_config(
           assignment.run_config_yaml, run_files::kRun);
       if (!device) {
-        const ChosenDevice chosen = choose_device(config, assignment.local_rank,
-                                                  assignment.local_world_size);
+        const ChosenDevice chosen =
+            choose_device(config, assignment.local_rank,
+                          assignment.local_world_size, card_record(assignment));
         device = chosen.device;
         footprint = chosen.footprint;
+        card = chosen.card;
       }
       if (config.command == "train") {
         if (!faults) {
           faults = std::make_unique<step::FaultInjection>(
               configs::parse_faults(config.inject), *device, assignment.rank,
-              assignment.generation > 1 ? assignment.resume_steps : -1);
+              assignment.generation > 1 ? assignment.resume_steps : -1,
+              assignment.plan.backend == plan::Backend::kNccl &&
+                  assignment.world_size > 1);
         }
         if (assignment.generation > 1) {
           faults->strike(configs::Fault::Phase::kBetween,
@@ -321,12 +327,15 @@ int run_generations(control::CoordinatorClient& client,
       const RunOutcome end =
           run_connected(assignment, config, client, options, *device, footprint,
                         carried.network, communicator, training.get());
+      communicator.reset();  // all ranks are here: it ends in order
       if (end.left) {
         leave_generation(client, *end.left, device->memory(), training);
       }
     } catch (...) {
       failure = std::current_exception();
+      fault = card_fault_behind(failure, device, card);
     }
+    if (fault) return end_for_card(client, *fault, committed(), training);
     // The exception's frames are gone outside the catch.
     if (failure) {
       const control::FailureKind kind = kind_of(failure);

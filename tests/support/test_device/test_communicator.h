@@ -2,6 +2,9 @@
 // tests/support/nccl_shim, or through the host where NCCL's header is missing.
 #pragma once
 
+#include <c10/core/Stream.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,5 +22,8 @@ std::unique_ptr<collectives::Communicator> make_test_communicator(
     const devices::DeviceCommunicatorOptions& options);
 
 void abort_test_communicators();
+
+// As cuda::before_next_operation; at once where tensors pass through the host.
+void before_next_test_operation(std::function<void(const c10::Stream&)> hook);
 
 }  // namespace headroom
