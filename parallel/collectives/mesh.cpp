@@ -1,22 +1,30 @@
 #include "parallel/collectives/mesh.h"
 
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/backend.h"
 
 namespace headroom::collectives {
 namespace {
 
-// The ranks that agree with this one in everything but the axes that `vary`
-// sets to zero, in rank order.
+// The `size` ranks that agree with this one in everything but the axes that
+// `vary` sets to zero, in rank order. A rank alone needs no connection.
 template <typename Vary>
 std::unique_ptr<CountingCommunicator> along(Communicator& world,
                                             const plan::ParallelLayout& layout,
                                             plan::MeshCoordinates here,
-                                            const Vary& vary) {
+                                            int size, const Vary& vary) {
   vary(here);
-  return std::make_unique<CountingCommunicator>(
-      world.split(plan::rank_of(layout, here), world.rank()));
+  auto ranks = size == 1
+                   ? make_device_host_communicator(make_single_communicator(),
+                                                   /*devices=*/nullptr)
+                   : world.split(plan::rank_of(layout, here), world.rank());
+  HEADROOM_CHECK(ranks->size() == size,
+                 "an axis of " + std::to_string(size) + " has " +
+                     std::to_string(ranks->size()) + " ranks");
+  return std::make_unique<CountingCommunicator>(std::move(ranks));
 }
 
 }  // namespace
@@ -33,14 +41,16 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
     at.data_parallel_rank = 0;
     at.spatial_rank = 0;
   };
-  pipeline = along(world, layout, here,
+  const int num_replicas =
+      layout.data_parallel_size * layout.spatial_parallel_size;
+  pipeline = along(world, layout, here, layout.pipeline_parallel_size,
                    [](plan::MeshCoordinates& at) { at.pipeline_stage = 0; });
-  data = along(world, layout, here,
+  data = along(world, layout, here, layout.data_parallel_size,
                [](plan::MeshCoordinates& at) { at.data_parallel_rank = 0; });
-  spatial = along(world, layout, here,
+  spatial = along(world, layout, here, layout.spatial_parallel_size,
                   [](plan::MeshCoordinates& at) { at.spatial_rank = 0; });
-  replicas = along(world, layout, here, vary_replica);
-  statistics = along(world, layout, here, vary_replica);
+  replicas = along(world, layout, here, num_replicas, vary_replica);
+  statistics = along(world, layout, here, num_replicas, vary_replica);
 }
 
 void Mesh::disconnect() {

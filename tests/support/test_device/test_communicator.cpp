@@ -54,6 +54,7 @@ void abort_test_communicators() { cuda::abort_nccl_communicators(); }
 
 #else
 
+#include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 
 namespace headroom {
@@ -65,6 +66,7 @@ std::unique_ptr<collectives::Communicator> make_test_communicator(
     KeyValueStore& store, const std::string& prefix, int rank, int size,
     const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {
+  HEADROOM_CHECK(!options.behind_each, "the host's ranks have no stream");
   constexpr int64_t kBuffers = 1 << 20;
   TestDeviceMemory::of(device.index).take_outside(kBuffers);
   collectives::GlooOptions gloo;
