@@ -20,7 +20,7 @@
 // --ghosts N: the step of one rank of N, the others modelled as cards of
 // machines of --cluster (tests/support/ghost_ranks); --batch is this rank's.
 // The first cell with a setting and ghosts=1 is what its others are compared
-// with; without --cell that cell comes first.
+// with, and what a forecast starts from; without --cell that cell comes first.
 //
 // Prints a line of JSON per window: images per second, milliseconds of a step
 // for the host and for the device, the loss, and what was measured, predicted,
@@ -63,6 +63,7 @@
 #include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/cluster_links.h"
+#include "parallel/planner/plan_forecast.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/ghost_ranks/ghost_ranks.h"
 #include "tests/support/rank_training.h"
@@ -322,6 +323,7 @@ class Benchmark {
       line["ratio_to_one_rank"] =
           line["images_per_second"].get<double>() / rate->second;
     }
+    line["forecast_ratio"] = forecast_ratio(rate);
     line["sums"] = figures.sums / kSteps;
     line["held_ms"] = milliseconds(figures.held_seconds);
     line["exposed_ms"] = milliseconds(figures.exposed_seconds);
@@ -346,6 +348,21 @@ class Benchmark {
     line["driver_bytes"] = nullptr;
     const std::optional<devices::DeviceUse> use = api.use_of(index);
     if (use && use->own_bytes) line["driver_bytes"] = *use->own_bytes;
+  }
+
+  // What `headroom plan` says of this plan on these machines, from the rate of
+  // one rank; null where that is not known.
+  nlohmann::ordered_json forecast_ratio(
+      const OneRankRates::const_iterator& rate) const {
+    if (rate == one_rank_.end()) return nullptr;
+    return planner::plan_forecast(
+               request_.config, plan_, layers_,
+               {.machines = planner::machines_of(
+                    configs::find_instance(request_.cluster), request_.ghosts),
+                .images_per_second = rate->second,
+                .card = {},
+                .cores_each = 0})
+        .efficiency();
   }
 
   // One step more, as LibTorch's profiler sees it.
