@@ -1,8 +1,10 @@
 #include "parallel/collectives/mesh.h"
 
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/backend.h"
 
 namespace headroom::collectives {
 namespace {
@@ -29,6 +31,20 @@ int color_of(Mesh::Axis axis, const plan::ParallelLayout& layout,
   return plan::rank_of(layout, here);
 }
 
+int size_of(Mesh::Axis axis, const plan::ParallelLayout& layout) {
+  switch (axis) {
+    case Mesh::Axis::kPipeline:
+      return layout.pipeline_parallel_size;
+    case Mesh::Axis::kData:
+      return layout.data_parallel_size;
+    case Mesh::Axis::kSpatial:
+      return layout.spatial_parallel_size;
+    case Mesh::Axis::kReplicas:
+      return layout.data_parallel_size * layout.spatial_parallel_size;
+  }
+  return 1;
+}
+
 }  // namespace
 
 Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
@@ -44,8 +60,17 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
   }
 }
 
+// A rank that is alone on an axis needs no connection there.
 std::unique_ptr<Communicator> Mesh::split(Axis axis) const {
-  return world.split(color_of(axis, layout, here), world.rank());
+  const int size = size_of(axis, layout);
+  auto ranks = size == 1
+                   ? make_device_host_communicator(make_single_communicator(),
+                                                   /*devices=*/nullptr)
+                   : world.split(color_of(axis, layout, here), world.rank());
+  HEADROOM_CHECK(ranks->size() == size,
+                 "an axis of " + std::to_string(size) + " has " +
+                     std::to_string(ranks->size()) + " ranks");
+  return ranks;
 }
 
 std::array<std::pair<Mesh::Axis, std::unique_ptr<CountingCommunicator>*>, 5>

@@ -253,6 +253,7 @@ std::unique_ptr<collectives::Communicator> make_nccl_communicator(
   place.timeout = options.timeout;
   place.services = device.services;
   place.family = NcclFamily::make();
+  place.behind_each = options.behind_each;
   // The process that makes an id listens for the others until they connect.
   ncclUniqueId id = {};
   if (rank == 0) {

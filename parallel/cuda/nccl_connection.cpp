@@ -297,6 +297,7 @@ OperationEnd NcclConnection::issue(const char* operation, const Call& call) {
   settle(
       call(communicator_, static_cast<cudaStream_t>(stream_.native_handle())),
       operation);
+  if (place_.behind_each) place_.behind_each(stream_);
   end->record(stream_);
   operations_.add({operation, [begin] { return begin->query(); },
                    [end] { return end->query(); }});

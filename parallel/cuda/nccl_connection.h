@@ -82,6 +82,8 @@ class NcclConnection {
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
     devices::HostServices services = {};
     std::shared_ptr<NcclFamily> family;
+    // DeviceCommunicatorOptions::behind_each.
+    std::function<void(const c10::Stream&)> behind_each = {};
   };
 
   // `start(config, communicator)` begins to make the communicator. Waits until

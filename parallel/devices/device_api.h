@@ -12,9 +12,11 @@
 #pragma once
 
 #include <c10/core/DeviceType.h>
+#include <c10/core/Stream.h>
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +39,10 @@ struct DeviceCommunicatorOptions {
   // for tests only, and NCCL needs another NCCL_HOSTID in each process, which
   // the agent gives its workers.
   bool may_share_devices = false;
+  // Called on the issuing thread behind each operation's call, with the stream
+  // of the operations: what it gives that stream belongs to the operation.
+  // Benchmarks add the time of peers that are not there (ghost_ranks.h).
+  std::function<void(const c10::Stream& operations)> behind_each = {};
 };
 
 // A CUDA graph: work of a device that is captured once and then replayed as a

@@ -4,30 +4,45 @@
 //   benchmark_gpu_step [--device 0] [--cfg yolov5s] [--img 640] [--batch 64]
 //                      [--precision bf16] [--activations keep] [--from-host]
 //                      [--tf32] [--cuda-graphs] [--cudnn-benchmark]
+//                      [--ghosts 8] [--cluster p5.48xlarge] [--ghost-blocks 16]
 //                      [--steps 20] [--warm-up 10] [--windows 3] [--threads 1]
-//                      [--wait] [--trace FILE] [--cell "batch=16,graphs"]...
+//                      [--wait] [--count] [--trace FILE]
+//                      [--cell "batch=16,graphs"]...
 //
 // The batch lies on the device; --from-host sends it in each step, as a run
 // does. --wait: a window for each line of standard input, so that programs on
 // one card can take turns (gpu_step.py). --trace writes what LibTorch's
 // profiler saw of one step more. --cell measures several settings in one
-// process, each given by what it changes: cfg, img, batch, precision and
-// activations with a value; graphs, host, benchmark and tf32 without.
+// process, each given by what it changes: cfg, img, batch, precision,
+// activations and ghosts with a value; graphs, host, benchmark, tf32 and count
+// without.
+//
+// --ghosts N: the step of one rank of N, the others modelled as cards of
+// machines of --cluster (tests/support/ghost_ranks); --batch is this rank's.
+// The first cell with a setting and ghosts=1 is what its others are compared
+// with, and what a forecast starts from; without --cell that cell comes first.
 //
 // Prints a line of JSON per window: images per second, milliseconds of a step
 // for the host and for the device, the loss, and what was measured, predicted,
-// reserved and simulated at the peak.
+// reserved and simulated at the peak. With ghosts also: the ratio to one rank;
+// the sums of a step, their modelled milliseconds, those in which the device
+// had nothing else to do (exposed), those for which the host waited, and
+// microseconds of the host for a sum. --count adds what one step more gives the
+// device and reads of it; a card is slower from then on, since its profiler
+// stays.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <dlfcn.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,6 +52,7 @@
 #include <utility>
 #include <vector>
 
+#include "configs/cluster_catalogue.h"
 #include "configs/knobs.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
@@ -46,7 +62,10 @@
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
+#include "parallel/planner/cluster_links.h"
+#include "parallel/planner/plan_forecast.h"
 #include "parallel/predict/memory_request.h"
+#include "tests/support/ghost_ranks/ghost_ranks.h"
 #include "tests/support/rank_training.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
@@ -60,6 +79,11 @@ struct Request {
   bool from_host = false;
   bool cudnn_benchmark = false;
   bool waits = false;
+  bool counts = false;
+  int64_t batch = 64;  // this rank's
+  int ghosts = 1;      // ranks, this one included
+  std::string cluster = "p5.48xlarge";
+  int ghost_blocks = 16;
   std::string trace;
   int steps = 20;
   int warm_up = 10;
@@ -81,6 +105,8 @@ void change(Request& request, const std::string& word) {
       request.cudnn_benchmark = true;
     } else if (key == "tf32") {
       config.tf32 = true;
+    } else if (key == "count") {
+      request.counts = true;
     } else {
       throw Error("benchmark", "--cell has no '" + key + "'",
                   "see the head of gpu_step_benchmark.cpp");
@@ -93,7 +119,9 @@ void change(Request& request, const std::string& word) {
   } else if (key == "img") {
     config.image_height = config.image_width = std::stol(value);
   } else if (key == "batch") {
-    config.global_batch_size = std::stol(value);
+    request.batch = std::stol(value);
+  } else if (key == "ghosts") {
+    request.ghosts = std::stoi(value);
   } else if (key == "activations") {
     config.activations = value;
   } else if (key == "precision") {
@@ -109,20 +137,73 @@ Request changed(Request request, const std::string& cell) {
   for (std::string word; std::getline(words, word, ',');) change(request, word);
   configs::set_from_text(request.config, *configs::find_knob("precision"),
                          request.precision);
+  request.config.global_batch_size = request.batch * request.ghosts;
+  request.config.layout =
+      plan::parse_layout("data=" + std::to_string(request.ghosts));
   return request;
+}
+
+// What a setting is, but for its ghosts.
+std::string setting_of(const Request& request) {
+  const configs::RunConfig& config = request.config;
+  std::ostringstream text;
+  text << config.cfg << ' ' << config.image_height << ' ' << request.batch
+       << ' ' << request.precision << ' ' << config.activations << ' '
+       << config.tf32 << config.cuda_graphs << request.from_host
+       << request.cudnn_benchmark;
+  return text.str();
+}
+
+// The images a second of one rank in a setting, once measured.
+using OneRankRates = std::map<std::string, double>;
+
+// Null where there are none.
+std::unique_ptr<GhostRanks> ghosts_of(const Request& request,
+                                      const devices::ComputeDevice& device) {
+  if (request.ghosts == 1) return nullptr;
+  GhostRanks::Options options;
+  options.size = request.ghosts;
+  options.blocks = request.ghost_blocks;
+  options.machines = planner::machines_of(
+      configs::find_instance(request.cluster), request.ghosts);
+  return std::make_unique<GhostRanks>(options, device);
+}
+
+std::unique_ptr<collectives::Communicator> world_of(GhostRanks* ghosts) {
+  if (ghosts != nullptr) return ghosts->make_world();
+  return collectives::make_device_host_communicator(
+      collectives::make_single_communicator(), nullptr);
+}
+
+// What a device is given in a step, and copies for which the host waits.
+struct StepCounts {
+  int64_t launches = 0;
+  int64_t reads = 0;
+};
+
+// The tests' device counts by itself. Null: it is another one, or on the CPU.
+using TestLaunches = void (*)(int64_t* launches, int64_t* reads);
+TestLaunches test_launches() {
+  void* const plugin =
+      dlopen(devices::device_plugin_path().c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (plugin == nullptr) return nullptr;
+  return reinterpret_cast<TestLaunches>(
+      dlsym(plugin, "headroom_test_launches"));
 }
 
 class Benchmark {
  public:
-  Benchmark(const Request& request, const run::ChosenDevice& chosen)
+  Benchmark(const Request& request, const run::ChosenDevice& chosen,
+            OneRankRates& one_rank)
       : request_(request),
         layers_(
             layers::layer_costs(layers::load_model_table(request.config.cfg))),
         plan_(plan_of_synthetic_run(request.config)),
         chosen_(chosen),
-        alone_(collectives::make_device_host_communicator(
-            collectives::make_single_communicator(), nullptr)),
-        training_(request.config, plan_, *alone_,
+        one_rank_(one_rank),
+        ghosts_(ghosts_of(request, chosen.device)),
+        world_(world_of(ghosts_.get())),
+        training_(request.config, plan_, *world_,
                   /*more_boxes_per_image=*/4, chosen.device) {
     at::Context& context = at::globalContext();
     context.setBenchmarkCuDNN(request.cudnn_benchmark);
@@ -140,9 +221,15 @@ class Benchmark {
     for (int window = 0; request_.waits ? !!std::getline(std::cin, line)
                                         : window < request_.windows;
          ++window) {
-      std::cout << measure().dump() << std::endl;
+      nlohmann::ordered_json figures = measure();
+      const bool is_last = !request_.waits && window + 1 == request_.windows;
+      if (is_last && (request_.counts || !request_.trace.empty())) {
+        const StepCounts counts = count_step();
+        figures["launches"] = counts.launches;
+        figures["host_reads"] = counts.reads;
+      }
+      std::cout << figures.dump() << std::endl;
     }
-    if (!request_.trace.empty()) trace();
   }
 
  private:
@@ -181,12 +268,15 @@ class Benchmark {
     const std::chrono::duration<double> seconds = Clock::now() - start;
     const configs::RunConfig& config = request_.config;
     const double steps = request_.steps;
-    const double images = static_cast<double>(config.global_batch_size) * steps;
-    const int64_t measured = result.measured_peak_bytes.front();
+    const double images = static_cast<double>(request_.batch) * steps;
+    // Ghosts multiply what a rank reports by their number.
+    const int64_t measured =
+        result.measured_peak_bytes.front() / request_.ghosts;
     nlohmann::ordered_json line = {
         {"cfg", config.cfg},
         {"img", config.image_height},
-        {"batch", config.global_batch_size},
+        {"batch", request_.batch},
+        {"ghosts", request_.ghosts},
         {"precision", request_.precision},
         {"activations", config.activations},
         {"tf32", config.tf32},
@@ -206,7 +296,41 @@ class Benchmark {
              static_cast<double>(measured)}};
     if (first) line["device_ms"] = first->elapsedTime(*last) / steps;
     if (!device().is_cpu()) add_device_memory(line);
+    if (ghosts_ == nullptr) {
+      one_rank_[setting_of(request_)] = images / seconds.count();
+    } else {
+      add_ghosts(line);
+    }
     return line;
+  }
+
+  // What the sums of a step cost this rank, in steps of their own: events that
+  // find the exposed time take some themselves.
+  void add_ghosts(nlohmann::ordered_json& line) {
+    constexpr int kSteps = 3;
+    const GhostRanks::Figures calls = ghosts_->take();
+    ghosts_->measure_exposed(true);
+    for (int step = 0; step < kSteps; ++step) training_.step();
+    synchronize();
+    ghosts_->measure_exposed(false);
+    const GhostRanks::Figures figures = ghosts_->take();
+    const auto milliseconds = [&](double seconds) {
+      return 1e3 * seconds / kSteps;
+    };
+    const auto rate = one_rank_.find(setting_of(request_));
+    line["ratio_to_one_rank"] = nullptr;
+    if (rate != one_rank_.end()) {
+      line["ratio_to_one_rank"] =
+          line["images_per_second"].get<double>() / rate->second;
+    }
+    line["forecast_ratio"] = forecast_ratio(rate);
+    line["sums"] = figures.sums / kSteps;
+    line["held_ms"] = milliseconds(figures.held_seconds);
+    line["exposed_ms"] = milliseconds(figures.exposed_seconds);
+    line["host_wait_ms"] = milliseconds(figures.host_wait_seconds);
+    line["issue_us"] = calls.sums == 0 ? 0
+                                       : 1e6 * calls.issue_seconds /
+                                             static_cast<double>(calls.sums);
   }
 
   // What the device holds beside tensors: measured, and as it is simulated.
@@ -226,9 +350,27 @@ class Benchmark {
     if (use && use->own_bytes) line["driver_bytes"] = *use->own_bytes;
   }
 
+  // What `headroom plan` says of this plan on these machines, from the rate of
+  // one rank; null where that is not known.
+  nlohmann::ordered_json forecast_ratio(
+      const OneRankRates::const_iterator& rate) const {
+    if (rate == one_rank_.end()) return nullptr;
+    return planner::plan_forecast(
+               request_.config, plan_, layers_,
+               {.machines = planner::machines_of(
+                    configs::find_instance(request_.cluster), request_.ghosts),
+                .images_per_second = rate->second,
+                .card = {},
+                .cores_each = 0})
+        .efficiency();
+  }
+
   // One step more, as LibTorch's profiler sees it.
-  void trace() {
+  StepCounts count_step() {
     using torch::autograd::profiler::ActivityType;
+    const TestLaunches launches = test_launches();
+    StepCounts counts;
+    if (launches != nullptr) launches(&counts.launches, &counts.reads);
     std::set<ActivityType> activities = {ActivityType::CPU};
     if (device().device().type() == c10::DeviceType::CUDA) {
       activities.insert(ActivityType::CUDA);
@@ -238,8 +380,27 @@ class Benchmark {
     torch::autograd::profiler::prepareProfiler(config, activities);
     torch::autograd::profiler::enableProfiler(config, activities);
     training_.step();
+    if (launches != nullptr) launches(&counts.launches, &counts.reads);
     synchronize();
-    torch::autograd::profiler::disableProfiler()->save(request_.trace);
+    const auto profile = torch::autograd::profiler::disableProfiler();
+    if (!request_.trace.empty()) profile->save(request_.trace);
+    return launches != nullptr ? counts : counts_of(profile->events());
+  }
+
+  // CUDA's.
+  static StepCounts counts_of(
+      const std::vector<torch::autograd::profiler::KinetoEvent>& events) {
+    StepCounts counts;
+    for (const auto& event : events) {
+      const std::string name = event.name();
+      if (event.deviceType() == c10::DeviceType::CUDA) {
+        if (name.find("DtoH") != std::string::npos) ++counts.reads;
+      } else if (name.starts_with("cu") &&
+                 name.find("Launch") != std::string::npos) {
+        ++counts.launches;
+      }
+    }
+    return counts;
   }
 
   // Convolutions, forward and backward: each is three products of one size.
@@ -269,31 +430,35 @@ class Benchmark {
   const std::vector<layers::LayerCost> layers_;
   const plan::Plan plan_;
   const run::ChosenDevice& chosen_;
-  const std::unique_ptr<collectives::Communicator> alone_;
+  OneRankRates& one_rank_;
+  const std::unique_ptr<GhostRanks> ghosts_;  // null: none
+  const std::unique_ptr<collectives::Communicator> world_;
   RankTraining training_;
 };
 
 int benchmark(int argc, char** argv) {
   Request request;
-  std::vector<std::string> cells = {""};
+  std::vector<std::string> cells;
   configs::RunConfig& config = request.config;
   config.cfg = "yolov5s";
   config.device = "0";
   config.synthetic_input = true;
-  config.global_batch_size = 64;
   config.activations = "keep";
-  config.layout = plan::parse_layout("data=1");
   CLI::App app("images per second of training steps on one device");
   app.add_option("--device", config.device);
   app.add_option("--cfg", config.cfg);
   app.add_option("--img", config.image_height);
-  app.add_option("--batch", config.global_batch_size);
+  app.add_option("--batch", request.batch);
   app.add_option("--precision", request.precision);
   app.add_option("--activations", config.activations);
   app.add_flag("--tf32", config.tf32);
   app.add_flag("--cuda-graphs", config.cuda_graphs);
   app.add_flag("--from-host", request.from_host);
   app.add_flag("--cudnn-benchmark", request.cudnn_benchmark);
+  app.add_option("--ghosts", request.ghosts)->check(CLI::PositiveNumber);
+  app.add_option("--cluster", request.cluster);
+  app.add_option("--ghost-blocks", request.ghost_blocks)
+      ->check(CLI::PositiveNumber);
   app.add_option("--steps", request.steps)->check(CLI::PositiveNumber);
   app.add_option("--warm-up", request.warm_up)->check(CLI::PositiveNumber);
   app.add_option("--windows", request.windows);
@@ -301,16 +466,22 @@ int benchmark(int argc, char** argv) {
   app.add_option("--trace", request.trace);
   app.add_option("--cell", cells);
   app.add_flag("--wait", request.waits);
+  app.add_flag("--count", request.counts);
   CLI11_PARSE(app, argc, argv);
+  if (cells.empty()) {
+    if (request.ghosts > 1) cells.push_back("ghosts=1");
+    cells.push_back("");
+  }
   config.image_width = config.image_height;
   try {
     config.threads = request.threads;
     at::set_num_threads(request.threads);
     const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
+    OneRankRates one_rank;
     for (const std::string& cell : cells) {
       const Request of_cell = changed(request, cell);
       chosen.device.memory().release_caches();
-      Benchmark(of_cell, chosen).run();
+      Benchmark(of_cell, chosen, one_rank).run();
     }
     return 0;
   } catch (const std::exception& error) {

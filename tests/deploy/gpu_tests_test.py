@@ -14,8 +14,9 @@ import unittest
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'deploy/local/gpu_tests'))
-judge, pack, parts, runner, stall, summary = (
-    importlib.import_module(name) for name in ('judge', 'pack', 'parts', 'runner', 'stall', 'summary'))
+judge, pack, parts, rank_judge, rank_parts, rejoin, runner, stall, summary, watch = (
+    importlib.import_module(name) for name in ('judge', 'pack', 'parts', 'rank_judge', 'rank_parts', 'rejoin', 'runner',
+                                               'stall', 'summary', 'watch'))
 
 SKIPPED = '''[==========] Running 3 tests from 1 test suite.
 [ RUN      ] Nccl.OneRankDoesAll
@@ -45,6 +46,17 @@ class Time(unittest.TestCase):
         self.assertLessEqual(sum(row[2] for row in parts.PARTS), 590)
         for other in parts.OTHER_CALLS.values():
             self.assertLessEqual(sum(row[2] for row in other), 590)
+
+    def test_the_parts_about_several_ranks_take_six_minutes(self):
+        self.assertLessEqual(sum(row[2] for row in rank_parts.PARTS), 360)
+
+    def test_a_group_begins_with_what_all_others_need_and_has_each_part_once(self):
+        for group in parts.GROUPS.values():
+            names = [row[0] for row in group]
+            self.assertEqual(names[0], 'card')
+            self.assertEqual(len(names), len(set(names)))
+        every = {row[0] for row in parts.GROUPS['all']}
+        self.assertEqual(every, {row[0] for group in parts.GROUPS.values() for row in group})
 
     def test_a_part_that_hangs_ends_at_its_limit_with_all_its_processes(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +120,131 @@ class Stalls(unittest.TestCase):
             for process in (first, second):
                 process.kill()
                 process.wait()
+
+
+    def test_a_process_is_stopped_until_it_has_ended(self):
+        sleeping = subprocess.Popen(['sleep', '60'])
+        self.assertTrue(stall.stop_for(sleeping.pid, .01))
+        sleeping.kill()
+        sleeping.wait()
+        self.assertFalse(stall.stop_for(sleeping.pid, .01))
+
+
+class Watched(unittest.TestCase):
+    def test_whole_new_lines_of_a_file_are_followed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / 'lines'
+            follower = watch.Follower(file)
+            self.assertEqual(follower.lines(), [])
+            file.write_text('one\ntw')
+            self.assertEqual(follower.lines(), ['one'])
+            file.write_text('one\ntwo\n')
+            self.assertEqual(follower.lines(), ['two'])
+
+    def test_the_time_from_a_fault_to_the_next_step_is_found(self):
+        found = watch.times_without_a_step([1., 2., 6.], [(2.5, 'fault'), (7., 'loss_of_process')])
+        self.assertEqual(found['longest_without_a_step_s'], 4.)
+        self.assertEqual(found['faults'], [{'fault': 'fault', 'step_after_s': 3.5},
+                                           {'fault': 'loss_of_process', 'step_after_s': None}])
+
+    def test_what_a_process_holds_is_counted(self):
+        held = rejoin.held_by(os.getpid())
+        self.assertGreaterEqual(held['files'], 3)
+        self.assertGreaterEqual(held['threads'], 1)
+        with tempfile.TemporaryFile():
+            self.assertEqual(rejoin.held_by(os.getpid())['files'], held['files'] + 1)
+
+
+class RankJudges(unittest.TestCase):
+    def test_time_that_is_in_both_is_found(self):
+        some = rank_judge.union([(5, 7), (0, 3), (2, 4)])
+        self.assertEqual(some, [(0, 4), (5, 7)])
+        self.assertEqual(rank_judge.overlap(some, [(3, 6)]), 2)
+        self.assertEqual(rank_judge.overlap(some, []), 0)
+
+    def trace(self, compute_ends):
+        def event(cat, name, ts, dur):
+            return {'ph': 'X', 'cat': cat, 'name': name, 'ts': ts, 'dur': dur}
+        return {'traceEvents': [
+            event('cpu_op', 'ghost_ranks::issue', 0, 30), event('cpu_op', 'ghost_ranks::issue', 40, 50),
+            event('kernel', 'conv', 0, compute_ends), event('kernel', '(anonymous namespace)::hold(unsigned long)', 50, 100),
+            event('kernel', 'ncclDevKernel_AllReduce', 150, 50)]}
+
+    def test_a_trace_says_how_much_of_the_exchanges_is_hidden(self):
+        figures = rank_judge.exchange_figures(self.trace(170))
+        self.assertEqual(figures['exchanges'], 2)
+        self.assertAlmostEqual(figures['exchange_ms'], .15)
+        self.assertAlmostEqual(figures['exposed_ms'], .03)
+        self.assertAlmostEqual(figures['hidden_share'], .8)
+        self.assertEqual(figures['issue_us'], 40)
+
+    def test_exchanges_that_are_not_hidden_fail_on_a_card_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / 'trace.json'
+            for compute_ends, failures in ((200, 0), (100, 1)):
+                file.write_text(json.dumps(self.trace(compute_ends)))
+                on_card = rank_judge.ghost_trace(file, 's', True)(0, '{"cfg": "s"}')
+                self.assertEqual(len(on_card.failures), failures, on_card.failures)
+                self.assertEqual(rank_judge.ghost_trace(file, 's', False)(0, '{"cfg": "s"}').failures, [])
+            file.write_text('{"traceEvents": []}')
+            self.assertTrue(rank_judge.ghost_trace(file, 's', False)(0, '{"cfg": "s"}').failures)
+
+    def test_a_ratio_far_from_the_forecast_is_noted(self):
+        row = {'cfg': 'yolov5s', 'batch': 64, 'ghosts': 512, 'ratio_to_one_rank': .5, 'forecast_ratio': .97}
+        self.assertIn('512 ranks: 0.50 of one rank, the forecast says 0.97',
+                      rank_judge.ghosts(1, ())(0, json.dumps(row)).notes[0])
+        near = {**row, 'forecast_ratio': .52}
+        self.assertEqual(rank_judge.ghosts(1, ())(0, json.dumps(near)).notes, [])
+        self.assertTrue(rank_judge.ghosts(2, ())(0, json.dumps(near)).failures)
+
+    def test_a_fault_that_costs_too_long_is_a_failure(self):
+        def judged(_code, _text):
+            return runner.Verdict(figures=[{'run': 'x'}])
+        def verdict(faults):
+            watched = {'longest_without_a_step_s': 9, 'faults': faults}
+            return rank_judge.goes_on_within(5, judged)(0, json.dumps(watched))
+        good = verdict([{'fault': 'out_of_memory', 'step_after_s': 1.5}])
+        self.assertEqual((good.failures, good.figures), ([], [{'run': 'x', 'slowest_after_fault_s': 1.5}]))
+        self.assertTrue(verdict([{'fault': 'out_of_memory', 'step_after_s': 5.1}]).failures)
+        self.assertTrue(verdict([{'fault': 'out_of_memory', 'step_after_s': None}]).failures)
+        self.assertTrue(verdict([]).failures)
+        self.assertTrue(rank_judge.goes_on_within(5, judged)(0, '').failures)
+
+    def samples(self, files, megabytes):
+        return '\n'.join(json.dumps({'rejoined': i, 'seconds': 2, 'files': count, 'threads': 9,
+                                     'device_bytes': None if used is None else used << 20})
+                         for i, (count, used) in enumerate(zip(files, megabytes)))
+
+    def test_what_grows_with_each_rejoining_is_a_failure(self):
+        check = rank_judge.flat(4)
+        flat = check(0, self.samples([30, 32, 32, 40, 32], [900, 910, 912, 911, 913]))
+        self.assertEqual(flat.failures, [])
+        self.assertEqual(flat.figures[0]['device_MiB'], 1)
+        self.assertEqual(len(check(0, self.samples([30, 32, 33, 34, 35], [900, 910, 920, 930, 940])).failures), 2)
+        self.assertIsNone(check(0, self.samples([30, 32, 32, 32, 32], [None] * 5)).figures[0]['device_MiB'])
+        self.assertTrue(check(0, self.samples([30, 32], [900, 900])).failures)
+
+    def test_communicators_beyond_what_plans_reserve_are_noted(self):
+        row = {'variant': 'as it is', 'world_bytes': 300 << 20, 'all_bytes': 600 << 20, 'plans_reserve': 256 << 20}
+        verdict = rank_judge.communicators(0, json.dumps(row))
+        self.assertEqual(verdict.figures[0]['world_bytes'], 300)
+        self.assertIn('take 600 MiB of a rank, plans reserve 256', verdict.notes[0])
+
+    def test_a_replay_that_no_abort_ends_is_a_failure(self):
+        rows = [{'what': 'calls', 'blocking': True, 'call_us': 9}, {'what': 'calls', 'blocking': False, 'call_us': 40},
+                {'what': 'captured', 'sums_are_right': True, 'replay_us': 20}]
+        aborted = {'what': 'aborted', 'peer_was_waited_for': True, 'stream_is_free': True, 'free_after_s': .01}
+        def failures(**changed):
+            lines = [json.dumps(row) for row in [*rows, {**aborted, **changed}]]
+            return rank_judge.nccl_calls(0, '\n'.join(lines)).failures
+        self.assertEqual(failures(), [])
+        self.assertTrue(failures(stream_is_free=False))
+        self.assertTrue(failures(peer_was_waited_for=False))
+        self.assertTrue(rank_judge.nccl_calls(1, '').failures)
+
+    def test_samples_are_told_for_a_thread(self):
+        figures = rank_judge.loader(16)(0, '{"samples_per_second": 1280.0}').figures
+        self.assertEqual(figures[0]['samples_per_second_and_thread'], 80)
 
 
 class Judges(unittest.TestCase):
@@ -221,9 +358,13 @@ class Kit(unittest.TestCase):
     def test_on_a_card_no_step_is_left_out(self):
         root = pathlib.Path('/kit')
         for call in ('', *parts.OTHER_CALLS):
-            for part in parts.parts_of(self.kit(root, True), call):
+            for part in parts.parts_of(self.kit(root, True), call, group='all'):
                 self.assertTrue(part.steps)
                 self.assertEqual([step.why_not for step in part.steps if step.why_not], [])
+
+    def test_a_part_is_found_by_its_name_in_whatever_group(self):
+        found = parts.parts_of(self.kit(pathlib.Path('/kit'), True), only=['ghosts', 'memory'])
+        self.assertEqual([part.name for part in found], ['card', 'ghosts', 'memory'])
 
     def test_libraries_of_the_machine_and_of_libtorch_are_not_packed(self):
         for library, place in (('libc.so.6', 'machine'), ('libnccl.so.2', 'libtorch'), ('libcudart.so.13', 'libtorch'),

@@ -12,6 +12,7 @@
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
+#include "parallel/planner/cluster_links.h"
 
 namespace headroom::cli {
 namespace {
@@ -19,15 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// What links are assumed to do where nobody measured them. NVSwitch: nccl-tests
-// on eight H200 sum 4 MiB at 107 GB/s and 128 MiB at 402 GB/s, which this meets
-// within a tenth; a data sheet counts both ways.
-constexpr double kLinkShare = 0.9;
-constexpr double kSwitchLatency = 4e-6;
-constexpr predict::Link kPcie{.bytes_per_second = 12e9,
-                              .latency_seconds = 10e-6};
-constexpr double kNetworkShare = 0.85;
-constexpr double kNetworkLatency = 20e-6;
 // Memory that processes share, on a current server processor.
 constexpr predict::Link kSharedMemory{.bytes_per_second = 1e9,
                                       .latency_seconds = 2e-4};
@@ -77,7 +69,7 @@ predict::Link measured_network(const std::string& given) {
   const size_t comma = given.find(',');
   const auto rate = positive_number(given.substr(0, comma));
   const auto delay = comma == std::string::npos
-                         ? std::optional(1e3 * kNetworkLatency)
+                         ? std::optional(1e3 * planner::kNetworkLatency)
                          : positive_number(given.substr(comma + 1));
   if (!rate || !delay) {
     throw bad_flag("--network " + given + " is no rate",
@@ -88,28 +80,21 @@ predict::Link measured_network(const std::string& given) {
 
 predict::Link link_inside(const std::optional<PlanMachines>& machines) {
   if (!machines) return kSharedMemory;
-  const auto& instance = machines->instance;
-  if (!instance || instance->link_gigabytes_per_second == 0) return kPcie;
-  return {.bytes_per_second =
-              static_cast<double>(instance->link_gigabytes_per_second) * 1e9 /
-              2 * kLinkShare,
-          .latency_seconds = kSwitchLatency};
+  return planner::link_inside(machines->instance.value_or(configs::Instance()));
 }
 
 // Several machines without --network are the catalogue's, or refused.
 predict::Link link_between(const std::optional<PlanMachines>& machines,
                            int64_t number) {
-  const int64_t gigabits = machines && machines->instance
-                               ? machines->instance->network_gigabits_per_second
-                               : 0;
-  if (number > 1 && gigabits == 0) {
+  const configs::Instance instance =
+      machines ? machines->instance.value_or(configs::Instance())
+               : configs::Instance();
+  if (number > 1 && instance.network_gigabits_per_second == 0) {
     throw bad_flag("nothing says how fast the network between " +
                        counted(number, "machine") + " is",
                    "give --network GBIT,MS, for example --network 9.4,0.08");
   }
-  return {.bytes_per_second =
-              static_cast<double>(gigabits) * 1e9 / 8 * kNetworkShare,
-          .latency_seconds = kNetworkLatency};
+  return planner::link_between(instance);
 }
 
 predict::Machines machines_for(const CommandLine& line,

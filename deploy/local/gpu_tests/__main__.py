@@ -5,11 +5,14 @@
     gpu_tests.sh run [--compile | --sanitize] [--only PART]... [--results FOLDER] [--seconds N]
         there, unpacked: ten minutes at most, or N seconds, which each part has its share
         of; ends with 1 if anything failed
+    gpu_tests.sh run --parts new
+        the parts about several ranks (rank_parts.py) alone, six minutes; all: every part
     gpu_tests.sh run --without-card
         anywhere: the same parts on the test device, to try the kit itself
 
 LibTorch 2.11.0 is looked for where HEADROOM_LIBTORCH says, else where Python has
-torch. HEADROOM_PYTHON is the Python that has torch, for the PyTorch peer.
+torch. HEADROOM_PYTHON is the Python that has torch, for the PyTorch peer;
+HEADROOM_DATA a data.yaml of photographs for the loader, which else draws its own.
 --compile and --sanitize are calls of their own: the peer through torch.compile
 and with CUDA graphs; the kernels under compute-sanitizer.
 """
@@ -26,9 +29,6 @@ import pack
 import parts
 import runner
 import summary
-
-SECONDS = 590
-
 
 def say(text):
     print(f'gpu_tests.sh: {text}', file=sys.stderr, flush=True)
@@ -71,10 +71,12 @@ def run(args):
     kit = kit_of(args)
     os.environ.update(kit.environment())
     call = 'sanitize' if args.sanitize else 'compile' if args.compile else ''
-    chosen = parts.parts_of(kit, call, args.only)
+    chosen = parts.parts_of(kit, call, args.only, args.parts)
+    usual = sum(part.seconds for part in chosen) if call else parts.seconds_of(args.parts)
+    seconds = args.seconds or usual
     for part in chosen:
-        part.seconds *= args.seconds / SECONDS
-    results = runner.run_parts(chosen, kit.results, args.seconds, say)
+        part.seconds *= seconds / usual
+    results = runner.run_parts(chosen, kit.results, seconds, say)
     about = {'device': 'a card' if kit.has_card else 'the test device, which is no hardware',
              'libtorch': str(kit.libtorch), 'began': time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started)),
              'whole_seconds': round(time.time() - started, 1)}
@@ -94,9 +96,10 @@ def main():
     packing.add_argument('--without-card', action='store_true', help='pack without the CUDA plugin where there is none')
     running = commands.add_parser('run')
     running.add_argument('--without-card', action='store_true')
-    running.add_argument('--only', action='append', default=[], choices=[row[0] for row in parts.PARTS])
+    running.add_argument('--only', action='append', default=[], choices=[row[0] for row in parts.GROUPS['all']])
+    running.add_argument('--parts', default='old', choices=list(parts.GROUPS))
     running.add_argument('--results', type=pathlib.Path)
-    running.add_argument('--seconds', type=float, default=SECONDS)
+    running.add_argument('--seconds', type=float)
     second = running.add_mutually_exclusive_group()
     second.add_argument('--sanitize', action='store_true')
     second.add_argument('--compile', action='store_true')

@@ -15,9 +15,12 @@ LIMIT_MIB = 40
 NAME = 'headroom-gpu-tests'
 
 PROGRAMS = ('bin/headroom', 'bin/headroom-worker', 'bin/headroom-shapes', 'bin/benchmark_gpu_step',
-            'bin/benchmark_device_passes', 'bin/libheadroom_cuda.so',
-            'tests/test_cuda', 'tests/test_cuda_bodies', 'tests/test_device_training', 'tests/nccl_rank_process',
+            'bin/benchmark_device_passes', 'bin/benchmark_conv_choices', 'bin/benchmark_state_copies',
+            'bin/benchmark_loader', 'bin/libheadroom_cuda.so', 'bin/libheadroom_ghost_hold.so',
+            'tests/communicator_costs', 'tests/nccl_calls', 'tests/test_cuda', 'tests/test_cuda_bodies', 'tests/test_device_training', 'tests/nccl_rank_process',
             'tests/libheadroom_testdevice.so')
+# Built where CUDA's compiler is.
+OF_CUDA = ('bin/libheadroom_cuda.so', 'bin/libheadroom_ghost_hold.so', 'tests/nccl_calls')
 # What the test device has in the place of NCCL: apart, so that no card finds it.
 NCCL_STAND_IN = 'tests/nccl_shim/libnccl.so.2'
 OF_THE_MACHINE = re.compile(r'^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl))\.so')
@@ -116,7 +119,7 @@ def pack(args, say):
     build = args.build or repository / 'build'
     out = (args.out or build / f'{NAME}.tar.zst').resolve()
     without_plugin = args.without_card and not (build / 'bin/libheadroom_cuda.so').exists()
-    programs = [one for one in PROGRAMS if not (without_plugin and one.endswith('libheadroom_cuda.so'))]
+    programs = [one for one in PROGRAMS if not (without_plugin and one in OF_CUDA)]
     missing = [one for one in programs if not (build / one).exists()]
     if missing:
         raise SystemExit(f'error: there is no {build / missing[0]}: build where nvcc is (bash deploy/local/build.sh)')

@@ -1,6 +1,9 @@
 """Runs a training, stops the process of one rank in the middle for a while, and lets it go on.
 
-    stall.py RUN_FOLDER LOCAL_RANK SECONDS -- COMMAND...
+    stall.py RUN_FOLDER LOCAL_RANK SECONDS[/EVERY] -- COMMAND...
+
+EVERY: again and again to the end, with so many seconds in between: a peer that
+is always a little late.
 """
 import os
 import pathlib
@@ -34,8 +37,20 @@ def worker_of(local_rank, root):
     return None
 
 
+def stop_for(worker, seconds):
+    """False where the process has ended meanwhile."""
+    try:
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(worker, signal.SIGCONT)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 def main():
-    folder, local_rank, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    folder, local_rank = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    seconds, _, every = sys.argv[3].partition('/')
     program = subprocess.Popen(sys.argv[5:])
     log = folder / 'steps.jsonl'
     while program.poll() is None and not (log.exists() and log.read_text().count('\n') >= 2):
@@ -45,14 +60,14 @@ def main():
         print(f'there was no process of rank {local_rank} to stop', flush=True)
         program.wait()
         return 1
-    os.kill(worker, signal.SIGSTOP)
     print(f'process {worker} of rank {local_rank} is stopped for {seconds} s', flush=True)
-    time.sleep(seconds)
-    try:
-        os.kill(worker, signal.SIGCONT)
-        print('and goes on', flush=True)
-    except ProcessLookupError:
-        print('and was ended meanwhile', flush=True)
+    stops = 0
+    while stop_for(worker, float(seconds)):
+        stops += 1
+        if not every or program.poll() is not None:
+            break
+        time.sleep(float(every))
+    print(f'and went on after {stops} times' if stops else 'and was ended meanwhile', flush=True)
     return program.wait()
 
 

@@ -141,7 +141,7 @@ at::Tensor in_pages(const at::Tensor& host) {
 // have the host wait for anything else.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                      bool non_blocking) {
-  count_launch("copy");
+  count_launch(target.is_cpu() ? "read" : "copy");
   const bool is_upload = source.is_cpu();
   const c10::Device device = is_upload ? target.device() : source.device();
   if (source.numel() == 0) return target;

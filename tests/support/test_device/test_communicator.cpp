@@ -61,6 +61,7 @@ void before_next_test_operation(std::function<void(const c10::Stream&)> hook) {
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 #include "tests/support/test_device/streams.h"
 
@@ -73,6 +74,7 @@ std::unique_ptr<collectives::Communicator> make_test_communicator(
     KeyValueStore& store, const std::string& prefix, int rank, int size,
     const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {
+  HEADROOM_CHECK(!options.behind_each, "the host's ranks have no stream");
   constexpr int64_t kBuffers = 1 << 20;
   TestDeviceMemory::of(device.index).take_outside(kBuffers);
   collectives::GlooOptions gloo;

@@ -1,0 +1,200 @@
+"""Judges of the parts about several ranks (rank_parts.py)."""
+import json
+import pathlib
+import statistics
+
+import judge
+from runner import Verdict
+
+MIB = 2**20
+
+
+def length_of(intervals):
+    return sum(end - begin for begin, end in intervals)
+
+
+def union(intervals):
+    """The same time as intervals that do not overlap, in order."""
+    merged = []
+    for begin, end in sorted(intervals):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def overlap(some, others):
+    """The time that is in both; each as union() gives it."""
+    found = 0.
+    place = 0
+    for begin, end in some:
+        while place < len(others) and others[place][1] <= begin:
+            place += 1
+        at = place
+        while at < len(others) and others[at][0] < end:
+            found += min(end, others[at][1]) - max(begin, others[at][0])
+            at += 1
+    return found
+
+
+def is_exchange(name):
+    """NCCL's kernels, and the one that holds the card for ranks that are not there."""
+    return 'nccl' in name.lower() or 'hold(' in name
+
+
+def exchange_figures(trace):
+    """A step's time in exchanges, how much of it is hidden behind computing, and what the host takes to issue one."""
+    events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
+    kernels = [event for event in events if event.get('cat') == 'kernel']
+    intervals = {True: [], False: []}
+    for event in kernels:
+        intervals[is_exchange(event['name'])].append((event['ts'], event['ts'] + event['dur']))
+    exchange, compute = union(intervals[True]), union(intervals[False])
+    whole = length_of(exchange)
+    exposed = whole - overlap(exchange, compute)
+    issues = [event['dur'] for event in events if event['name'] == 'ghost_ranks::issue']
+    return {'exchanges': len(issues), 'exchange_ms': whole / 1e3, 'exposed_ms': exposed / 1e3,
+            'hidden_share': 1 - exposed / whole if whole else None, 'compute_ms': length_of(compute) / 1e3,
+            'issue_us': statistics.median(issues) if issues else None}
+
+
+def ghost_trace(file, title, on_card):
+    """On a card: more than 90 % of the exchanges' time is hidden, the tail and the host's calls are short."""
+    def check(code, text):
+        verdict = judge.figures(1)(code, text)
+        row = {'step': title, **exchange_figures(json.loads(pathlib.Path(file).read_text()))}
+        verdict.figures = [row]
+        if not row['exchanges']:
+            verdict.failures.append('the trace has no exchange of ghosts')
+        if not on_card:
+            return verdict
+        if row['hidden_share'] is None:
+            verdict.failures.append('the trace has no kernel that exchanges')
+            return verdict
+        for is_bad, what in ((row['hidden_share'] <= .9, f"{row['hidden_share']:.0%} of the exchanges are hidden, "
+                              'more than 90 % are to be'),
+                             (row['exposed_ms'] >= .5, f"the tail has {row['exposed_ms']:.2f} ms, less than 0.5 are "
+                              'to be'),
+                             (row['issue_us'] >= 60, f"an issue takes the host {row['issue_us']:.0f} us, less than 60 "
+                              'are to be')):
+            if is_bad:
+                verdict.failures.append(what)
+        return verdict
+    return check
+
+
+def ghosts(cells, keys, most_apart=.05):
+    """Steps of one rank of many; where the forecast of the same plan is further away, a note says so."""
+    def check(code, text):
+        verdict = judge.figures(cells, keys)(code, text)
+        for row in judge.lines_of_json(text):
+            ratio, forecast = row.get('ratio_to_one_rank'), row.get('forecast_ratio')
+            if ratio is not None and forecast is not None and abs(ratio - forecast) > most_apart:
+                graphs = ', graphs' if row.get('cuda_graphs') else ''
+                verdict.notes.append(f"{row['cfg']} x {row['batch']}{graphs}, {row['ghosts']} ranks: {ratio:.2f} of one "
+                                     f'rank, the forecast says {forecast:.2f}')
+        return verdict
+    return check
+
+
+def goes_on_within(seconds, judged):
+    """A watched run (watch.py), judged as such: no fault costs more than so many seconds."""
+    def check(code, text):
+        verdict = judged(code, text)
+        watched = [row for row in judge.lines_of_json(text) if 'longest_without_a_step_s' in row]
+        if not watched:
+            verdict.failures.append('nobody watched its steps')
+            return verdict
+        slowest = 0.
+        for fault in watched[-1]['faults']:
+            after = fault['step_after_s']
+            if after is None:
+                verdict.failures.append(f"no step followed the {fault['fault']}")
+            else:
+                slowest = max(slowest, after)
+        if not watched[-1]['faults']:
+            verdict.failures.append('its events name no fault')
+        if slowest > seconds:
+            verdict.failures.append(f'{slowest:.1f} s went by between a fault and the next step, at most {seconds} may')
+        for row in verdict.figures:
+            row['slowest_after_fault_s'] = slowest
+        return verdict
+    return check
+
+
+def growth(values):
+    """Of numbers taken one after another: from the first rejoining on, moments apart."""
+    return min(values[-3:]) - values[1]
+
+
+def flat(times, most_mib=8):
+    """rejoin.py's samples: a survivor's files and threads do not grow, nor the card's bytes beyond a little."""
+    def check(code, text):
+        rows = [row for row in judge.lines_of_json(text) if 'rejoined' in row]
+        verdict = Verdict(judge.ended(code))
+        if len(rows) != times + 1:
+            verdict.failures.append(f'{len(rows)} samples were taken, {times + 1} are wanted')
+            return verdict
+        grown = {key: growth([row[key] for row in rows]) for key in ('files', 'threads')}
+        verdict.failures += [f'{count} {key} more after {times} times' for key, count in grown.items() if count > 0]
+        figure = {'rejoined': times, 'slowest_s': max(row['seconds'] for row in rows[1:]), **grown, 'device_MiB': None}
+        bytes_used = [row['device_bytes'] for row in rows]
+        if None not in bytes_used:
+            figure['device_MiB'] = growth(bytes_used) / MIB
+            if figure['device_MiB'] > most_mib:
+                verdict.failures.append(f"the card holds {figure['device_MiB']:.1f} MiB more after {times} times, at "
+                                        f'most {most_mib} may be')
+        verdict.figures.append(figure)
+        return verdict
+    return check
+
+
+def communicators(code, text):
+    """communicator_costs: what a rank's communicators take stays within what plans reserve."""
+    verdict = judge.figures(1)(code, text)
+    for row in judge.lines_of_json(text):
+        if row['variant'] == 'as it is' and row['all_bytes'] > row['plans_reserve']:
+            verdict.notes.append(f"communicators take {row['all_bytes'] / MIB:.0f} MiB of a rank, plans reserve "
+                                 f"{row['plans_reserve'] / MIB:.0f}")
+    verdict.figures = [{key: (round(value / MIB, 1) if key.endswith('_bytes') or key == 'plans_reserve' else value)
+                        for key, value in row.items()} for row in verdict.figures]
+    return verdict
+
+
+def nccl_calls(code, text):
+    verdict = judge.figures(4)(code, text)
+    rows = {row['what']: row for row in verdict.figures}
+    if not rows.get('captured', {}).get('sums_are_right'):
+        verdict.failures.append('what was captured does not sum rightly')
+    aborted = rows.get('aborted', {})
+    if not aborted.get('peer_was_waited_for'):
+        verdict.failures.append('the replay did not wait for its peer: nothing was aborted')
+    elif not aborted.get('stream_is_free'):
+        verdict.failures.append('a replay that waits for a lost peer is not ended by an abort')
+    return verdict
+
+
+def loader(threads):
+    """benchmark_loader's samples, for a thread."""
+    def check(code, text):
+        verdict = judge.figures(1)(code, text)
+        verdict.figures = [{**row, 'threads': threads, 'samples_per_second_and_thread':
+                            row['samples_per_second'] / threads} for row in verdict.figures]
+        return verdict
+    return check
+
+
+def step_seconds(folder):
+    """The median step of a run."""
+    return statistics.median(step['seconds'] for step in judge.steps_of(folder))
+
+
+def slower_than(reference, folder, judged):
+    """A run beside the calm one: the figures say how long a step took in both."""
+    def check(code, text):
+        verdict = judged(code, text)
+        for row in verdict.figures:
+            row['step_s'], row['calm_step_s'] = step_seconds(folder), step_seconds(reference)
+        return verdict
+    return check

@@ -1,0 +1,96 @@
+"""Runs a training of two processes and kills the second again and again.
+
+    rejoin.py RUN_FOLDER TIMES -- COMMAND...
+
+Before the first time, and after each once both have done steps together, it
+prints as JSON what the first process holds: open files, threads, and bytes of
+the card where NVML is. Then the training is interrupted. Ends with 1 if the
+processes did not come together again so often.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from stall import worker_of
+from watch import Follower
+
+STEPS_TOGETHER = 3
+LOOKS = 5  # a file may be open for a moment
+
+
+class Card:
+    """The first card's memory, as NVML tells; None where there is none."""
+
+    def __init__(self):
+        try:
+            self.nvml = ctypes.CDLL('libnvidia-ml.so.1')
+            self.handle = ctypes.c_void_p()
+            if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.handle)):
+                self.nvml = None
+        except OSError:
+            self.nvml = None
+
+    def used_bytes(self):
+        class Memory(ctypes.Structure):
+            _fields_ = [('total', ctypes.c_ulonglong), ('free', ctypes.c_ulonglong), ('used', ctypes.c_ulonglong)]
+        memory = Memory()
+        if self.nvml is None or self.nvml.nvmlDeviceGetMemoryInfo(self.handle, ctypes.byref(memory)):
+            return None
+        return memory.used
+
+
+def held_by(process):
+    folder = pathlib.Path('/proc') / str(process)
+    return {'files': len(list((folder / 'fd').iterdir())), 'threads': len(list((folder / 'task').iterdir()))}
+
+
+def sample(process, card):
+    looks = []
+    for _ in range(LOOKS):
+        looks.append({**held_by(process), 'device_bytes': card.used_bytes()})
+        time.sleep(.02)
+    return {key: None if looks[0][key] is None else min(look[key] for look in looks) for key in looks[0]}
+
+
+def wait_for_steps_together(program, lines):
+    """False where the program ended before both had done so many."""
+    together = 0
+    while program.poll() is None:
+        for line in lines.lines():
+            together = together + 1 if len(json.loads(line)['memory']) == 2 else 0
+        if together >= STEPS_TOGETHER:
+            return True
+        time.sleep(.01)
+    return False
+
+
+def main():
+    folder, times = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    card = Card()
+    program = subprocess.Popen(sys.argv[4:])
+    lines = Follower(folder / 'steps.jsonl')
+    survivor = None
+    for rejoined in range(times + 1):
+        begin = time.monotonic()
+        if not wait_for_steps_together(program, lines):
+            print(f'the program ended before both went on together for time {rejoined}', flush=True)
+            return 1
+        survivor = survivor or worker_of(0, program.pid)
+        print(json.dumps({'rejoined': rejoined, 'seconds': round(time.monotonic() - begin, 2),
+                          **sample(survivor, card)}), flush=True)
+        victim = worker_of(1, program.pid)
+        if rejoined < times and victim is not None:
+            os.kill(victim, signal.SIGKILL)
+            lines.lines()  # what was done before
+    program.send_signal(signal.SIGINT)
+    program.wait()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,255 @@
+// What cuDNN's first choice of an algorithm costs: each convolution of a model
+// as its training step asks for it, with what the library takes by its
+// heuristics and with the best that it finds by trying.
+//
+//   benchmark_conv_choices [--device 0] [--cfg yolov5s] [--img 640]
+//                          [--batch 64] [--precision bf16] [--repeats 10]
+//                          [--shapes 0]
+//
+// A line of JSON per shape, the most expensive first (--shapes N: the first N
+// alone): how many there are, and microseconds of the forward pass, of the
+// gradient of its input and of that of its weight, by heuristics and the best.
+// The last line has the sums over all of the model's.
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "configs/knobs.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/check.h"
+#include "parallel/collectives/backend.h"
+#include "parallel/plan/layout.h"
+#include "tests/support/rank_training.h"
+#include "worker/kernels/cpu/heap.h"
+#include "worker/run/run_device.h"
+
+namespace headroom {
+namespace {
+
+// A convolution as a step asks for it.
+struct Convolution {
+  std::vector<int64_t> input, weight, stride, padding, dilation;
+  int64_t groups = 1;
+  at::ScalarType type = at::kFloat;
+  auto operator<=>(const Convolution&) const = default;
+};
+
+using Found = std::map<Convolution, int>;
+Found* found = nullptr;  // while a step is watched
+
+// Arguments of aten::convolution.
+std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& call) {
+  if (std::string(call.name()) != "aten::convolution") return nullptr;
+  const c10::ArrayRef<const c10::IValue> given = call.inputs();
+  const at::Tensor& input = given[0].toTensor();
+  Convolution one;
+  one.input = input.sizes().vec();
+  one.weight = given[1].toTensor().sizes().vec();
+  one.stride = given[3].toIntVector();
+  one.padding = given[4].toIntVector();
+  one.dilation = given[5].toIntVector();
+  one.groups = given[8].toInt();
+  one.type = input.scalar_type();
+  ++(*found)[one];
+  return nullptr;
+}
+
+Found convolutions_of(const configs::RunConfig& config,
+                      const run::ChosenDevice& chosen) {
+  const auto alone = collectives::make_device_host_communicator(
+      collectives::make_single_communicator(), nullptr);
+  RankTraining training(config, plan_of_synthetic_run(config), *alone,
+                        /*more_boxes_per_image=*/0, chosen.device);
+  Found convolutions;
+  found = &convolutions;
+  const at::CallbackHandle watching = at::addGlobalCallback(
+      at::RecordFunctionCallback(&note).needsInputs(true).scopes(
+          {at::RecordScope::FUNCTION}));
+  training.step();
+  at::removeCallback(watching);
+  found = nullptr;
+  return convolutions;
+}
+
+constexpr std::array kPasses = {"forward", "dgrad", "wgrad"};
+using Seconds = std::array<double, kPasses.size()>;
+
+class Timer {
+ public:
+  Timer(const devices::ComputeDevice& device, int repeats)
+      : device_(device), repeats_(repeats) {}
+
+  Seconds time(const Convolution& one, bool searches) const {
+    at::globalContext().setBenchmarkCuDNN(searches);
+    const at::TensorOptions options = device_.options(one.type);
+    const auto layout = at::MemoryFormat::ChannelsLast;
+    const at::Tensor input = at::rand(one.input, options).contiguous(layout);
+    const at::Tensor weight = at::rand(one.weight, options).contiguous(layout);
+    const std::vector<int64_t> none(one.stride.size(), 0);
+    const auto forward = [&] {
+      return at::convolution(input, weight, {}, one.stride, one.padding,
+                             one.dilation, false, none, one.groups);
+    };
+    const at::Tensor gradient = forward();
+    const auto backward = [&](bool of_input, bool of_weight) {
+      at::convolution_backward(gradient, input, weight, c10::nullopt,
+                               one.stride, one.padding, one.dilation, false,
+                               none, one.groups, {of_input, of_weight, false});
+    };
+    return {time_of([&] { forward(); }),
+            time_of([&] { backward(true, false); }),
+            time_of([&] { backward(false, true); })};
+  }
+
+ private:
+  void synchronize() const {
+    const c10::Device device = device_.device();
+    if (device.type() == c10::DeviceType::CUDA) {
+      c10::impl::getDeviceGuardImpl(device.type())
+          ->synchronizeDevice(device.index());
+    } else {
+      at::ones({1}, device_.options(at::kFloat)).cpu();  // after all before it
+    }
+  }
+
+  double time_of(const std::function<void()>& pass) const {
+    using Clock = std::chrono::steady_clock;
+    pass();  // where it searches, it does so here
+    synchronize();
+    const Clock::time_point begin = Clock::now();
+    for (int repeat = 0; repeat < repeats_; ++repeat) pass();
+    synchronize();
+    return std::chrono::duration<double>(Clock::now() - begin).count() /
+           repeats_;
+  }
+
+  const devices::ComputeDevice& device_;
+  const int repeats_;
+};
+
+struct Row {
+  Convolution convolution;
+  int count = 0;
+  Seconds heuristics = {}, best = {};
+  double all() const {
+    double sum = 0;
+    for (const double pass : heuristics) sum += pass;
+    return count * sum;
+  }
+};
+
+std::string text_of(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) {
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  }
+  return text;
+}
+
+void add_times(nlohmann::ordered_json& line, const Seconds& heuristics,
+               const Seconds& best) {
+  for (size_t pass = 0; pass < kPasses.size(); ++pass) {
+    const std::string name = kPasses[pass];
+    line[name + "_us"] = 1e6 * heuristics[pass];
+    line[name + "_best_us"] = 1e6 * best[pass];
+    line[name + "_over_best"] = heuristics[pass] / best[pass];
+  }
+}
+
+void print(std::vector<Row> rows, size_t shapes) {
+  std::ranges::sort(rows, std::greater(), &Row::all);
+  Seconds heuristics = {}, best = {};
+  int count = 0;
+  for (const Row& row : rows) {
+    count += row.count;
+    for (size_t pass = 0; pass < kPasses.size(); ++pass) {
+      heuristics[pass] += row.count * row.heuristics[pass];
+      best[pass] += row.count * row.best[pass];
+    }
+  }
+  if (shapes != 0 && shapes < rows.size()) rows.resize(shapes);
+  for (const Row& row : rows) {
+    nlohmann::ordered_json line = {{"input", text_of(row.convolution.input)},
+                                   {"weight", text_of(row.convolution.weight)},
+                                   {"stride", text_of(row.convolution.stride)},
+                                   {"convolutions", row.count}};
+    add_times(line, row.heuristics, row.best);
+    std::cout << line.dump() << '\n';
+  }
+  nlohmann::ordered_json line = {{"input", "all"},
+                                 {"weight", ""},
+                                 {"stride", ""},
+                                 {"convolutions", count}};
+  add_times(line, heuristics, best);
+  std::cout << line.dump() << std::endl;
+}
+
+int benchmark(int argc, char** argv) {
+  configs::RunConfig config;
+  config.cfg = "yolov5s";
+  config.device = "0";
+  config.synthetic_input = true;
+  config.global_batch_size = 64;
+  config.activations = "keep";
+  config.layout = plan::parse_layout("data=1");
+  config.threads = 1;
+  std::string precision = "bf16";
+  int repeats = 10;
+  size_t shapes = 0;
+  CLI::App app("convolutions by cuDNN's heuristics against the best");
+  app.add_option("--device", config.device);
+  app.add_option("--cfg", config.cfg);
+  app.add_option("--img", config.image_height);
+  app.add_option("--batch", config.global_batch_size);
+  app.add_option("--precision", precision);
+  app.add_option("--repeats", repeats)->check(CLI::PositiveNumber);
+  app.add_option("--shapes", shapes);
+  CLI11_PARSE(app, argc, argv);
+  config.image_width = config.image_height;
+  try {
+    configs::set_from_text(config, *configs::find_knob("precision"), precision);
+    at::set_num_threads(config.threads);
+    const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
+    const Found convolutions = convolutions_of(config, chosen);
+    HEADROOM_CHECK(!convolutions.empty(), "the step has no convolution");
+    const Timer timer(chosen.device, repeats);
+    std::vector<Row> rows;
+    for (const auto& [one, count] : convolutions) {
+      rows.push_back(
+          {one, count, timer.time(one, false), timer.time(one, true)});
+    }
+    print(std::move(rows), shapes);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace headroom
+
+int main(int argc, char** argv) {
+  headroom::kernels::keep_freed_memory();
+  headroom::activations::CountingAllocator::install();
+  headroom::activations::install_saved_tensor_policies();
+  return headroom::benchmark(argc, argv);
+}

@@ -1,0 +1,31 @@
+// A moment of a device's stream, and work that only takes time: of CUDA, or of
+// the tests' device (tests/support/test_device).
+#pragma once
+
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <memory>
+
+namespace headroom {
+
+class StreamMoment {
+ public:
+  StreamMoment() = default;
+  // When the stream comes to here.
+  explicit StreamMoment(const c10::Stream& stream);
+  // REQUIRES: the streams have passed both.
+  double seconds_since(const StreamMoment& earlier) const;
+
+ private:
+  struct Time;
+  std::shared_ptr<c10::Event> event_;  // CUDA's
+  std::shared_ptr<Time> time_;         // the test device's
+};
+
+// Holds so many blocks of the device for so long, in the stream's order.
+// Throws Error where CUDA's kernel cannot be loaded or launched: it lies in
+// libheadroom_ghost_hold.so beside the program.
+void hold_stream(const c10::Stream& stream, int blocks, double seconds);
+
+}  // namespace headroom
