@@ -41,6 +41,7 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
+#include "parallel/base/check.h"
 #include "proto/reports.h"
 
 namespace headroom::coordinator {
@@ -173,6 +174,11 @@ class RunState {
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
+  // The run's configuration once its device and precision are settled; ""
+  // before, and where nothing was to be settled.
+  const std::string& settled_config_yaml() const {
+    return settled_config_yaml_;
+  }
   const Membership& membership() const { return membership_; }
   RunStatus status(TimePoint now) const;
 
@@ -184,6 +190,11 @@ class RunState {
   void advance_running(TimePoint now);
   void advance_regrouping(TimePoint now);
   void advance_stopping(TimePoint now);
+  // Chooses the cards of a node that registers. Returns why it is refused: that
+  // ends a run which waits for its workers, since none can take its place.
+  std::optional<std::string> place_on_cards(TimePoint now, Node& node);
+  // Returns why the run cannot compute on what its nodes have.
+  std::optional<Error> settle_devices();
   void form_first_generation(TimePoint now, int workers,
                              const std::string& reason);
   void form_generation(TimePoint now, const plan::Plan& plan,
@@ -208,7 +219,10 @@ class RunState {
                bool explained = false) const;
 
   const RunOptions options_;
-  configs::RunConfig config_;  // the request, and the network once measured
+  // The request, and the network once measured. Device and precision are
+  // settled when the first generation is formed.
+  configs::RunConfig config_;
+  std::string settled_config_yaml_;
   Membership membership_;
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;

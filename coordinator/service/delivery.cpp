@@ -316,7 +316,9 @@ void Delivery::describe_generation() {
       .world_size = static_cast<int>(generation.members.size()),
       .has_one_agent = agents.size() == 1,
       .plan = generation.plan,
-      .run_config_yaml = identity_.run_config_yaml,
+      .run_config_yaml = state_.settled_config_yaml().empty()
+                             ? identity_.run_config_yaml
+                             : state_.settled_config_yaml(),
       .run_directory = identity_.run_directory,
       .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
                                        : generation.begin.checkpoint,

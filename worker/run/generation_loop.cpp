@@ -234,8 +234,9 @@ int run_generations(control::CoordinatorClient& client,
       const configs::RunConfig config = configs::parse_run_config(
           assignment.run_config_yaml, run_files::kRun);
       if (!device) {
-        const ChosenDevice chosen = choose_device(config, assignment.local_rank,
-                                                  assignment.local_world_size);
+        const ChosenDevice chosen =
+            choose_device(config, assignment.local_rank,
+                          assignment.local_world_size, options.card);
         device = chosen.device;
         footprint = chosen.footprint;
       }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
@@ -47,6 +48,27 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
+// The driver numbers cards anew when one has fallen off the bus.
+void require_same_card(const devices::DeviceApi& api,
+                       const AssignedCard& card) {
+  const int count = api.device_count();
+  const std::string found =
+      card.index < count ? api.describe(card.index).uuid : "";
+  // CUDA and NVML name a part of a card (MIG) differently.
+  const bool is_comparable = card.uuid.starts_with("GPU-") && !found.empty();
+  if (card.index < count && (!is_comparable || found == card.uuid)) return;
+  throw Error("device",
+              "card " + std::to_string(card.index) +
+                  (card.uuid.empty() ? "" : " (" + card.uuid + ")") +
+                  " was there when its agent registered, and now the driver "
+                  "shows " +
+                  std::to_string(count) +
+                  (count == 1 ? " card" : " cards") +
+                  (found.empty() ? "" : ", with " + found + " in its place"),
+              "see why it went (nvidia-smi, dmesg | grep Xid), and start the "
+              "run again");
+}
+
 constexpr size_t kNumbers = 8;  // numbers of a line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
@@ -68,11 +90,10 @@ std::array<int64_t, kNumbers> numbers_of(const DeviceMemoryLine& line) {
 }  // namespace
 
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
-                           int local_ranks) {
-  const std::vector<int> cards = parse_device_list(config.device);
-  if (cards.empty()) return {};
-  const int index =
-      card_of_rank(cards, local_rank, local_ranks, config.share_devices);
+                           int local_ranks, const AssignedCard& card) {
+  // A coordinator has settled an automatic one; standalone runs have none.
+  if (!computes_on_cards(config.device)) return {};
+  std::vector<int> cards = parse_device_list(config.device);
   const devices::DevicePlugin plugin =
       devices::load_device_plugin(devices::device_plugin_path());
   const auto refuse = [&](const std::string& why) {
@@ -82,6 +103,15 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
   if (plugin.api == nullptr) throw refuse(plugin.reason);
   const int count = plugin.api->device_count();
   if (count == 0) throw refuse("there is no device, or no driver for one");
+  if (cards.empty()) {
+    cards.resize(static_cast<size_t>(count));
+    std::iota(cards.begin(), cards.end(), 0);
+  }
+  const int index = card.index >= 0
+                        ? card.index
+                        : card_of_rank(cards, local_rank, local_ranks,
+                                       config.share_devices);
+  if (card.index >= 0) require_same_card(*plugin.api, card);
   if (index >= count) {
     throw refuse("there is no device " + std::to_string(index) +
                  "; there are " + std::to_string(count) + ", counted from 0");

@@ -23,13 +23,20 @@ struct ChosenDevice {
   memory::DeviceFootprint footprint;  // its context's; empty for the CPU
 };
 
+// The card that the coordinator chose for this process; without a number the
+// card follows from the local rank.
+struct AssignedCard {
+  int index = -1;
+  std::string uuid = {};  // what its agent found under that number; "": unknown
+};
+
 // The device on which this rank computes. Loads the plugin for devices, makes
 // its kernels known to the model and the loss, sets the arithmetic that the run
 // asks for, and creates the device's context. The main thread calls it once,
 // before LibTorch is first used (compute_device.h). Throws Error (exit 2) that
 // says why there is no such device.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
-                           int local_ranks);
+                           int local_ranks, const AssignedCard& card = {});
 
 // What is taken of a device at one moment.
 class DeviceMemorySample {
