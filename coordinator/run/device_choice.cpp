@@ -150,7 +150,9 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
                                   std::span<const Node> others) {
   const size_t num_slots = node.worker_ids.size();
   std::vector<int64_t> cards(num_slots, -1);
-  if (config.device == kCpuDevice || !has_looked(node)) return cards;
+  if (num_slots == 0 || config.device == kCpuDevice || !has_looked(node)) {
+    return cards;
+  }
   if (node.cards.empty() && computes_on_cards(config.device)) {
     throw no_card_error(config, node);
   }
