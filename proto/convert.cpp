@@ -370,6 +370,7 @@ void fields(auto& archive, Either<NodeRegistration> auto& node) {
   archive("no_card_reason", node.no_card_reason);
   archive("unusable_cards", node.unusable_cards);
   archive("launcher_size", node.launcher_size);
+  archive("first_local_slot", node.first_local_slot);
 }
 
 wire::RegisterRequest to_wire(const NodeRegistration& node) {

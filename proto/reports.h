@@ -42,6 +42,8 @@ struct NodeRegistration {
   // Cards that the driver has and no worker can use, and why; "": none.
   std::string unusable_cards = {};
   int launcher_size = 0;  // agents that mpirun or srun started; 0: none did
+  // Workers of agents before it on its machine, by the launcher's numbers.
+  int first_local_slot = 0;
 };
 
 // The run that a registered node takes part in.

@@ -163,19 +163,26 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   if (node.cards.empty()) return cards;
   const std::vector<const NodeCard*> candidates = candidates_of(config, node);
   const Taken taken = taken_on_machine_of(node, others);
-  std::vector<const NodeCard*> free;
-  std::ranges::copy_if(candidates, std::back_inserter(free),
-                       [&](const NodeCard* card) {
-                         return !taken.keys.contains(key_of(*card));
-                       });
-  if (free.size() < num_slots && !config.share_devices) {
+  std::set<std::string> keys = taken.keys;  // and those chosen here
+  const auto is_free = [&](const NodeCard* card) {
+    return !keys.contains(key_of(*card));
+  };
+  const auto num_free =
+      static_cast<size_t>(std::ranges::count_if(candidates, is_free));
+  if (num_free < num_slots && !config.share_devices) {
     throw too_few_error(node, candidates.size(), taken.workers);
   }
+  const auto first = static_cast<size_t>(std::max(0, node.first_local_slot));
   for (size_t slot = 0; slot < num_slots; ++slot) {
+    const size_t place = first + slot;
+    const auto next = std::ranges::find_if(candidates, is_free);
     const NodeCard& card =
-        free.size() >= num_slots
-            ? *free[slot]
+        place < candidates.size() && is_free(candidates[place])
+            ? *candidates[place]
+        : next != candidates.end()
+            ? **next
             : *candidates[(taken.workers + slot) % candidates.size()];
+    keys.insert(key_of(card));
     if (!card.trouble.empty()) {
       throw refusal(name_of(node) + ": " + card.trouble,
                     "then start the run again");

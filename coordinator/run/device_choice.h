@@ -26,8 +26,9 @@ struct SlotCards {
   std::optional<Error> refusal;
 };
 
-// Chooses a card for each slot of `node`, in the order of the slots: the first
-// that counts and that no worker of another agent of its machine has. `others`:
+// Chooses a card for each slot of `node`, in the order of the slots: the one
+// with the slot's number on its machine, or the first that no worker of another
+// agent of the machine has. `others`:
 // the nodes that are registered. Refuses a node without a card beside nodes
 // with cards, and the other way round; a card that is named and not there, that
 // may not be computed on, or that two workers would need. It chooses nothing

@@ -51,6 +51,7 @@ struct Node {
   std::string no_card_reason = {};  // "" and no card: the agent did not look
   std::string unusable_cards = {};  // the driver's, and why; "": none
   int launcher_size = 0;            // agents of its launcher; 0: it has none
+  int first_local_slot = 0;  // workers of agents before it on its machine
   // The index of each slot's card in `cards`' numbering; -1: none is chosen
   // (device_choice.h). As long as worker_ids, or empty.
   std::vector<int64_t> slot_cards = {};

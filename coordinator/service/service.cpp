@@ -241,6 +241,7 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.no_card_reason = printable(asked.no_card_reason);
         node.unusable_cards = printable(asked.unusable_cards);
         node.launcher_size = asked.launcher_size;
+        node.first_local_slot = asked.first_local_slot;
         const auto why = state_.register_node(now, node);
         refusal = refuse_for(state_.membership().may_have_room_later(node)
                                  ? RefusalKind::kNotYet

@@ -48,23 +48,13 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-// The driver numbers cards anew when one has fallen off the bus.
 void require_same_card(const devices::DeviceApi& api,
                        const AssignedCard& card) {
   const int count = api.device_count();
-  const std::string found =
-      card.index < count ? api.describe(card.index).uuid : "";
-  // CUDA and NVML name a part of a card (MIG) differently.
-  const bool is_comparable = card.uuid.starts_with("GPU-") && !found.empty();
-  if (card.index < count && (!is_comparable || found == card.uuid)) return;
-  throw Error("device",
-              "card " + std::to_string(card.index) +
-                  (card.uuid.empty() ? "" : " (" + card.uuid + ")") +
-                  " was there when its agent registered, and now the driver "
-                  "shows " +
-                  std::to_string(count) +
-                  (count == 1 ? " card" : " cards") +
-                  (found.empty() ? "" : ", with " + found + " in its place"),
+  const std::string why = vanished_card_error(
+      card, count, card.index < count ? api.describe(card.index).uuid : "");
+  if (why.empty()) return;
+  throw Error("device", why,
               "see why it went (nvidia-smi, dmesg | grep Xid), and start the "
               "run again");
 }
@@ -88,6 +78,21 @@ std::array<int64_t, kNumbers> numbers_of(const DeviceMemoryLine& line) {
 }
 
 }  // namespace
+
+std::string vanished_card_error(const AssignedCard& card, int count,
+                                const std::string& found_uuid) {
+  // CUDA and NVML name a part of a card (MIG) differently.
+  const bool is_comparable =
+      card.uuid.starts_with("GPU-") && !found_uuid.empty();
+  if (card.index < count && (!is_comparable || found_uuid == card.uuid)) {
+    return "";
+  }
+  return "card " + std::to_string(card.index) +
+         (card.uuid.empty() ? "" : " (" + card.uuid + ")") +
+         " was there when its agent registered, and now the driver shows " +
+         counted(count, "card") +
+         (found_uuid.empty() ? "" : ", with " + found_uuid + " in its place");
+}
 
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card) {

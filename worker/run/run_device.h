@@ -30,6 +30,12 @@ struct AssignedCard {
   std::string uuid = {};  // what its agent found under that number; "": unknown
 };
 
+// Why the card is not there any more: the driver numbers cards anew when one
+// has fallen off the bus. `found_uuid` is that of the card with its number among
+// `count`, "" where there is none. "" if the card is there.
+std::string vanished_card_error(const AssignedCard& card, int count,
+                                const std::string& found_uuid);
+
 // The device on which this rank computes. Loads the plugin for devices, makes
 // its kernels known to the model and the loss, sets the arithmetic that the run
 // asks for, and creates the device's context. The main thread calls it once,

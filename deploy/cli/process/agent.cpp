@@ -110,7 +110,9 @@ class Agent {
                                        .cards = cards_.cards,
                                        .no_card_reason = cards_.no_card_reason,
                                        .unusable_cards = cards_.unusable_cards,
-                                       .launcher_size = options_.launcher_size};
+                                       .launcher_size = options_.launcher_size,
+                                       .first_local_slot =
+                                           options_.first_local_rank};
     for (const Slot& slot : slots_) node.worker_ids.push_back(slot.worker_id);
     return node;
   }

@@ -94,9 +94,16 @@ TEST(DeviceChoice, EachWorkerHasACardOfItsOwn) {
       config_of("auto"), {node_of("n1", 1, 2, "m"), node_of("n2", 1, 2, "m")});
   EXPECT_THAT(both[0].slot_cards, ElementsAre(0));
   EXPECT_THAT(both[1].slot_cards, ElementsAre(1));
+  // Under a launcher the agents' order counts, whichever registers first.
+  Node late = node_of("n1", 1, 8, "m"), early = node_of("n2", 1, 8, "m");
+  early.first_local_slot = 1;
+  const std::vector<Node> ordered = placed(config_of("4,5"), {early, late});
+  EXPECT_THAT(ordered[0].slot_cards, ElementsAre(5));
+  EXPECT_THAT(ordered[1].slot_cards, ElementsAre(4));
   // srun --gpus-per-task=1: each agent shows its own card as number 0.
   Node first = node_of("n1", 1, 1, "m"), second = node_of("n2", 1, 1, "m");
   second.cards[0].uuid = "GPU-other";
+  second.first_local_slot = 1;
   const std::vector<Node> apart = placed(config_of("auto"), {first, second});
   EXPECT_THAT(apart[1].slot_cards, ElementsAre(0));
   // Where they may share, they take turns.

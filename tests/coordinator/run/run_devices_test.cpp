@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Node node_of(const std::string& name, int cards, int capability = 90,
+Node machine_of(const std::string& name, int cards, int capability = 90,
              int workers = 1) {
   Node node;
   node.node_id = node.hostname = name;
@@ -84,7 +84,7 @@ struct TwoNodes {
 TEST(RunDevices, AreSettledFromWhatAgentsRegister) {
   TwoNodes run;
   EXPECT_EQ(run.state.settled_config_yaml(), "");
-  run.start(node_of("a", 1), node_of("b", 1));
+  run.start(machine_of("a", 1), machine_of("b", 1));
   ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << run.state.reason();
   EXPECT_EQ(run.settled().device, "all");
   EXPECT_EQ(run.settled().precision, configs::Precision::kBf16);
@@ -95,13 +95,13 @@ TEST(RunDevices, AreSettledFromWhatAgentsRegister) {
 
 TEST(RunDevices, OneOlderCardDecidesThePrecision) {
   TwoNodes run;
-  run.start(node_of("a", 1), node_of("b", 1, 75));
+  run.start(machine_of("a", 1), machine_of("b", 1, 75));
   EXPECT_EQ(run.settled().precision, configs::Precision::kFp32);
 }
 
 TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {
   TwoNodes run;
-  run.start(node_of("a", 0), node_of("b", 0));
+  run.start(machine_of("a", 0), machine_of("b", 0));
   EXPECT_EQ(run.settled().device, "cpu");
   EXPECT_EQ(run.settled().precision, configs::Precision::kFp32);
   EXPECT_EQ(run.state.generation().plan.backend, plan::Backend::kGloo);
@@ -109,7 +109,7 @@ TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {
 
 TEST(RunDevices, IdleCardsAreALoudLine) {
   TwoNodes run("cpu");
-  run.start(node_of("a", 8), node_of("b", 8));
+  run.start(machine_of("a", 8), machine_of("b", 8));
   EXPECT_EQ(run.lines(),
             (std::vector<std::string>{
                 "CPU, fp32",
@@ -120,8 +120,8 @@ TEST(RunDevices, IdleCardsAreALoudLine) {
 TEST(RunDevices, NodesOfTwoKindsEndARunThatWaits) {
   for (const bool cards_first : {true, false}) {
     TwoNodes run;
-    EXPECT_EQ(run.add(node_of("a", cards_first ? 1 : 0)), "");
-    const std::string why = run.add(node_of("b", cards_first ? 0 : 1));
+    EXPECT_EQ(run.add(machine_of("a", cards_first ? 1 : 0)), "");
+    const std::string why = run.add(machine_of("b", cards_first ? 0 : 1));
     EXPECT_THAT(why, HasSubstr("a run is on cards on all nodes or on none"));
     EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
     EXPECT_EQ(run.state.exit_code(), static_cast<int>(ExitCode::kRequest));
@@ -131,17 +131,17 @@ TEST(RunDevices, NodesOfTwoKindsEndARunThatWaits) {
 
 TEST(RunDevices, CardsThatAreAskedForAndAbsentEndARunThatWaits) {
   TwoNodes run("all");
-  EXPECT_THAT(run.add(node_of("a", 0)),
+  EXPECT_THAT(run.add(machine_of("a", 0)),
               HasSubstr("--device all asks for cards, and a has none"));
   EXPECT_TRUE(run.state.over());
 }
 
 TEST(RunDevices, ANodeThatComesLaterIsOfTheRunsKindOrRefused) {
   TwoNodes run;
-  run.start(node_of("a", 1), node_of("b", 1));
-  EXPECT_THAT(run.add(node_of("c", 0)), HasSubstr("c has none"));
+  run.start(machine_of("a", 1), machine_of("b", 1));
+  EXPECT_THAT(run.add(machine_of("c", 0)), HasSubstr("c has none"));
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning) << "the others go on";
-  EXPECT_EQ(run.add(node_of("d", 1)), "");
+  EXPECT_EQ(run.add(machine_of("d", 1)), "");
   EXPECT_EQ(run.state.membership().find_node("d")->slot_cards,
             std::vector<int64_t>{0});
 }
@@ -151,7 +151,7 @@ TEST(RunDevices, AFlagThatNeedsACardIsRefusedOnceThereIsNone) {
   run.config.tf32 = true;
   RunState state(TwoNodes::options(), run.config, run.now);
   for (const char* name : {"a", "b"}) {
-    const Node node = node_of(name, 0);
+    const Node node = machine_of(name, 0);
     EXPECT_EQ(state.register_node(run.now, node), std::nullopt);
     state.join(run.now, node.worker_ids[0], name);
   }
@@ -161,7 +161,7 @@ TEST(RunDevices, AFlagThatNeedsACardIsRefusedOnceThereIsNone) {
 
 TEST(RunDevices, ASuccessorOfTheCoordinatorKeepsThem) {
   TwoNodes run;
-  run.start(node_of("a", 1), node_of("b", 1));
+  run.start(machine_of("a", 1), machine_of("b", 1));
   const std::string bytes = RunStateSnapshot::of(run.state).SerializeAsString();
   wire::RunStateSnapshot image;
   ASSERT_TRUE(image.ParseFromString(bytes));
@@ -171,7 +171,7 @@ TEST(RunDevices, ASuccessorOfTheCoordinatorKeepsThem) {
   EXPECT_EQ(next.state.settled_config_yaml(), run.state.settled_config_yaml());
   EXPECT_EQ(next.state.membership().find_node("b")->slot_cards,
             std::vector<int64_t>{0});
-  EXPECT_THAT(next.add(node_of("c", 0)), HasSubstr("c has none"));
+  EXPECT_THAT(next.add(machine_of("c", 0)), HasSubstr("c has none"));
   EXPECT_EQ(RunStateSnapshot::of(next.state).SerializeAsString(), bytes);
 }
 

@@ -110,7 +110,10 @@ void train_until_stopped(CoordinatorClient& client,
 std::string value_of(const std::string& yaml, const std::string& key) {
   std::istringstream lines(yaml);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(key + ": ")) return line.substr(key.size() + 2);
+    if (!line.starts_with(key + ": ")) continue;
+    std::string value = line.substr(key.size() + 2);
+    std::erase(value, '"');
+    return value;
   }
   return "";
 }

@@ -164,7 +164,7 @@ TEST(CardUse, RefusesWhatIsNotThere) {
   EXPECT_EQ(ask("0,0", fake()),
             "[device] --device 0,0: card 0 is named twice: name it once");
   for (const char* device : {"gpu", "0,", "cuda:x", "-1", "0 1"}) {
-    EXPECT_THAT(ask(device, fake()), HasSubstr("write cpu, or cards by number"))
+    EXPECT_THAT(ask(device, fake()), HasSubstr("write auto, cpu, all, or cards by number"))
         << device;
   }
   EXPECT_EQ(ask("0", Nvml("libnowhere.so")),
