@@ -125,8 +125,8 @@ void check_augment_place(const RunConfig& config, bool is_cpu) {
 
 void check_settled_device(const RunConfig& config) {
   // An automatic device is checked again once it is settled.
-  const bool is_cpu = !computes_on_cards(config.device) &&
-                      !is_automatic_device(config.device);
+  const bool is_cpu =
+      !computes_on_cards(config.device) && !is_automatic_device(config.device);
   if (config.tf32 && (is_cpu || !may_be_float32(config))) {
     refuse_run(std::string("--tf32 rounds a card's products of float32, but ") +
                    (is_cpu ? std::string("--device is cpu")

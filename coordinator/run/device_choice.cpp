@@ -163,7 +163,7 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   if (node.cards.empty()) return cards;
   const std::vector<const NodeCard*> candidates = candidates_of(config, node);
   const Taken taken = taken_on_machine_of(node, others);
-  std::set<std::string> keys = taken.keys;  // and those chosen here
+  std::set<std::string> keys = taken.keys;  // keys of cards with a worker
   const auto is_free = [&](const NodeCard* card) {
     return !keys.contains(key_of(*card));
   };
@@ -279,8 +279,7 @@ DeviceChoice choose_devices(const configs::RunConfig& config,
           (looks_at_tiles(config) ? ": tiles are looked at on the CPU"
                                   : ": --device auto uses them");
     } else if (!unusable.empty() && config.device != kCpuDevice) {
-      choice.warning =
-          "the run is on the CPU; on " + joined(unusable, "; on ");
+      choice.warning = "the run is on the CPU; on " + joined(unusable, "; on ");
     }
   } else if (used.empty()) {
     choice.text = counted(static_cast<int64_t>(num_slots), "worker") +

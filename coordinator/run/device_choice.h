@@ -43,11 +43,13 @@ std::optional<Error> launcher_count_error(const Node& node,
                                           int expected_workers);
 
 struct DeviceChoice {
-  std::string device;  // as --device: "cpu", "all", or the list that was given
+  // The value for --device: "cpu", "all", or the list that was given.
+  std::string device;
   configs::Precision precision = configs::Precision::kFp32;
   // "8 x NVIDIA H100 80GB HBM3, bf16"; "CPU, fp32"
   std::string text;
-  std::string reason;  // of the precision; "" if it was given, or on the CPU
+  // Why the precision was chosen; "" if it was given, or on the CPU.
+  std::string reason;
   // Cards that nothing uses, and what to type; "" where there are none.
   std::string warning;
 };

@@ -47,7 +47,7 @@ struct Node {
   std::string hostname;
   int launcher_rank = 0;
   std::vector<std::string> worker_ids;
-  std::vector<wire::NodeCard> cards = {};  // as its agent found them
+  std::vector<wire::NodeCard> cards = {};  // cards that its agent found
   std::string no_card_reason = {};  // "" and no card: the agent did not look
   std::string unusable_cards = {};  // the driver's, and why; "": none
   int launcher_size = 0;            // agents of its launcher; 0: it has none

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "coordinator/run/device_choice.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -28,30 +27,9 @@ RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
               .run_directory = options_.run_directory}),
       last_tick_(now) {}
 
-std::optional<std::string> RunState::place_on_cards(TimePoint now, Node& node) {
-  std::optional<Error> refusal;
-  if (phase_ == RunPhase::kWaiting) {
-    refusal = launcher_count_error(node, options_.quorum.expected_workers);
-  }
-  if (!refusal) {
-    SlotCards chosen = choose_slot_cards(config_, node, membership_.nodes());
-    node.slot_cards = std::move(chosen.cards);
-    refusal = chosen.refusal;
-  }
-  if (!refusal) return std::nullopt;
-  if (phase_ == RunPhase::kWaiting && membership_.has_room(node)) {
-    end(now, static_cast<int>(refusal->exit_code()), {refusal->what()});
-  }
-  return refusal->what();
-}
-
-std::optional<std::string> RunState::register_node(TimePoint now,
-                                                   const Node& asked) {
-  Node node = asked;
+std::optional<std::string> RunState::register_node(TimePoint now, Node node) {
   const bool is_new = membership_.find_node(node.node_id) == nullptr;
-  if (is_new && !over()) {
-    if (auto why = place_on_cards(now, node)) return why;
-  }
+  if (auto why = place_on_cards(now, node)) return why;
   if (auto why = membership_.register_node(now, node)) return why;
   if (!waiting_since_) waiting_since_ = now;
   if (is_new && generation().number > 0) {
@@ -411,30 +389,9 @@ void RunState::advance_waiting(TimePoint now) {
   }
 }
 
-std::optional<Error> RunState::settle_devices() {
-  const DeviceChoice choice = choose_devices(config_, membership_.nodes());
-  config_.device = choice.device;
-  config_.precision = choice.precision;
-  try {
-    configs::check_settled_device(config_);
-  } catch (const Error& error) {
-    return error;
-  }
-  settled_config_yaml_ = configs::to_yaml(config_);
-  emit(EventKind::kDevices, -1,
-       choice.text + (choice.reason.empty() ? "" : ": " + choice.reason));
-  if (!choice.warning.empty()) {
-    emit(EventKind::kDevices, -1, choice.warning, true);
-  }
-  return std::nullopt;
-}
-
 void RunState::form_first_generation(TimePoint now, int workers,
                                      const std::string& reason) {
-  if (const auto refusal = settle_devices()) {
-    end(now, static_cast<int>(refusal->exit_code()), {refusal->what()});
-    return;
-  }
+  if (!settle_devices(now)) return;
   membership_.open();
   std::optional<plan::Plan> plan = options_.plan;
   if (!plan) {

@@ -41,7 +41,6 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/run/run_ending.h"
 #include "coordinator/run/run_status.h"
-#include "parallel/base/check.h"
 #include "proto/reports.h"
 
 namespace headroom::coordinator {
@@ -90,7 +89,7 @@ class RunState {
   RunState& operator=(const RunState&) = delete;
 
   // --- what happened; a refusal is returned ---------------------------------
-  std::optional<std::string> register_node(TimePoint now, const Node& node);
+  std::optional<std::string> register_node(TimePoint now, Node node);
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
   // False: nobody of that name takes part (any more).
@@ -193,8 +192,8 @@ class RunState {
   // Chooses the cards of a node that registers. Returns why it is refused: that
   // ends a run which waits for its workers, since none can take its place.
   std::optional<std::string> place_on_cards(TimePoint now, Node& node);
-  // Returns why the run cannot compute on what its nodes have.
-  std::optional<Error> settle_devices();
+  // False where the run cannot compute on what its nodes have: it has ended.
+  bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,
                              const std::string& reason);
   void form_generation(TimePoint now, const plan::Plan& plan,

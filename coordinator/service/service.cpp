@@ -250,14 +250,12 @@ ServerUnaryReactor* CoordinatorService::Register(
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
         connections_.note_heartbeat(caller.peer, node.node_id);
-        *response = wire::to_wire(
-            wire::RegisteredRun{.run_digest = identity_.run_digest,
-                                .run_config_yaml = identity_.run_config_yaml,
-                                .run_directory = identity_.run_directory,
-                                .slot_cards =
-                                    state_.membership()
-                                        .find_node(node.node_id)
-                                        ->slot_cards});
+        *response = wire::to_wire(wire::RegisteredRun{
+            .run_digest = identity_.run_digest,
+            .run_config_yaml = identity_.run_config_yaml,
+            .run_directory = identity_.run_directory,
+            .slot_cards =
+                state_.membership().find_node(node.node_id)->slot_cards});
         return std::nullopt;
       },
       Call::kJoins);

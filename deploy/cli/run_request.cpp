@@ -221,8 +221,7 @@ void settle_as_here(const NodeCards& here, bool only_plans,
   const coordinator::SlotCards chosen =
       coordinator::choose_slot_cards(config, node, {});
   // Plans may be made for cards that are elsewhere.
-  if (chosen.refusal &&
-      (!only_plans || is_automatic_device(config.device))) {
+  if (chosen.refusal && (!only_plans || is_automatic_device(config.device))) {
     throw Error(*chosen.refusal);
   }
   node.slot_cards = chosen.cards;
@@ -236,7 +235,7 @@ void settle_as_here(const NodeCards& here, bool only_plans,
       request.notes.push_back(here.lines[static_cast<size_t>(card)]);
     }
   }
-  if (!choice.reason.empty()) {
+  if (!choice.reason.empty() && request.num_agents == 1) {
     request.notes.push_back(
         "precision: " + coordinator::precision_text(config) + ", as " +
         choice.reason +
@@ -573,8 +572,7 @@ std::string headline(const RunRequest& request) {
          ", batch " + std::to_string(config.global_batch_size) + ", " +
          (request.devices.empty() ? coordinator::precision_text(config)
                                   : request.devices) +
-         ", processes " +
-         std::to_string(request.expected_workers()) + " x " +
+         ", processes " + std::to_string(request.expected_workers()) + " x " +
          counted(config.threads, "thread") + "; results in " +
          request.run_directory;
 }

@@ -126,8 +126,8 @@ struct Nvml::Library {
     if (pci == nullptr) return "";
     PciInfo info = {};
     Device whole = nullptr;
-    const bool is_part = whole_of_part != nullptr &&
-                         whole_of_part(device, &whole) == kSuccess;
+    const bool is_part =
+        whole_of_part != nullptr && whole_of_part(device, &whole) == kSuccess;
     if (pci(is_part ? whole : device, &info) != kSuccess) return "";
     std::array<char, 32> text = {};
     std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.0", info.domain,
@@ -408,12 +408,15 @@ namespace {
 // " (process 4001: 12 GiB, process 4002)"; "" where the driver names none.
 std::string users_text(const Card& card) {
   if (card.processes.empty()) return "";
-  return " (" + joined(card.processes, ", ", [](const CardProcess& process) {
-           return "process " + std::to_string(process.pid) +
-                  (process.used_bytes
-                       ? ": " + format_bytes(*process.used_bytes)
-                       : "");
-         }) + ")";
+  return " (" +
+         joined(card.processes, ", ",
+                [](const CardProcess& process) {
+                  return "process " + std::to_string(process.pid) +
+                         (process.used_bytes
+                              ? ": " + format_bytes(*process.used_bytes)
+                              : "");
+                }) +
+         ")";
 }
 
 }  // namespace
@@ -424,10 +427,9 @@ std::string card_text(const Card& card, int64_t others_bytes) {
          (is_other ? " (nvidia-smi's " + std::to_string(card.nvidia_smi) + ")"
                    : "") +
          ": " + card.name + ", " + format_bytes(card.total_bytes) +
-         (others_bytes > 0
-              ? ", others use " + format_bytes(others_bytes) + " of it" +
-                    users_text(card)
-              : ", nobody else uses it");
+         (others_bytes > 0 ? ", others use " + format_bytes(others_bytes) +
+                                 " of it" + users_text(card)
+                           : ", nobody else uses it");
 }
 
 std::string trouble_of(const Card& card) {
@@ -438,8 +440,9 @@ std::string trouble_of(const Card& card) {
       std::to_string(card.nvidia_smi >= 0 ? card.nvidia_smi : card.index) +
       " -c DEFAULT";
   if (card.compute_mode == ComputeMode::kNobody) {
-    return name + "is in prohibited mode, in which no process computes: " +
-           mode + ", or name other cards with --device";
+    return name +
+           "is in prohibited mode, in which no process computes: " + mode +
+           ", or name other cards with --device";
   }
   if (card.compute_mode != ComputeMode::kOneProcess || card.processes.empty()) {
     return "";
@@ -447,7 +450,8 @@ std::string trouble_of(const Card& card) {
   return name + "is in exclusive mode, and others use " +
          format_bytes(card.used_bytes()) + " of its " +
          format_bytes(card.total_bytes) + users_text(card) +
-         ": end that process, or " + mode + ", or name other cards with "
+         ": end that process, or " + mode +
+         ", or name other cards with "
          "--device";
 }
 

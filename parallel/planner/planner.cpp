@@ -413,7 +413,7 @@ plan::Backend backend_of(const configs::RunConfig& config) {
     return config.backend;
   }
   return !computes_on_cards(config.device) ? plan::Backend::kGloo
-                                                  : plan::Backend::kNccl;
+                                           : plan::Backend::kNccl;
 }
 
 std::string reason_of(const configs::RunConfig& config,

@@ -112,10 +112,10 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
     cards.resize(static_cast<size_t>(count));
     std::iota(cards.begin(), cards.end(), 0);
   }
-  const int index = card.index >= 0
-                        ? card.index
-                        : card_of_rank(cards, local_rank, local_ranks,
-                                       config.share_devices);
+  const int index =
+      card.index >= 0
+          ? card.index
+          : card_of_rank(cards, local_rank, local_ranks, config.share_devices);
   if (card.index >= 0) require_same_card(*plugin.api, card);
   if (index >= count) {
     throw refuse("there is no device " + std::to_string(index) +

@@ -31,8 +31,8 @@ struct AssignedCard {
 };
 
 // Why the card is not there any more: the driver numbers cards anew when one
-// has fallen off the bus. `found_uuid` is that of the card with its number among
-// `count`, "" where there is none. "" if the card is there.
+// has fallen off the bus. `found_uuid` is that of the card with its number
+// among `count`, "" where there is none. "" if the card is there.
 std::string vanished_card_error(const AssignedCard& card, int count,
                                 const std::string& found_uuid);
 

@@ -103,16 +103,16 @@ class Agent {
   }
 
   coordinator::NodeRegistration registration() const {
-    coordinator::NodeRegistration node{.node_id = node_id_,
-                                       .hostname = host_name(),
-                                       .launcher_rank = options_.launcher_rank,
-                                       .worker_ids = {},
-                                       .cards = cards_.cards,
-                                       .no_card_reason = cards_.no_card_reason,
-                                       .unusable_cards = cards_.unusable_cards,
-                                       .launcher_size = options_.launcher_size,
-                                       .first_local_slot =
-                                           options_.first_local_rank};
+    coordinator::NodeRegistration node{
+        .node_id = node_id_,
+        .hostname = host_name(),
+        .launcher_rank = options_.launcher_rank,
+        .worker_ids = {},
+        .cards = cards_.cards,
+        .no_card_reason = cards_.no_card_reason,
+        .unusable_cards = cards_.unusable_cards,
+        .launcher_size = options_.launcher_size,
+        .first_local_slot = options_.first_local_rank};
     for (const Slot& slot : slots_) node.worker_ids.push_back(slot.worker_id);
     return node;
   }

@@ -44,10 +44,10 @@ Cores cores_near_device(
     const std::string& bus_address,
     const std::filesystem::path& folder = "/sys/bus/pci/devices");
 
-// The cores of a worker whose card is near `near`, as far as `allowed`. Nothing:
-// the system does not tell, or no core near it is allowed, and the worker is
-// bound as on the CPU. Empty: all cores are near, or those are too few for
-// `threads`; nothing is to be bound.
+// The cores of a worker whose card is near `near`, as far as `allowed`.
+// Nothing: the system does not tell, or no core near it is allowed, and the
+// worker is bound as on the CPU. Empty: all cores are near, or those are too
+// few for `threads`; nothing is to be bound.
 std::optional<Cores> cores_of_card_worker(const Cores& near,
                                           const Cores& allowed, int threads);
 

@@ -17,7 +17,7 @@ namespace headroom::cli {
 
 struct NodeCards {
   std::vector<wire::NodeCard> cards;
-  std::string no_card_reason;      // where there is none
+  std::string no_card_reason;  // "" where there is one
   // Cards that the driver has and no worker can use, and why; "": none.
   std::string unusable_cards;
   std::vector<std::string> lines;  // "card 0: NVIDIA H200, …", for people

@@ -162,9 +162,9 @@ TEST(DeviceChoice, CardsAndCpusAreNeverMixed) {
   const auto cpu = config_of("cpu");
   EXPECT_EQ(refusal_of(cpu, without, placed(cpu, {with})), "");
   // A node without workers decides nothing.
-  EXPECT_EQ(refusal_of(auto_config, with,
-                       placed(auto_config, {node_of("b", 0, 0)})),
-            "");
+  EXPECT_EQ(
+      refusal_of(auto_config, with, placed(auto_config, {node_of("b", 0, 0)})),
+      "");
 }
 
 TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
@@ -175,8 +175,7 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
   const DeviceChoice mixed =
       choose_devices(config, placed(config, {node_of("a", 2, 2), older}));
   EXPECT_EQ(mixed.text, "2 x NVIDIA H100, 2 x NVIDIA T4, fp32");
-  EXPECT_EQ(mixed.reason,
-            "2 of 4 cards have no bf16 (compute capability 7.5)");
+  EXPECT_EQ(mixed.reason, "2 of 4 cards have no bf16 (compute capability 7.5)");
   // The card that has no worker does not count.
   Node spare = node_of("a", 2, 2);
   spare.cards.push_back(card_of(2, "a", 75, "NVIDIA T4"));
@@ -218,9 +217,9 @@ TEST(DeviceChoice, AnAgentThatHasNotLookedDecidesNothing) {
   node.no_card_reason.clear();
   EXPECT_THAT(placed(config_of("0,1"), {node})[0].slot_cards,
               ElementsAre(-1, -1));
-  EXPECT_THAT(choose_devices(config_of("0,1"), placed(config_of("0,1"), {node}))
-                  .text,
-              StartsWith("2 workers on cards 0,1, fp32"));
+  EXPECT_THAT(
+      choose_devices(config_of("0,1"), placed(config_of("0,1"), {node})).text,
+      StartsWith("2 workers on cards 0,1, fp32"));
 }
 
 TEST(DeviceChoice, AllNodesOfALauncherStartAsManyWorkers) {

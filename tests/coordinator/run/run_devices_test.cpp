@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Node machine_of(const std::string& name, int cards, int capability = 90,
-             int workers = 1) {
+                int workers = 1) {
   Node node;
   node.node_id = node.hostname = name;
   for (int k = 0; k < workers; ++k) {

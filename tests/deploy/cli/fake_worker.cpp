@@ -167,13 +167,11 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
                           " is host '" + (host == nullptr ? "" : host) + "'");
     }
     if (behaviour == "told") {
-      headroom::log::warn("rank " + std::to_string(assignment.rank) +
-                          " was told device " +
-                          value_of(assignment.run_config_yaml, "device") +
-                          ", precision " +
-                          value_of(assignment.run_config_yaml, "precision") +
-                          ", backend " + to_string(assignment.plan.backend) +
-                          ", card " + card);
+      headroom::log::warn(
+          "rank " + std::to_string(assignment.rank) + " was told device " +
+          value_of(assignment.run_config_yaml, "device") + ", precision " +
+          value_of(assignment.run_config_yaml, "precision") + ", backend " +
+          to_string(assignment.plan.backend) + ", card " + card);
     }
     if (behaviour == "slow") {
       train_until_stopped(client, assignment);

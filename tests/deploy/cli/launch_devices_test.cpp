@@ -25,9 +25,8 @@ int free_port() {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address),
-                   sizeof address),
-            0);
+  EXPECT_EQ(
+      ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   socklen_t size = sizeof address;
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
   ::close(socket);
@@ -63,9 +62,8 @@ const std::vector<Launcher>& launchers() {
        two("SLURM_PROCID=$i SLURM_NODEID=0 SLURM_LOCALID=$i SLURM_STEP_ID=0 "
            "SLURM_JOB_ID=4711 SLURM_NTASKS=2 SLURM_STEP_TASKS_PER_NODE=2 "
            "$TRAIN --rendezvous . --processes 1 \"$@\"")},
-      {"Pmi",
-       two("PMI_RANK=$i PMI_SIZE=2 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=$i "
-           "$TRAIN --coordinator 127.0.0.1:$PORT --processes 1 \"$@\"")},
+      {"Pmi", two("PMI_RANK=$i PMI_SIZE=2 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=$i "
+                  "$TRAIN --coordinator 127.0.0.1:$PORT --processes 1 \"$@\"")},
   };
   return all;
 }
@@ -160,9 +158,11 @@ TEST_P(LaunchDevices, FewerCardsThanWorkersAreRefused) {
                                  "0 (Fake H100): give --processes 1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , LaunchDevices, ::testing::Range(size_t{0}, launchers().size()),
-    [](const auto& info) { return launchers()[info.param].name; });
+INSTANTIATE_TEST_SUITE_P(, LaunchDevices,
+                         ::testing::Range(size_t{0}, launchers().size()),
+                         [](const auto& info) {
+                           return launchers()[info.param].name;
+                         });
 
 using AloneOnCards = testing::Supervision;
 

@@ -88,9 +88,8 @@ TEST(Nvml, TellsWhatACardComputesIn) {
 TEST(Nvml, TellsWhereACardIsOnTheBus) {
   EXPECT_EQ(fake().cards()[0].bus_address, "0000:3b:00.0");
   EXPECT_EQ(fake().cards()[1].bus_address, "0000:af:00.0");
-  const Card part = fake_showing("MIG-33333333-3333-3333-3333-333333333333")
-                        .cards()
-                        .at(0);
+  const Card part =
+      fake_showing("MIG-33333333-3333-3333-3333-333333333333").cards().at(0);
   EXPECT_EQ(part.bus_address, "0000:3b:00.0") << "the whole card's";
 }
 
@@ -164,7 +163,8 @@ TEST(CardUse, RefusesWhatIsNotThere) {
   EXPECT_EQ(ask("0,0", fake()),
             "[device] --device 0,0: card 0 is named twice: name it once");
   for (const char* device : {"gpu", "0,", "cuda:x", "-1", "0 1"}) {
-    EXPECT_THAT(ask(device, fake()), HasSubstr("write auto, cpu, all, or cards by number"))
+    EXPECT_THAT(ask(device, fake()),
+                HasSubstr("write auto, cpu, all, or cards by number"))
         << device;
   }
   EXPECT_EQ(ask("0", Nvml("libnowhere.so")),

@@ -64,8 +64,8 @@ TEST(CoreBinding, NobodyIsBoundToFewerCoresThanItHasThreads) {
   EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
 }
 
-// A folder that stands for /sys/bus/pci/devices: a DGX A100 with four NUMA nodes
-// a socket (NPS4), whose cards are attached to every second node.
+// A folder that stands for /sys/bus/pci/devices: a DGX A100 with four NUMA
+// nodes a socket (NPS4), whose cards are attached to every second node.
 class DevicesOfNps4 {
  public:
   DevicesOfNps4() {
@@ -80,8 +80,8 @@ class DevicesOfNps4 {
         {"0000:bd:00.0", "80-95,208-223"}};
     for (const auto& [address, cores] : devices) {
       std::filesystem::create_directories(folder_.path() / address);
-      std::ofstream(folder_.path() / address / "local_cpulist") << cores
-                                                                << '\n';
+      std::ofstream(folder_.path() / address / "local_cpulist")
+          << cores << '\n';
       addresses.push_back(address);
     }
     for (int core = 0; core < 256; ++core) all.push_back(core);
