@@ -235,12 +235,15 @@ std::vector<Knob> how_to_train() {
 
 std::vector<Knob> where_it_runs() {
   return {
-      knob("device", &C::device,
-           "The run uses cpu (also where this is empty), or NVIDIA cards of "
-           "each machine by number, as in 0 or 0,1, with a process for each.",
-           {.flag = {.spellings = {"--device"},
-                     .value_name = "cpu|0|0,1",
-                     .commands = kTrainAndVal}}),
+      knob(
+          "device", &C::device,
+          "The run uses auto (all cards of each node, or the CPU where no node "
+          "has one), cpu, all (the run is refused where a node has no card), "
+          "or NVIDIA cards of each node by number, as in 0 or 0,1. There is a "
+          "process for each card.",
+          {.flag = {.spellings = {"--device"},
+                    .value_name = "auto|cpu|all|0,1",
+                    .commands = kTrainAndVal}}),
       knob("tf32", &C::tf32,
            "A card rounds the factors of float32 products to TF32 (10 bits "
            "of mantissa), as PyTorch does: this is faster, but changes the "

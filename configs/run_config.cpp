@@ -15,7 +15,7 @@ namespace headroom::configs {
 AugmentPlace augment_place(const RunConfig& config) {
   if (config.augment_on == "device") return {true, "as asked for"};
   if (config.augment_on == "cpu") return {false, "as asked for"};
-  if (parse_device_list(config.device).empty()) {
+  if (!computes_on_cards(config.device)) {
     return {false, "the run is on the CPU"};
   }
   if (config.synthetic_input) {

@@ -121,7 +121,7 @@ struct RunConfig {
   bool skip_non_finite = false;
 
   // The device and the arithmetic that it uses.
-  std::string device;
+  std::string device = "auto";
   bool tf32 = false;
   bool deterministic = false;
   bool cuda_graphs = false;
@@ -195,6 +195,9 @@ void load_hyperparameters(RunConfig& config, const std::string& file);
 // numbers and the remedy. How the batch is split over processes is the
 // planner's to judge (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
+// The part of it that depends on whether the run is on cards: an automatic
+// device may become either, so it is checked again when it is settled.
+void check_settled_device(const RunConfig& config);
 
 // The range that the run is defined with; none: 8 bits. Throws Error (exit 2).
 ValueRanges value_ranges_of(const RunConfig& config);

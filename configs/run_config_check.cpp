@@ -121,8 +121,12 @@ void check_augment_place(const RunConfig& config, bool is_cpu) {
   }
 }
 
-void check_device(const RunConfig& config) {
-  const bool is_cpu = parse_device_list(config.device).empty();
+}  // namespace
+
+void check_settled_device(const RunConfig& config) {
+  // An automatic device is checked again once it is settled.
+  const bool is_cpu =
+      !computes_on_cards(config.device) && !is_automatic_device(config.device);
   if (config.tf32 && (is_cpu || !may_be_float32(config))) {
     refuse_run(std::string("--tf32 rounds a card's products of float32, but ") +
                    (is_cpu ? std::string("--device is cpu")
@@ -133,6 +137,8 @@ void check_device(const RunConfig& config) {
   if (config.cuda_graphs) check_graphs(config, is_cpu);
   check_augment_place(config, is_cpu);
 }
+
+namespace {
 
 void check_anchors(const RunConfig& config) {
   anchors_of_run(config);
@@ -216,7 +222,7 @@ void check_tiles(const RunConfig& config) {
     refuse_run(tile + " computes in float32, as headroom detect does",
                "leave --precision out");
   }
-  if (!parse_device_list(config.device).empty()) {
+  if (computes_on_cards(config.device)) {
     refuse_run(
         tile + " looks at tiles on the CPU, but --device is " + config.device,
         "use --device cpu, or leave --tile out");
@@ -282,7 +288,7 @@ void check_run_config(const RunConfig& config) {
   check_ranges(config);
   check_choices(config);
   check_precision(config);
-  check_device(config);
+  check_settled_device(config);
   check_anchors(config);
   value_ranges_of(config);
   check_name(config);

@@ -50,6 +50,13 @@ std::vector<WorkerFlag> flags_of(WorkerStart& start) {
        &start.token_file},
       {"--insecure-network", "", "Unprotected traffic may leave the machine.",
        &start.insecure_network},
+      {"--card", "N",
+       "The worker computes on this card. By default it follows from the local "
+       "rank.",
+       &start.card},
+      {"--card-uuid", "UUID",
+       "The card must have this UUID: the agent found it so.",
+       &start.card_uuid},
   };
 }
 

@@ -22,6 +22,8 @@ struct WorkerStart {
   std::string certs = {};
   std::string token_file = {};
   bool insecure_network = false;
+  int64_t card = -1;           // its card's number; -1: as the local rank says
+  std::string card_uuid = {};  // the card that had this number; "": not known
 };
 
 // Which anchors fit the boxes of a data set.
@@ -66,6 +68,9 @@ struct StandaloneRequest {
 // What follows the program's name.
 inline constexpr char kAnswerCommand[] = "answer";
 inline constexpr char kStandaloneFlag[] = "--standalone";
+// headroom-worker devices: one line of JSON about the devices that its plugin
+// shows (worker/tools/device_query.h).
+inline constexpr char kDevicesCommand[] = "devices";
 
 struct WorkerFlag {
   std::string spelling;    // "" for a word that stands without a flag

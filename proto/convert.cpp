@@ -343,11 +343,34 @@ headroom::MemoryShortfall from_wire(const wire::Shortfall& message) {
   return from_message<headroom::MemoryShortfall>(message);
 }
 
+void fields(auto& archive, Either<NodeCard> auto& card) {
+  archive("index", card.index);
+  archive("uuid", card.uuid);
+  archive("bus_address", card.bus_address);
+  archive("name", card.name);
+  archive("compute_capability", card.compute_capability);
+  archive("total_bytes", card.total_bytes);
+  archive("trouble", card.trouble);
+}
+
+wire::Card to_wire(const NodeCard& card) {
+  return to_message<wire::Card>(card);
+}
+
+NodeCard from_wire(const wire::Card& message) {
+  return from_message<NodeCard>(message);
+}
+
 void fields(auto& archive, Either<NodeRegistration> auto& node) {
   archive("node_id", node.node_id);
   archive("hostname", node.hostname);
   archive("launcher_rank", node.launcher_rank);
   archive("worker_ids", node.worker_ids);
+  archive("cards", node.cards);
+  archive("no_card_reason", node.no_card_reason);
+  archive("unusable_cards", node.unusable_cards);
+  archive("launcher_size", node.launcher_size);
+  archive("first_local_slot", node.first_local_slot);
 }
 
 wire::RegisterRequest to_wire(const NodeRegistration& node) {
@@ -362,6 +385,7 @@ void fields(auto& archive, Either<RegisteredRun> auto& run) {
   archive("run_digest", run.run_digest);
   archive("run_config_yaml", run.run_config_yaml);
   archive("run_directory", run.run_directory);
+  archive("slot_cards", run.slot_cards);
 }
 
 wire::RegisterResponse to_wire(const RegisteredRun& run) {

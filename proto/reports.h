@@ -17,6 +17,20 @@ namespace headroom::wire {
 
 // --- agents -----------------------------------------------------------------
 
+// A card that an agent's workers could compute on.
+struct NodeCard {
+  int index = 0;  // CUDA's number in the agent's environment
+  std::string uuid = {};
+  // Where it is on the PCI bus, "0000:3b:00.0"; "": not known.
+  std::string bus_address = {};
+  std::string name = {};
+  int compute_capability = 0;  // 9.0 as 90; 0: not known
+  int64_t total_bytes = 0;
+  // Why no process may begin to compute on it, and what to do; "" if one may.
+  std::string trouble = {};
+  bool operator==(const NodeCard&) const = default;
+};
+
 // One agent and the worker slots it will start.
 struct NodeRegistration {
   std::string node_id = {};   // unique per agent process
@@ -24,6 +38,14 @@ struct NodeRegistration {
   int launcher_rank = 0;      // place under mpirun or srun; 0 locally
   std::vector<std::string> worker_ids =
       {};  // unique per process, in local order
+  std::vector<NodeCard> cards = {};
+  // Why it has none; "" and no card: the agent did not look.
+  std::string no_card_reason = {};
+  // Cards that the driver has and no worker can use, and why; "": none.
+  std::string unusable_cards = {};
+  int launcher_size = 0;  // agents that mpirun or srun started; 0: none did
+  // Workers of agents before it on its machine, by the launcher's numbers.
+  int first_local_slot = 0;
 };
 
 // The run that a registered node takes part in.
@@ -31,6 +53,9 @@ struct RegisteredRun {
   std::string run_digest = {};
   std::string run_config_yaml = {};
   std::string run_directory = {};  // absolute
+  // NodeCard::index of each slot's card; -1: the CPU, or the card that follows
+  // from the local rank.
+  std::vector<int64_t> slot_cards = {};
 };
 
 // A worker that has ended.

@@ -2,7 +2,8 @@
 // it does what the coordinator assigns; with --standalone it runs on its own
 // (worker/run/standalone.h). It also answers a launcher's question about a data
 // set (worker/tools/dataset_query.h), and carries out headroom's commands on
-// data sets and weights (worker/tools/tool_command.h).
+// data sets and weights (worker/tools/tool_command.h), and says which devices
+// there are (worker/tools/device_query.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 #include <sys/resource.h>
@@ -33,6 +34,7 @@
 #include "worker/run/generation_loop.h"
 #include "worker/run/standalone.h"
 #include "worker/tools/dataset_query.h"
+#include "worker/tools/device_query.h"
 #include "worker/tools/tool_command.h"
 
 namespace {
@@ -136,7 +138,8 @@ int run(const headroom::configs::WorkerStart& start) {
        .secret = secret_of_environment()},
       start.advertise_host, headroom::control::kPatience, std::move(to_agent));
   const int exit_code = headroom::run::run_generations(
-      *client, {.advertise_host = start.advertise_host});
+      *client, {.advertise_host = start.advertise_host,
+                .card = {static_cast<int>(start.card), start.card_uuid}});
   return end_with(exit_code, exit_code);
 }
 
@@ -197,6 +200,10 @@ int main(int argc, char** argv) {
   const char* const speaker = tool ? "" : "headroom-worker: ";
   try {
     if (tool) return with_output_written(tool->run(argc - 1, argv + 1));
+    if (first == headroom::configs::kDevicesCommand) {
+      std::puts(headroom::tools::devices_json().c_str());
+      return with_output_written(0);
+    }
     if (first == headroom::configs::kStandaloneFlag)
       return run_standalone(argc - 1, argv + 1);
     // A terminal's Ctrl-C is the supervisor's business; it asks through the

@@ -30,6 +30,9 @@ void fields(auto& log, wire::Either<Node> auto& node) {
   log("launcher_rank", node.launcher_rank);
   log("worker_ids", node.worker_ids);
   log("silent", node.silent);
+  log("cards", node.cards);
+  log("no_card_reason", node.no_card_reason);
+  log("slot_cards", node.slot_cards);
 }
 
 void fields(auto& log, wire::Either<Member> auto& member) {
@@ -151,6 +154,7 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("given_up", state.given_up_);
   log("wanted_plan", state.cycle_.wanted_plan_);
   log("network", state.config_.network);
+  log("settled_config_yaml", state.settled_config_yaml_);
   log("leave_requested", state.cycle_.leave_requested_);
   log("regrouping_has_loss", state.cycle_.regrouping_.has_loss);
   log("regrouping_is_asked", state.cycle_.regrouping_.is_asked);
@@ -197,6 +201,12 @@ void RunStateSnapshot::restore(RunState& state,
   state.cards_.restore(std::move(failures));
   state.membership_.expect_until(now + grace);
   if (state.cycle_.wanted_plan_) state.membership_.open();
+  if (!state.settled_config_yaml_.empty()) {
+    const configs::RunConfig settled = configs::parse_run_config(
+        state.settled_config_yaml_, "the coordinator's log");
+    state.config_.device = settled.device;
+    state.config_.precision = settled.precision;
+  }
   for (const wire::LoggedLeaving& leaving : image.left()) {
     state.cycle_.regrouping_.left[leaving.worker_id()] =
         wire::from_message<Leaving>(leaving);

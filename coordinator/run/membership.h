@@ -25,6 +25,7 @@
 
 #include "coordinator/run/clock.h"
 #include "coordinator/run/silence.h"
+#include "proto/reports.h"
 
 namespace headroom::coordinator {
 
@@ -46,7 +47,15 @@ struct Node {
   std::string hostname;
   int launcher_rank = 0;
   std::vector<std::string> worker_ids;
-  TimePoint last_seen;
+  std::vector<wire::NodeCard> cards = {};  // cards that its agent found
+  std::string no_card_reason = {};  // "" and no card: the agent did not look
+  std::string unusable_cards = {};  // the driver's, and why; "": none
+  int launcher_size = 0;            // agents of its launcher; 0: it has none
+  int first_local_slot = 0;  // workers of agents before it on its machine
+  // The index of each slot's card in `cards`' numbering; -1: none is chosen
+  // (device_choice.h). As long as worker_ids, or empty.
+  std::vector<int64_t> slot_cards = {};
+  TimePoint last_seen = {};
   TimePoint last_report = {};  // the agent's last heartbeat
   bool silent = false;         // the agent was silent for too long
   NodeVoice voice = {};
@@ -82,6 +91,8 @@ class Membership {
   // Whether a node that is refused for want of room may ask again: another has
   // no worker there, and may fall silent.
   bool may_have_room_later(const Node& node) const;
+
+  bool has_room(const Node& node) const { return !room_error(node); }
 
   // Allows more slots than the run expected, from now on.
   void open() { open_ = true; }

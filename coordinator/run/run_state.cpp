@@ -27,9 +27,9 @@ RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
               .run_directory = options_.run_directory}),
       last_tick_(now) {}
 
-std::optional<std::string> RunState::register_node(TimePoint now,
-                                                   const Node& node) {
+std::optional<std::string> RunState::register_node(TimePoint now, Node node) {
   const bool is_new = membership_.find_node(node.node_id) == nullptr;
+  if (auto why = place_on_cards(now, node)) return why;
   if (auto why = membership_.register_node(now, node)) return why;
   if (!waiting_since_) waiting_since_ = now;
   if (is_new && generation().number > 0) {
@@ -379,6 +379,7 @@ void RunState::advance_waiting(TimePoint now) {
 
 void RunState::form_first_generation(TimePoint now, int workers,
                                      const std::string& reason) {
+  if (!settle_devices(now)) return;
   membership_.open();
   std::optional<plan::Plan> plan = options_.plan;
   if (!plan) {

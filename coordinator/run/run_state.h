@@ -90,7 +90,7 @@ class RunState {
   RunState& operator=(const RunState&) = delete;
 
   // --- what happened; a refusal is returned ---------------------------------
-  std::optional<std::string> register_node(TimePoint now, const Node& node);
+  std::optional<std::string> register_node(TimePoint now, Node node);
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
   // False: nobody of that name takes part (any more).
@@ -176,6 +176,11 @@ class RunState {
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
+  // The run's configuration once its device and precision are settled; ""
+  // before, and where nothing was to be settled.
+  const std::string& settled_config_yaml() const {
+    return settled_config_yaml_;
+  }
   const Membership& membership() const { return membership_; }
   const CardFailures& cards() const { return cards_; }
   RunStatus status(TimePoint now) const;
@@ -188,6 +193,11 @@ class RunState {
   void advance_running(TimePoint now);
   void advance_regrouping(TimePoint now);
   void advance_stopping(TimePoint now);
+  // Chooses the cards of a node that registers. Returns why it is refused: that
+  // ends a run which waits for its workers, since none can take its place.
+  std::optional<std::string> place_on_cards(TimePoint now, Node& node);
+  // False where the run cannot compute on what its nodes have: it has ended.
+  bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,
                              const std::string& reason);
   void form_generation(TimePoint now, const plan::Plan& plan,
@@ -215,7 +225,10 @@ class RunState {
                bool explained = false) const;
 
   const RunOptions options_;
-  configs::RunConfig config_;  // the request, and the network once measured
+  // The request, and the network once measured. Device and precision are
+  // settled when the first generation is formed.
+  configs::RunConfig config_;
+  std::string settled_config_yaml_;
   Membership membership_;
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;

@@ -317,7 +317,9 @@ void Delivery::describe_generation() {
       .has_one_agent = agents.size() == 1,
       .keeps_state = generation.keeps_state,
       .plan = generation.plan,
-      .run_config_yaml = identity_.run_config_yaml,
+      .run_config_yaml = state_.settled_config_yaml().empty()
+                             ? identity_.run_config_yaml
+                             : state_.settled_config_yaml(),
       .run_directory = identity_.run_directory,
       .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
                                        : generation.begin.checkpoint,

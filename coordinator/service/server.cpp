@@ -282,8 +282,9 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
     }
     run.plan = saved.plan;
   } else {
-    planner::plan_or_throw(options.config, options.expected_workers, layers,
-                           {.processes_flag = "--expected-workers"});
+    planner::require_plan_on_some_device(
+        options.config, options.expected_workers, layers,
+        {.processes_flag = "--expected-workers"});
   }
   return std::make_unique<GrpcServer>(
       options, run, clock == nullptr ? system_clock : *clock, std::move(log));

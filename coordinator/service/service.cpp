@@ -21,6 +21,17 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
+// Their names end up in log lines.
+std::vector<wire::NodeCard> printable_cards(std::vector<wire::NodeCard> cards) {
+  for (wire::NodeCard& card : cards) {
+    for (std::string* text :
+         {&card.uuid, &card.bus_address, &card.name, &card.trouble}) {
+      *text = printable(*text);
+    }
+  }
+  return cards;
+}
+
 const Refusal kEnding = {RefusalKind::kEnding, "the coordinator is ending"};
 
 }  // namespace
@@ -226,6 +237,11 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.hostname = printable(asked.hostname);
         node.launcher_rank = asked.launcher_rank;
         node.worker_ids = asked.worker_ids;
+        node.cards = printable_cards(asked.cards);
+        node.no_card_reason = printable(asked.no_card_reason);
+        node.unusable_cards = printable(asked.unusable_cards);
+        node.launcher_size = asked.launcher_size;
+        node.first_local_slot = asked.first_local_slot;
         const auto why = state_.register_node(now, node);
         refusal = refuse_for(state_.membership().may_have_room_later(node)
                                  ? RefusalKind::kNotYet
@@ -234,10 +250,12 @@ ServerUnaryReactor* CoordinatorService::Register(
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
         connections_.note_heartbeat(caller.peer, node.node_id);
-        *response = wire::to_wire(
-            wire::RegisteredRun{.run_digest = identity_.run_digest,
-                                .run_config_yaml = identity_.run_config_yaml,
-                                .run_directory = identity_.run_directory});
+        *response = wire::to_wire(wire::RegisteredRun{
+            .run_digest = identity_.run_digest,
+            .run_config_yaml = identity_.run_config_yaml,
+            .run_directory = identity_.run_directory,
+            .slot_cards =
+                state_.membership().find_node(node.node_id)->slot_cards});
         return std::nullopt;
       },
       Call::kJoins);

@@ -22,6 +22,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/run_page.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
 #include "parallel/planner/model_layers.h"
 
@@ -61,6 +62,7 @@ configs::RunConfig configuration(const CommandLine& line) {
   if (config.cfg.empty() && config.weights.empty()) config.cfg = "yolov5s";
   config.processes = line.count_of("--expected-workers");
   forget_found_anchors(config);
+  if (config.device.empty()) config.device = kAutomaticDevice;
   configs::check_run_config(config);
   configs::check_run_sources(config);
   planner::describe_teacher(config);

@@ -117,7 +117,7 @@ planner::RemedyScope remedy_scope(const CommandLine& line,
   planner::RemedyScope scope;
   scope.processes_each = num_agents;
   const bool is_settled_by_cards =
-      !parse_device_list(config.device).empty() && !config.share_devices;
+      computes_on_cards(config.device) && !config.share_devices;
   if (is_settled_by_cards) scope.processes_flag.clear();
   if (shared_cores > 0) {
     scope.threads_of = [shared_cores](int world_size) {

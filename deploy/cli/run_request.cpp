@@ -13,8 +13,10 @@
 #include "configs/layers/model_table.h"
 #include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
+#include "coordinator/run/device_choice.h"
+#include "coordinator/run/precision_choice.h"
 #include "deploy/cli/args/run_name.h"
-#include "deploy/cli/precision_choice.h"
+#include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -153,7 +155,7 @@ void check_faults(const configs::RunConfig& config, int world_size) {
 }
 
 int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
-                      bool processes_given, int num_agents,
+                      bool processes_given, int num_agents, int cards_here,
                       const std::optional<LauncherPlace>& place) {
   if (is_resumed && !processes_given && config.processes > 0) {
     if (config.processes % num_agents != 0) {
@@ -166,14 +168,16 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
     return static_cast<int>(config.processes) / num_agents;
   }
   if (config.processes > 0) return static_cast<int>(config.processes);
-  if (!config.layout) {
-    const auto cards =
-        static_cast<int>(parse_device_list(config.device).size());
-    const bool is_counted =
-        place && cards == 0 && (!place->counts_cards || config.device != "cpu");
-    return std::max({1, cards, is_counted ? place->workers : 0});
+  if (config.layout) {
+    return std::max(1, config.layout->world_size() / num_agents);
   }
-  return std::max(1, config.layout->world_size() / num_agents);
+  const auto named = std::ssize(parse_device_list(config.device));
+  if (named > 0) return static_cast<int>(named);
+  const bool is_cpu = config.device == kCpuDevice;
+  const bool is_told =
+      place && place->workers > 0 && !(is_cpu && place->counts_cards);
+  if (is_told) return place->workers;
+  return is_cpu ? 1 : std::max(1, cards_here);
 }
 
 void check_mpi(const configs::RunConfig& config,
@@ -201,29 +205,49 @@ bool has_other_devices() {
 // What no configuration can know, and check_run_config cannot refuse. Only the
 // worker knows whether its build has the plugin.
 void check_devices(const configs::RunConfig& config,
-                   const std::optional<LauncherPlace>& place, int workers,
-                   std::vector<std::string>& notes) {
+                   const std::optional<LauncherPlace>& place, int workers) {
   const std::vector<int> cards = parse_device_list(config.device);
   if (cards.empty()) return;
   const int workers_here = workers * (place ? place->local_size : 1);
   card_of_rank(cards, 0, workers_here, config.share_devices);
-  if (has_other_devices()) return;
-  for (const nvml::Card& card :
-       nvml::cards_asked_for(config.device, nvml::Nvml())) {
-    notes.push_back(nvml::card_text(card, nvml::bytes_of_others(card, {}, 0)));
+  if (!has_other_devices()) {
+    nvml::cards_asked_for(config.device, nvml::Nvml());
   }
 }
 
-// Looks at the cards here that the run names.
-std::vector<int> capabilities_here(const configs::RunConfig& config) {
-  std::vector<int> capabilities;
-  const std::vector<int> named = parse_device_list(config.device);
-  if (named.empty() || has_other_devices()) return capabilities;
-  for (const nvml::Card& card : nvml::Nvml().cards()) {
-    if (std::ranges::count(named, card.index) == 0) continue;
-    capabilities.push_back(card.compute_capability);
+// What this process sees: it settles device and precision where no other node
+// takes part, and stands for the others until they have registered.
+void settle_as_here(const NodeCards& here, bool only_plans,
+                    RunRequest& request) {
+  configs::RunConfig& config = request.config;
+  std::vector<coordinator::Node> nodes = {
+      node_with(here, request.workers_per_agent)};
+  coordinator::Node& node = nodes.front();
+  const coordinator::SlotCards chosen =
+      coordinator::choose_slot_cards(config, node, {});
+  // Plans may be made for cards that are elsewhere.
+  if (chosen.refusal && (!only_plans || is_automatic_device(config.device))) {
+    throw Error(*chosen.refusal);
   }
-  return capabilities;
+  node.slot_cards = chosen.cards;
+  const coordinator::DeviceChoice choice =
+      coordinator::choose_devices(config, nodes);
+  config.device = choice.device;
+  config.precision = choice.precision;
+  request.devices = choice.text;
+  for (const int64_t card : node.slot_cards) {
+    if (card >= 0 && card < std::ssize(here.lines)) {
+      request.notes.push_back(here.lines[static_cast<size_t>(card)]);
+    }
+  }
+  if (!choice.reason.empty() && request.num_agents == 1) {
+    request.notes.push_back(
+        "precision: " + coordinator::precision_text(config) + ", as " +
+        choice.reason +
+        (config.precision == configs::Precision::kBf16
+             ? "; --precision fp32 is slower, and rounds less"
+             : ""));
+  }
 }
 
 // Nor its type: files of float64 are no files of float32.
@@ -314,6 +338,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   const configs::RunConfig saved =
       configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
   configs::RunConfig base = saved;
+  // Runs began on the CPU before an empty device meant an automatic one.
+  if (base.device.empty()) base.device = kCpuDevice;
   base.inject.clear();  // a fault is of the start that asked for it
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
@@ -394,20 +420,29 @@ RunRequest make_run_request(const CommandLine& line,
         "no --cfg and no --weights: training yolov5s from scratch");
   }
   request.num_agents = place ? place->size : 1;
+  if (config.device.empty()) config.device = kAutomaticDevice;
+  const bool plans_elsewhere = capability.has_value();
+  const NodeCards here = plans_elsewhere ? NodeCards() : find_node_cards();
+  const int local_size = place ? place->local_size : 1;
   request.workers_per_agent = workers_per_agent(
       config, is_resumed, keys_given(line.run_flags).contains("processes"),
-      request.num_agents, place);
+      request.num_agents, static_cast<int>(here.cards.size()) / local_size,
+      place);
   config.processes = request.workers_per_agent;
-  const std::string precision =
-      settle_precision(config, capability ? std::vector<int>{*capability}
-                                          : capabilities_here(config));
+  const configs::RunConfig asked = config;
+  if (!only_plans) check_devices(config, place, request.workers_per_agent);
+  if (plans_elsewhere) {
+    const std::string precision =
+        coordinator::settle_precision(config, std::vector<int>{*capability});
+    if (!precision.empty()) request.notes.push_back(precision);
+  } else {
+    settle_as_here(here, only_plans, request);
+  }
   configs::check_run_config(config);
   if (!only_plans) {
-    check_devices(config, place, request.workers_per_agent, request.notes);
     configs::check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);
   }
-  if (!precision.empty()) request.notes.push_back(precision);
   check_files(config);
   use_trained_size(line.run_flags, request);
   use_trained_classes(request);
@@ -470,6 +505,14 @@ RunRequest make_run_request(const CommandLine& line,
         std::filesystem::absolute(config.memory_trace).lexically_normal();
   }
   config.processes = request.expected_workers();
+  // Other nodes may have other cards: the coordinator settles it for all.
+  if (place && place->size > 1 && asked.device != kCpuDevice) {
+    config.device = asked.device;
+    config.precision = asked.precision;
+    request.devices = is_automatic_device(asked.device)
+                          ? "on what the nodes have"
+                          : "cards " + asked.device + " of each node";
+  }
   return request;
 }
 
@@ -533,8 +576,9 @@ std::string headline(const RunRequest& request) {
          ": " + std::filesystem::path(model).filename().string() + ", " +
          image_size_text(config, planner::layers_for_plan(config)) +
          ", batch " + std::to_string(config.global_batch_size) + ", " +
-         precision_text(config) + ", processes " +
-         std::to_string(request.expected_workers()) + " x " +
+         (request.devices.empty() ? coordinator::precision_text(config)
+                                  : request.devices) +
+         ", processes " + std::to_string(request.expected_workers()) + " x " +
          counted(config.threads, "thread") + "; results in " +
          request.run_directory;
 }

@@ -29,6 +29,9 @@ struct RunRequest {
   // Goes on under the plan of its run directory
   // (parallel/planner/saved_plan.h).
   bool saved_plan = false;
+  // What the run computes on, "8 x NVIDIA H100, bf16"; where nodes of other
+  // machines take part, config.device and its precision may still be automatic.
+  std::string devices;
   std::vector<std::string> notes;  // lines to say to the user
   // What to change where no plan fits.
   planner::RemedyScope remedies;

@@ -275,8 +275,14 @@ class Supervisor {
     if (!events.empty() || now - last_status_ >= kStatusInterval) {
       show_progress(now);
     }
-    for (const wire::EventRecord& event : events)
+    for (const wire::EventRecord& event : events) {
+      // The first line says it where this machine has all the workers.
+      if (event.event == EventKind::kDevices && !event.warning &&
+          options_.request.num_agents > 1) {
+        terminal_.print("devices: " + event.reason);
+      }
       show(reporter_.event(event, now));
+    }
   }
 
   void show_progress(Clock::time_point now) {

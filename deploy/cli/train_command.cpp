@@ -66,6 +66,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   options.interface = line.value_of("--interface");
   options.processes = processes;
   options.launcher_rank = place.rank;
+  options.launcher_size = place.size > 1 ? place.size : 0;
   options.first_local_rank = place.local_rank * processes;
   options.local_workers = place.local_size * processes;
   options.worker_program = find_worker_program();

@@ -19,8 +19,19 @@ std::optional<int> index_of(const std::string& text) {
 
 }  // namespace
 
+bool is_automatic_device(const std::string& device) {
+  return device.empty() || device == kAutomaticDevice;
+}
+
+bool computes_on_cards(const std::string& device) {
+  return device == kAllCards || !parse_device_list(device).empty();
+}
+
 std::vector<int> parse_device_list(const std::string& device) {
-  if (device.empty() || device == "cpu") return {};
+  if (is_automatic_device(device) || device == kCpuDevice ||
+      device == kAllCards) {
+    return {};
+  }
   std::string list = device;
   if (list.starts_with("cuda")) list = list.substr(4);
   if (list.starts_with(":")) list = list.substr(1);
@@ -34,7 +45,7 @@ std::vector<int> parse_device_list(const std::string& device) {
     if (!index) {
       throw Error("device",
                   "--device " + device + ": '" + word + "' is no card",
-                  "write cpu, or cards by number as in 0 or 0,1");
+                  "write auto, cpu, all, or cards by number as in 0 or 0,1");
     }
     if (std::ranges::find(indices, *index) != indices.end()) {
       throw Error("device",

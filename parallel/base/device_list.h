@@ -1,5 +1,6 @@
-// The devices that --device names, as in YOLOv5: "cpu" or nothing for the CPU;
-// cards by number as in "0", "0,2", "cuda:1"; "cuda" for the first.
+// The devices that --device names: "auto" or nothing for what each node has;
+// "cpu"; "all" for every card of each node; and, as in YOLOv5, cards by number
+// as in "0", "0,2", "cuda:1", or "cuda" for the first.
 #pragma once
 
 #include <string>
@@ -11,8 +12,21 @@ namespace headroom {
 // build's own, such as that of the tests.
 inline constexpr const char* kDevicePluginVariable = "HEADROOM_DEVICE_PLUGIN";
 
-// The cards' numbers; empty for the CPU. Throws Error (exit 2) for other words
-// and for a card that is named twice. Does not ask whether the cards are there.
+inline constexpr const char* kAutomaticDevice = "auto";
+inline constexpr const char* kCpuDevice = "cpu";
+inline constexpr const char* kAllCards = "all";
+
+// "auto" or "": cards or the CPU, which is settled when the run's nodes are
+// known (coordinator/run/device_choice.h).
+bool is_automatic_device(const std::string& device);
+
+// Whether a run of that --device computes on cards. False while it is
+// automatic. Throws as parse_device_list does.
+bool computes_on_cards(const std::string& device);
+
+// The cards' numbers; empty for "cpu", "auto" and "all", which name none.
+// Throws Error (exit 2) for other words and for a card that is named twice.
+// Does not ask whether the cards are there.
 std::vector<int> parse_device_list(const std::string& device);
 
 // The card of a process: cards are handed out in order, and from the first

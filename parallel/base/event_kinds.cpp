@@ -11,6 +11,7 @@ using K = EventKind;
 
 constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kPlan, "plan", "a plan was chosen, for this reason"},
+    {K::kDevices, "devices", "the run computes on these cards, or on the CPU"},
     {K::kGeneration, "generation", "these processes take part from now on"},
     {K::kRescale, "rescale", "the run goes on with more or fewer processes"},
     {K::kDrain, "drain", "the run, or a node, ends at the next step"},

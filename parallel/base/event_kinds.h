@@ -11,6 +11,7 @@ namespace headroom {
 
 enum class EventKind {
   kPlan,
+  kDevices,
   kGeneration,
   kRescale,
   kDrain,

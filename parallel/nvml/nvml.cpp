@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <utility>
@@ -34,6 +35,13 @@ struct ProcessInfo {
   unsigned long long used_gpu_memory;
   unsigned gpu_instance, compute_instance;
 };
+struct PciInfo {
+  char legacy_bus_id[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+constexpr int kProhibited = 2;
+constexpr int kExclusiveProcess = 3;
 
 }  // namespace
 
@@ -51,6 +59,12 @@ struct Nvml::Library {
   int (*memory_v2)(Device, MemoryV2*) = nullptr;
   int (*memory)(Device, Memory*) = nullptr;
   int (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
+  int (*pci)(Device, PciInfo*) = nullptr;
+  int (*compute_mode)(Device, int*) = nullptr;
+  int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
+  int (*most_parts)(Device, unsigned*) = nullptr;
+  int (*part)(Device, unsigned, Device*) = nullptr;
+  int (*whole_of_part)(Device, Device*) = nullptr;
   bool initialised = false;
 
   ~Library() {
@@ -107,6 +121,45 @@ struct Nvml::Library {
     return found;
   }
 
+  // "" where it does not tell. A part of a card has the whole card's.
+  std::string read_bus_address(Device device) const {
+    if (pci == nullptr) return "";
+    PciInfo info = {};
+    Device whole = nullptr;
+    const bool is_part =
+        whole_of_part != nullptr && whole_of_part(device, &whole) == kSuccess;
+    if (pci(is_part ? whole : device, &info) != kSuccess) return "";
+    std::array<char, 32> text = {};
+    std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.0", info.domain,
+                  info.bus, info.device);
+    return text.data();
+  }
+
+  ComputeMode read_compute_mode(Device device) const {
+    int mode = 0;
+    if (compute_mode == nullptr || compute_mode(device, &mode) != kSuccess) {
+      return ComputeMode::kShared;
+    }
+    return mode == kProhibited         ? ComputeMode::kNobody
+           : mode == kExclusiveProcess ? ComputeMode::kOneProcess
+                                       : ComputeMode::kShared;
+  }
+
+  // The first part of a card that is divided (MIG); nothing for a whole one.
+  std::optional<Device> first_part(Device device) const {
+    unsigned current = 0, pending = 0, most = 0;
+    if (mig_mode == nullptr || most_parts == nullptr || part == nullptr ||
+        mig_mode(device, &current, &pending) != kSuccess || current == 0 ||
+        most_parts(device, &most) != kSuccess) {
+      return std::nullopt;
+    }
+    for (unsigned i = 0; i < most; ++i) {
+      Device found = nullptr;
+      if (part(device, i, &found) == kSuccess) return found;
+    }
+    return std::nullopt;
+  }
+
   // Nothing where it does not tell its memory.
   std::optional<Card> read_card(Device device) const {
     Card card;
@@ -125,6 +178,8 @@ struct Nvml::Library {
       card.compute_capability = 10 * major + minor;
     }
     card.processes = read_processes(device);
+    card.bus_address = read_bus_address(device);
+    card.compute_mode = read_compute_mode(device);
     return card;
   }
 };
@@ -162,6 +217,13 @@ Nvml::Nvml(const std::string& library, const CudaEnvironment& environment)
   loaded->find(loaded->memory_v2, "nvmlDeviceGetMemoryInfo_v2");
   loaded->find(loaded->memory, "nvmlDeviceGetMemoryInfo");
   loaded->find(loaded->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  loaded->find(loaded->pci, "nvmlDeviceGetPciInfo_v3");
+  loaded->find(loaded->compute_mode, "nvmlDeviceGetComputeMode");
+  loaded->find(loaded->mig_mode, "nvmlDeviceGetMigMode");
+  loaded->find(loaded->most_parts, "nvmlDeviceGetMaxMigDeviceCount");
+  loaded->find(loaded->part, "nvmlDeviceGetMigDeviceHandleByIndex");
+  loaded->find(loaded->whole_of_part,
+               "nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
   if (const int status = loaded->init(); status != kSuccess) {
     reason_ = "the NVIDIA driver does not answer: " +
               std::string(loaded->error_string(status));
@@ -226,9 +288,36 @@ const Card* named_card(const std::vector<Card>& all, const std::string& word) {
 
 }  // namespace
 
+// CUDA shows a process one part of a divided card, and then no whole card.
+std::vector<Card> Nvml::with_first_part(std::vector<Card> shown) const {
+  for (const Card& card : shown) {
+    if (card.uuid.starts_with("MIG-")) {
+      Card part = card;
+      part.index = 0;
+      return {part};
+    }
+    std::optional<Card> part = first_part_of(card);
+    if (!part) continue;
+    part->index = 0;
+    return {*std::move(part)};
+  }
+  return shown;
+}
+
+std::optional<Card> Nvml::first_part_of(const Card& card) const {
+  Device whole = nullptr;
+  if (card.nvidia_smi < 0 ||
+      library_->by_index(static_cast<unsigned>(card.nvidia_smi), &whole) !=
+          kSuccess) {
+    return std::nullopt;
+  }
+  const std::optional<Device> part = library_->first_part(whole);
+  return part ? library_->read_card(*part) : std::nullopt;
+}
+
 std::vector<Card> Nvml::cards() const {
   const std::vector<Card> all = all_cards();
-  if (!environment_.visible_devices) return all;
+  if (!environment_.visible_devices) return with_first_part(all);
   std::vector<Card> shown;
   std::istringstream words(*environment_.visible_devices);
   for (std::string word; std::getline(words, word, ',');) {
@@ -249,7 +338,7 @@ std::vector<Card> Nvml::cards() const {
     card->index = static_cast<int>(shown.size());
     shown.push_back(*std::move(card));
   }
-  return shown;
+  return with_first_part(std::move(shown));
 }
 
 namespace {
@@ -314,15 +403,56 @@ std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml) {
   return asked;
 }
 
+namespace {
+
+// " (process 4001: 12 GiB, process 4002)"; "" where the driver names none.
+std::string users_text(const Card& card) {
+  if (card.processes.empty()) return "";
+  return " (" +
+         joined(card.processes, ", ",
+                [](const CardProcess& process) {
+                  return "process " + std::to_string(process.pid) +
+                         (process.used_bytes
+                              ? ": " + format_bytes(*process.used_bytes)
+                              : "");
+                }) +
+         ")";
+}
+
+}  // namespace
+
 std::string card_text(const Card& card, int64_t others_bytes) {
   const bool is_other = card.nvidia_smi >= 0 && card.nvidia_smi != card.index;
   return "card " + std::to_string(card.index) +
          (is_other ? " (nvidia-smi's " + std::to_string(card.nvidia_smi) + ")"
                    : "") +
          ": " + card.name + ", " + format_bytes(card.total_bytes) +
-         (others_bytes > 0
-              ? ", others use " + format_bytes(others_bytes) + " of it"
-              : ", nobody else uses it");
+         (others_bytes > 0 ? ", others use " + format_bytes(others_bytes) +
+                                 " of it" + users_text(card)
+                           : ", nobody else uses it");
+}
+
+std::string trouble_of(const Card& card) {
+  const std::string name =
+      "card " + std::to_string(card.index) + " (" + card.name + ") ";
+  const std::string mode =
+      "sudo nvidia-smi -i " +
+      std::to_string(card.nvidia_smi >= 0 ? card.nvidia_smi : card.index) +
+      " -c DEFAULT";
+  if (card.compute_mode == ComputeMode::kNobody) {
+    return name +
+           "is in prohibited mode, in which no process computes: " + mode +
+           ", or name other cards with --device";
+  }
+  if (card.compute_mode != ComputeMode::kOneProcess || card.processes.empty()) {
+    return "";
+  }
+  return name + "is in exclusive mode, and others use " +
+         format_bytes(card.used_bytes()) + " of its " +
+         format_bytes(card.total_bytes) + users_text(card) +
+         ": end that process, or " + mode +
+         ", or name other cards with "
+         "--device";
 }
 
 }  // namespace headroom::nvml

@@ -29,16 +29,24 @@ struct CardProcess {
   std::optional<int64_t> used_bytes;
 };
 
+// Who may compute on a card (nvidia-smi -c).
+enum class ComputeMode { kShared, kOneProcess, kNobody };
+
 struct Card {
   int index = 0;        // CUDA's number in a process of this environment
   int nvidia_smi = -1;  // nvidia-smi's number; -1 for a part of a card (MIG)
   std::string uuid;     // "GPU-f2b1c3…" or "MIG-…"
+  // Where the card is on the PCI bus, as /sys/bus/pci/devices names it:
+  // "0000:3b:00.0"; that of the whole card for a part of one. "" if the driver
+  // does not tell.
+  std::string bus_address;
   std::string name;
   int compute_capability = 0;  // 9.0 as 90; 0: the driver does not tell
   int64_t total_bytes = 0;     // the card's memory
   int64_t reserved_bytes = 0;  // the driver's own part of these
   int64_t free_bytes = 0;
   std::vector<CardProcess> processes;
+  ComputeMode compute_mode = ComputeMode::kShared;
 
   // Bytes that all processes use, this one included.
   int64_t used_bytes() const {
@@ -68,7 +76,8 @@ class Nvml {
   // Those that CUDA shows, the i-th with number i. Empty, with a reason, where
   // there is no driver or no card. As CUDA, it reads CUDA_VISIBLE_DEVICES up to
   // the first word that names no card: numbers, UUIDs or their beginnings,
-  // parts of cards (MIG).
+  // parts of cards (MIG). Where a card is divided, CUDA shows one part alone:
+  // the one that is named, or the first.
   std::vector<Card> cards() const;
   // Whichever is shown: the card or part of a card of that whole UUID. Nothing
   // where there is none.
@@ -79,6 +88,8 @@ class Nvml {
  private:
   struct Library;
   std::vector<Card> all_cards() const;
+  std::vector<Card> with_first_part(std::vector<Card> shown) const;
+  std::optional<Card> first_part_of(const Card& card) const;
 
   CudaEnvironment environment_;
   std::shared_ptr<const Library> library_;
@@ -99,8 +110,12 @@ int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
 // and for a CUDA_DEVICE_ORDER that would give cards other numbers.
 std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml);
 
-// "card 0: NVIDIA H200, 139 GiB, others use 21 GiB of it"; "card 0
-// (nvidia-smi's 2)" where the two count differently.
+// "card 0: NVIDIA H200, 139 GiB, others use 21 GiB of it (process 4001: 20
+// GiB)"; "card 0 (nvidia-smi's 2)" where the two count differently.
 std::string card_text(const Card& card, int64_t others_bytes);
+
+// Why no process may begin to compute on the card, and what to do: "card 0 is
+// in exclusive mode, and process 4001 computes on it: …"; "" if one may.
+std::string trouble_of(const Card& card);
 
 }  // namespace headroom::nvml

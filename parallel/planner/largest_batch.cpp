@@ -118,7 +118,7 @@ class BatchSearch {
     }
     constexpr int64_t kMebibyte = int64_t{1} << 20;
     // The limit may be the card's own.
-    if (parse_device_list(config_.device).empty()) {
+    if (!computes_on_cards(config_.device)) {
       all.push_back("--memory-limit " +
                     std::to_string(divided_up(least_bytes, kMebibyte)) + "MiB");
     }

@@ -197,7 +197,8 @@ std::string axes_of(const plan::ParallelLayout& layout) {
 
 Check set_backend(const configs::RunConfig& config, plan::Plan& plan) {
   if (config.backend == plan::Backend::kNccl &&
-      parse_device_list(config.device).empty()) {
+      !computes_on_cards(config.device) &&
+      !is_automatic_device(config.device)) {
     return Refusal{
         "--backend nccl exchanges the memory of devices, and the "
         "processes compute on the CPU",
@@ -411,8 +412,8 @@ plan::Backend backend_of(const configs::RunConfig& config) {
       config.backend == plan::Backend::kGloo) {
     return config.backend;
   }
-  return parse_device_list(config.device).empty() ? plan::Backend::kGloo
-                                                  : plan::Backend::kNccl;
+  return !computes_on_cards(config.device) ? plan::Backend::kGloo
+                                           : plan::Backend::kNccl;
 }
 
 std::string reason_of(const configs::RunConfig& config,
@@ -490,6 +491,21 @@ plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
     throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
   }
   return *decision.plan;
+}
+
+void require_plan_on_some_device(const configs::RunConfig& config,
+                                 int world_size,
+                                 const std::vector<layers::LayerCost>& layers,
+                                 const RemedyScope& scope) {
+  if (is_automatic_device(config.device)) {
+    configs::RunConfig on_cards = config;
+    on_cards.device = kAllCards;
+    if (on_cards.precision == configs::Precision::kAuto) {
+      on_cards.precision = configs::Precision::kBf16;
+    }
+    if (choose_plan(on_cards, world_size, layers).plan) return;
+  }
+  plan_or_throw(config, world_size, layers, scope);
 }
 
 }  // namespace headroom::planner

@@ -70,6 +70,13 @@ plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          const RemedyScope& scope = {});
 
+// The same for a run whose device may not be settled yet: refuses where neither
+// the CPU nor cards have a plan.
+void require_plan_on_some_device(const configs::RunConfig& config,
+                                 int world_size,
+                                 const std::vector<layers::LayerCost>& layers,
+                                 const RemedyScope& scope = {});
+
 // How the run's batches are cut into batch-norm groups: as the run that goes on
 // began, as --bn-group or --sync-bn say, or as usual.
 plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config);

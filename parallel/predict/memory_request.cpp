@@ -9,6 +9,7 @@
 #include "configs/layers/model_table.h"
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/processor.h"
 
 namespace headroom::predict {
@@ -115,7 +116,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   const bool is_mixed = config.precision == configs::Precision::kBf16 ||
                         config.precision == configs::Precision::kFp16;
   request.map_bytes = is_mixed ? 2 : request.element_bytes;
-  const bool on_cpu = config.device.empty() || config.device == "cpu";
+  const bool on_cpu = !computes_on_cards(config.device);
   request.on_device = !on_cpu;
   request.captures_micro_batches = config.cuda_graphs;
   request.renders_samples = configs::augment_place(config).on_device;

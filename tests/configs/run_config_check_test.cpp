@@ -275,7 +275,10 @@ TEST(CheckRunConfig, FlagsThatNeedOthersOrExcludeThem) {
 }
 
 TEST(CheckRunConfig, Tf32IsOfACardsFloat32) {
-  EXPECT_EQ(refusal([](RunConfig& c) { c.cuda_graphs = true; }),
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.device = "cpu";
+              c.cuda_graphs = true;
+            }),
             "[config] --cuda-graphs captures one network's steps of one shape "
             "on a card, but --device is cpu: leave one of the two out");
   EXPECT_EQ(refusal([](RunConfig& c) {
@@ -285,7 +288,13 @@ TEST(CheckRunConfig, Tf32IsOfACardsFloat32) {
             "[config] --cuda-graphs captures one network's steps of one shape "
             "on a card, but --multi-scale changes it: leave one of the two "
             "out");
-  EXPECT_EQ(refusal([](RunConfig& c) { c.tf32 = true; }),
+  // An automatic device may become a card.
+  EXPECT_EQ(refusal([](RunConfig& c) { c.cuda_graphs = c.tf32 = true; }),
+            "nothing was refused");
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.device = "cpu";
+              c.tf32 = true;
+            }),
             "[config] --tf32 rounds a card's products of float32, but --device "
             "is cpu: leave it out");
   EXPECT_EQ(refusal([](RunConfig& c) {
@@ -306,7 +315,10 @@ TEST(CheckRunConfig, SamplesAreRenderedOnADeviceThatIsThere) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.augment_on = "gpu"; }),
             "[config] --augment-on gpu is no place to render samples: use "
             "auto, cpu or device");
-  EXPECT_EQ(refusal([](RunConfig& c) { c.augment_on = "device"; }),
+  EXPECT_EQ(refusal([](RunConfig& c) {
+              c.device = "cpu";
+              c.augment_on = "device";
+            }),
             "[config] --augment-on device renders samples on a card, but "
             "--device is cpu: give --device 0, or leave it out");
   EXPECT_EQ(refusal([](RunConfig& c) {

@@ -72,6 +72,28 @@ def check_defaults_are_the_manifest():
         assert chart[key] == document, f"{key} differs from headroom.yaml"
 
 
+def devices_of(documents):
+    """What the coordinator is told of the device."""
+    words = kube.container_of(kube.jobs_of(documents)["coordinator"])["args"]
+    return [word for word in words if word.startswith("--device")]
+
+
+def check_devices():
+    data = ["--data=/data/data.yaml", "--cfg=yolov5s"]
+    for gpus, flags, told in (
+            (0, data, []),  # as the pods find it
+            (8, data, ["--device=all"]),  # a pod without its GPUs is refused
+            (8, data + ["--device=cpu"], ["--device=cpu"]),
+            (8, ["--device=0,1"] + data, ["--device=0,1"]),
+            (8, data + ["--set=share_devices=true"], ["--device=all"]),
+            (0, data + ["--device=all"], ["--device=all"])):
+        for form in ("Jobs", "JobSet"):
+            documents = documents_of({
+                "form": form, "workers": {"gpus": gpus},
+                "run": {"flags": flags}})
+            assert devices_of(documents) == told, (gpus, flags, form)
+
+
 def check_gpus():
     documents = documents_of({
         "workers": {"pods": 4, "gpus": 8, "efa": 4, "sharedMemory": "64Gi",
@@ -85,6 +107,7 @@ def check_gpus():
     pod = kube.pod_of(kube.jobs_of(documents)["worker"])
     container = pod["containers"][0]
     assert kube.flag(container, "--processes") == "8"
+    assert devices_of(documents) == ["--device=all"]
     resources = container["resources"]
     assert resources["limits"] == resources["requests"] == {
         "cpu": "4", "memory": "16Gi", "nvidia.com/gpu": 8,
@@ -281,6 +304,7 @@ def main():
     check_lint()
     check_defaults_are_the_manifest()
     check_gpus()
+    check_devices()
     check_cert_manager()
     check_queue()
     check_volumes_and_switches()

@@ -125,8 +125,43 @@ ends idle 130
 [[ ! -e requeued ]] || fail "a job without a step was queued again"
 grep -q 'no step was trained since the job began' idle.txt ||
   fail "nobody said why the job is not queued again"
-grep -q -- '--gres=gpu:2 idle train .*--processes 2 --name idle --exist-ok' srun.words ||
+grep -q -- '--gres=gpu:2 idle train .*--device all --processes 2 --name idle --exist-ok' srun.words ||
   fail "the step's words are $(cat srun.words)"
+
+# What the tasks are told to compute on: the GPUs that the job asked for, the
+# CPU if it asked for none, and whatever the flags say.
+cat >bin/done <<'DONE'
+#!/usr/bin/env bash
+exit 0
+DONE
+chmod 755 bin/done
+# told NAME GPUS WORDS...: the words of the step's srun.
+told() {
+  local name="$1" gpus="$2"
+  shift 2
+  : >srun.words
+  SLURM_GPUS_ON_NODE="$gpus" HEADROOM=done bash "$script" auto "$@" >"$name.txt" 2>&1 ||
+    fail "the job $name ended with $?"
+  cat srun.words
+}
+[[ "$(told gpus 8 --name gpus)" == *" --device all --processes 8 "* ]] ||
+  fail "a job with GPUs: $(cat srun.words)"
+[[ "$(told cpus "" --name cpus)" == *" --device cpu --processes 1 "* ]] ||
+  fail "a job without GPUs: $(cat srun.words)"
+for words in "--device 0,1" --device=cpu; do
+  # shellcheck disable=SC2086
+  said="$(told own 8 --name own --exist-ok $words)"
+  [[ $said == *"$words"* && $said != *"--device all"* ]] ||
+    fail "a --device of its own: $said"
+done
+[[ "$(told again 8 --resume runs/train/job-4711)" != *--device* ]] ||
+  fail "a resumed run keeps its device: $(cat srun.words)"
+# Cards that the job asked for and the node lacks: one line, no CPU run.
+if SLURM_GPUS_ON_NODE=2 bash "$script" auto --name absent "${flags[@]}" >absent.txt 2>&1; then
+  fail "a node without cards trained a job that asked for GPUs"
+fi
+grep -q -- '--device all asks for cards, and .* has none' absent.txt ||
+  fail "nobody said that the cards are missing"
 
 # Spot machines left the run, without a signal of Slurm's.
 cat >bin/left <<'LEFT'

@@ -288,7 +288,8 @@ int run_generations(control::CoordinatorClient& client,
       if (!device) {
         const ChosenDevice chosen =
             choose_device(config, assignment.local_rank,
-                          assignment.local_world_size, card_record(assignment));
+                          assignment.local_world_size, options.card,
+                          card_record(assignment));
         device = chosen.device;
         footprint = chosen.footprint;
         card = chosen.card;

@@ -14,12 +14,14 @@
 #include <string>
 
 #include "worker/control/coordinator_client.h"
+#include "worker/run/run_device.h"
 
 namespace headroom::run {
 
 struct WorkerOptions {
   // The host at which peers reach this worker.
   std::string advertise_host = "127.0.0.1";
+  AssignedCard card = {};
 };
 
 // Returns the worker's exit code.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
@@ -63,6 +64,15 @@ void make_context(const devices::ComputeDevice& device,
                         .card = card_of(info),
                         .words = *words});
   }
+void require_same_card(const devices::DeviceApi& api,
+                       const AssignedCard& card) {
+  const int count = api.device_count();
+  const std::string why = vanished_card_error(
+      card, count, card.index < count ? api.describe(card.index).uuid : "");
+  if (why.empty()) return;
+  throw Error("device", why,
+              "see why it went (nvidia-smi, dmesg | grep Xid), and start the "
+              "run again");
 }
 
 constexpr size_t kNumbers = 8;  // numbers of a line
@@ -85,12 +95,27 @@ std::array<int64_t, kNumbers> numbers_of(const DeviceMemoryLine& line) {
 
 }  // namespace
 
+std::string vanished_card_error(const AssignedCard& card, int count,
+                                const std::string& found_uuid) {
+  // CUDA and NVML name a part of a card (MIG) differently.
+  const bool is_comparable =
+      card.uuid.starts_with("GPU-") && !found_uuid.empty();
+  if (card.index < count && (!is_comparable || found_uuid == card.uuid)) {
+    return "";
+  }
+  return "card " + std::to_string(card.index) +
+         (card.uuid.empty() ? "" : " (" + card.uuid + ")") +
+         " was there when its agent registered, and now the driver shows " +
+         counted(count, "card") +
+         (found_uuid.empty() ? "" : ", with " + found_uuid + " in its place");
+}
+
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
-                           int local_ranks, const CardRecord& record) {
-  const std::vector<int> cards = parse_device_list(config.device);
-  if (cards.empty()) return {};
-  int index =
-      card_of_rank(cards, local_rank, local_ranks, config.share_devices);
+                           int local_ranks, const AssignedCard& card,
+                           CardRecord record) {
+  // A coordinator has settled an automatic one; standalone runs have none.
+  if (!computes_on_cards(config.device)) return {};
+  std::vector<int> cards = parse_device_list(config.device);
   const devices::DevicePlugin plugin =
       devices::load_device_plugin(devices::device_plugin_path());
   const auto refuse = [&](const std::string& why) {
@@ -101,6 +126,19 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
   const int count = plugin.api->device_count();
   if (count == 0 && !record.was_listed) {
     throw refuse("there is no device, or no driver for one");
+  }
+  if (cards.empty()) {
+    cards.resize(static_cast<size_t>(std::max(1, count)));
+    std::iota(cards.begin(), cards.end(), 0);
+  }
+  int index =
+      card.index >= 0
+          ? card.index
+          : card_of_rank(cards, local_rank, local_ranks, config.share_devices);
+  if (record.was_listed) {
+    if (record.uuid.empty()) record.uuid = card.uuid;
+  } else if (card.index >= 0) {
+    require_same_card(*plugin.api, card);
   }
   if (index >= count && !record.was_listed) {
     throw refuse("there is no device " + std::to_string(index) +

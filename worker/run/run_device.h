@@ -25,6 +25,19 @@ struct ChosenDevice {
   Card card;                          // empty for the CPU
 };
 
+// The card that the coordinator chose for this process; without a number the
+// card follows from the local rank.
+struct AssignedCard {
+  int index = -1;
+  std::string uuid = {};  // what its agent found under that number; "": unknown
+};
+
+// Why the card is not there any more: the driver numbers cards anew when one
+// has fallen off the bus. `found_uuid` is that of the card with its number
+// among `count`, "" where there is none. "" if the card is there.
+std::string vanished_card_error(const AssignedCard& card, int count,
+                                const std::string& found_uuid);
+
 // The device on which this rank computes. Loads the plugin for devices, makes
 // its kernels known to the model and the loss, sets the arithmetic that the run
 // asks for, and creates the device's context. The main thread calls it once,
@@ -32,7 +45,8 @@ struct ChosenDevice {
 // says why there is no such device, and CardUnusable where it is one that the
 // run had before.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
-                           int local_ranks, const CardRecord& record = {});
+                           int local_ranks, const AssignedCard& card = {},
+                           CardRecord record = {});
 
 // What is taken of a device at one moment.
 class DeviceMemorySample {

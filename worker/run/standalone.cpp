@@ -13,10 +13,12 @@
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/devices/compute_device.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
@@ -104,6 +106,20 @@ void count_labels(configs::RunConfig& config) {
   predict::LabelStatistics statistics = predict::label_statistics(counts.boxes);
   statistics.outlines = counts.polygons;
   config.label_counts = predict::to_text(statistics);
+}
+
+// One process without a coordinator computes on the card that run.yaml names,
+// or on the CPU.
+void settle_device(configs::RunConfig& config) {
+  if (!is_automatic_device(config.device)) return;
+  config.device = kCpuDevice;
+  const devices::DevicePlugin plugin =
+      devices::load_device_plugin(devices::device_plugin_path());
+  const int count = plugin.api == nullptr ? 0 : plugin.api->device_count();
+  if (count == 0) return;
+  log::warn("this run is on the CPU, and " + counted(count, "card") +
+            (count == 1 ? " is" : " are") +
+            " idle: device: 0 in run.yaml uses the first");
 }
 
 // What data.yaml says of the range is the run's from here on.
@@ -299,6 +315,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
     config.threads = std::max(1u, std::thread::hardware_concurrency());
   }
   if (!request.resume) settle_value_range(config);
+  settle_device(config);
   StandaloneRun run;
   run.threads = static_cast<int>(config.threads);
   control::Assignment& assignment = run.assignment;

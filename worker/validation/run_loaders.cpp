@@ -32,7 +32,7 @@ loader::LoaderOptions training_options(const configs::RunConfig& config,
   options.micro_batch_size = plan.micro_batch_size;
   options.batch_norm_rule = plan.batch_norm_rule();
   options.own_rows = step::own_rows(mesh, options.stride);
-  if (!parse_device_list(config.device).empty() && mesh.is_last_stage() &&
+  if (computes_on_cards(config.device) && mesh.is_last_stage() &&
       mesh.spatial->size() == 1) {
     options.pack = step::target_packing(
         model, config.cuda_graphs ? std::optional(predict::label_bound(config))

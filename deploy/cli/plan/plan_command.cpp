@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,12 +20,15 @@
 #include "deploy/cli/plan/plan_sweep.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
+#include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/page/report.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/terminal_style.h"
+#include "parallel/base/text.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
@@ -127,9 +131,35 @@ bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
 
+// A run would use this machine's cards, so its plan does.
+CommandLine with_cards_here(CommandLine line) {
+  const configs::RunConfig asked =
+      configs::run_config_from_flags("train", line.run_flags);
+  if (names_machines(line) || line.has("--prices") || !asked.resume.empty() ||
+      std::getenv(kDevicePluginVariable) != nullptr ||
+      !(is_automatic_device(asked.device) || asked.device == kAllCards)) {
+    return line;
+  }
+  std::vector<wire::NodeCard> cards = find_node_cards().cards;
+  int64_t wanted = asked.layout ? asked.layout->world_size() : asked.processes;
+  if (wanted == 0) wanted = std::ssize(cards);
+  // Too few: the request is refused as a run's would be.
+  if (cards.empty() || wanted > std::ssize(cards)) return line;
+  cards.resize(static_cast<size_t>(wanted));
+  std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
+    return use.spelling == "--processes";
+  });
+  const std::string list = joined(cards, ",", [](const wire::NodeCard& card) {
+    return std::to_string(card.index);
+  });
+  line.run_flags.push_back({"--device", {list}});
+  return line;
+}
+
 }  // namespace
 
-int plan_command(const CommandLine& given) {
+int plan_command(const CommandLine& asked) {
+  const CommandLine given = with_cards_here(asked);
   if (given.has("--images") && !given.has("--prices")) {
     throw Error("command line", "--images is for the price of an epoch",
                 "leave it out, or add --prices FILE");

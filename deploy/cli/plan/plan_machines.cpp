@@ -41,7 +41,7 @@ std::string cards_given(const CommandLine& line) {
   for (const configs::FlagUse& use : line.run_flags) {
     if (use.spelling == "--device") device = use.values.front();
   }
-  return device == "cpu" ? "" : device;
+  return parse_device_list(device).empty() ? "" : device;
 }
 
 // All memory in use is others' before anything of a run is on a card.

@@ -19,6 +19,7 @@
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/planner/model_layers.h"
@@ -243,7 +244,10 @@ void check_beside_prices(const CommandLine& line) {
                 "leave one of the two out");
   }
   for (const configs::FlagUse& use : line.run_flags) {
-    if (use.spelling != "--device" || use.values.front() == "cpu") continue;
+    if (use.spelling != "--device" ||
+        parse_device_list(use.values.front()).empty()) {
+      continue;
+    }
     throw Error("command line",
                 "--device names this machine's GPUs, and --prices others",
                 "give one of them");

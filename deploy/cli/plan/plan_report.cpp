@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/multi_scale.h"
-#include "deploy/cli/precision_choice.h"
+#include "coordinator/run/precision_choice.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/text.h"
@@ -403,7 +403,7 @@ std::string plan_report_text(const PlanReport& report) {
       std::to_string(plan.zero_stage) + "\n" + "activations  " +
       plan::activations_text(plan.activation_policies) + "\n" +
       "optimizer    " + to_string(config.optimizer) + "\n" + "precision    " +
-      precision_text(config) + "\n" + groups_note(report) + "\n";
+      coordinator::precision_text(config) + "\n" + groups_note(report) + "\n";
   if (report.forecast) text += forecast_text(*report.forecast) + "\n";
   text +=
       "Predicted bytes of tensors of a rank, at the peak of a step: " +
@@ -453,7 +453,7 @@ std::string plan_report_json(const PlanReport& report) {
   }
   json["global_batch_size"] = report.config.global_batch_size;
   json["optimizer"] = to_string(report.config.optimizer);
-  json["precision"] = precision_text(report.config);
+  json["precision"] = coordinator::precision_text(report.config);
   if (report.forecast) json["forecast"] = forecast_json(*report.forecast);
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const planner::StageShare& stage = report.stages[i];

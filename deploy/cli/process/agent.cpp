@@ -16,7 +16,9 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
+#include "deploy/cli/process/node_cards.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
 #include "parallel/network/network_interfaces.h"
 #include "parallel/planner/planner.h"
@@ -52,15 +54,20 @@ class Agent {
     for (int k = 0; k < options_.processes; ++k) {
       slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
     }
+    cards_ = find_node_cards();
     const coordinator::RegisteredRun run =
         client_->register_node(registration(), options_.registration_timeout);
+    place_workers(run.slot_cards);
     const interrupts::Watch watch_interrupts;
     // Several agents on a machine under a launcher have a rank each.
     log_ = std::make_unique<LineLog>(
         run.run_directory, "workers-" + host_name() + "-" +
                                std::to_string(options_.launcher_rank));
-    const configs::RunConfig config = configs::parse_run_config(
+    configs::RunConfig config = configs::parse_run_config(
         run.run_config_yaml, "the coordinator's run.yaml");
+    if (is_automatic_device(config.device)) {
+      config.device = slots_.front().card ? kAllCards : kCpuDevice;
+    }
     shares_devices_ = config.share_devices;
     threads_ = config.threads > 0
                    ? config.threads
@@ -73,6 +80,7 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
+    std::optional<wire::NodeCard> card;     // none: the CPU, or not chosen
     std::unique_ptr<ChildProcess> process;  // null: could not be started
     std::string failure;                    // why not
     bool reported = false;
@@ -95,10 +103,16 @@ class Agent {
   }
 
   coordinator::NodeRegistration registration() const {
-    coordinator::NodeRegistration node{.node_id = node_id_,
-                                       .hostname = host_name(),
-                                       .launcher_rank = options_.launcher_rank,
-                                       .worker_ids = {}};
+    coordinator::NodeRegistration node{
+        .node_id = node_id_,
+        .hostname = host_name(),
+        .launcher_rank = options_.launcher_rank,
+        .worker_ids = {},
+        .cards = cards_.cards,
+        .no_card_reason = cards_.no_card_reason,
+        .unusable_cards = cards_.unusable_cards,
+        .launcher_size = options_.launcher_size,
+        .first_local_slot = options_.first_local_rank};
     for (const Slot& slot : slots_) node.worker_ids.push_back(slot.worker_id);
     return node;
   }
@@ -111,7 +125,32 @@ class Agent {
             .threads = threads_,
             .certs = options_.security.certs,
             .token_file = options_.security.token_file,
-            .insecure_network = options_.security.insecure_network};
+            .insecure_network = options_.security.insecure_network,
+            .card = slot.card ? slot.card->index : -1,
+            .card_uuid = slot.card ? slot.card->uuid : ""};
+  }
+
+  // Takes over the cards that the coordinator has chosen for the slots.
+  void place_workers(const std::vector<int64_t>& slot_cards) {
+    for (size_t k = 0; k < std::min(slots_.size(), slot_cards.size()); ++k) {
+      const auto card = std::ranges::find(cards_.cards, slot_cards[k],
+                                          &wire::NodeCard::index);
+      if (card != cards_.cards.end()) slots_[k].card = *card;
+    }
+  }
+
+  // The cores near the worker's card; on the CPU those of its share.
+  Cores cores_of(size_t k) const {
+    const Cores allowed = allowed_cores();
+    const int threads = static_cast<int>(threads_);
+    if (slots_[k].card) {
+      const auto near = cores_of_card_worker(
+          cores_near_device(slots_[k].card->bus_address), allowed, threads);
+      if (near) return *near;
+    }
+    return cores_of_worker(
+        numa_nodes(), allowed, options_.first_local_rank + static_cast<int>(k),
+        std::max(options_.local_workers, options_.processes), threads);
   }
 
   void start_worker(size_t k) {
@@ -122,11 +161,7 @@ class Agent {
     for (const std::string& word : configs::words_of(start_of(slot))) {
       child.command.push_back(word);
     }
-    child.cores =
-        cores_of_worker(numa_nodes(), allowed_cores(),
-                        options_.first_local_rank + static_cast<int>(k),
-                        std::max(options_.local_workers, options_.processes),
-                        static_cast<int>(threads_));
+    child.cores = cores_of(k);
     child.extra_environment = {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
@@ -338,6 +373,7 @@ class Agent {
   const std::string advertise_host_;  // its workers' address
   std::unique_ptr<coordinator::ControlClient> client_;
   std::unique_ptr<LineLog> log_;  // outlives the workers
+  NodeCards cards_;
   std::vector<Slot> slots_;
   int64_t threads_ = 1;
   bool shares_devices_ = false;

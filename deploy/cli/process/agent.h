@@ -43,6 +43,7 @@ struct AgentOptions {
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;
+  int launcher_size = 0;     // agents that a launcher started; 0: none did
   int first_local_rank = 0;  // its workers' first rank on this host
   // Workers of all agents here; 0: there is no other agent.
   int local_workers = 0;

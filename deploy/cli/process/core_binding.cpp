@@ -27,12 +27,44 @@ Cores parse_cores(const std::string& list) {
   return cores;
 }
 
+namespace {
+
+Cores read_cores(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return parse_cores(line);
+}
+
+Cores both(const Cores& some, const Cores& others) {
+  Cores cores;
+  std::ranges::set_intersection(some, others, std::back_inserter(cores));
+  return cores;
+}
+
+}  // namespace
+
+Cores cores_near_device(const std::string& bus_address,
+                        const std::filesystem::path& folder) {
+  // The address comes from the driver; it names one folder, and no path.
+  if (bus_address.empty() || bus_address.find('/') != std::string::npos) {
+    return {};
+  }
+  return read_cores(folder / bus_address / "local_cpulist");
+}
+
+std::optional<Cores> cores_of_card_worker(const Cores& near,
+                                          const Cores& allowed, int threads) {
+  const Cores cores = both(near, allowed);
+  if (cores.empty()) return std::nullopt;
+  const bool is_choice = cores.size() < allowed.size() &&
+                         static_cast<int>(cores.size()) >= threads;
+  return is_choice ? cores : Cores();
+}
+
 std::vector<Cores> numa_nodes(const std::filesystem::path& folder) {
   const auto read = [&](const std::string& name) {
-    std::ifstream file(folder / name);
-    std::string line;
-    std::getline(file, line);
-    return parse_cores(line);
+    return read_cores(folder / name);
   };
   std::vector<Cores> nodes;
   for (const int node : read("online")) {
@@ -48,9 +80,7 @@ Cores cores_of_worker(const std::vector<Cores>& nodes, const Cores& allowed,
   std::vector<Cores> usable;  // each node's usable cores
   int64_t total = 0;
   for (const Cores& node : nodes) {
-    Cores cores;
-    std::set_intersection(node.begin(), node.end(), allowed.begin(),
-                          allowed.end(), std::back_inserter(cores));
+    Cores cores = both(node, allowed);
     total += static_cast<int64_t>(cores.size());
     usable.push_back(std::move(cores));
   }

@@ -29,7 +29,7 @@ TEST(RunState, TheLastJoinFormsGenerationOne) {
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.state.reason(), "all 2 workers have joined");
   EXPECT_EQ(run.orders(), "w0:run w1:run");
-  EXPECT_EQ(run.events(), "join join generation plan");
+  EXPECT_EQ(run.events(), "join join devices generation plan");
   const Generation& generation = run.state.generation();
   EXPECT_EQ(generation.number, 1u);
   EXPECT_EQ(generation.find("w0")->rank, 0);
@@ -42,13 +42,14 @@ TEST(RunState, TheGenerationsEventListsItsMembers) {
   run.register_node();
   run.join(0);
   const std::vector<wire::EventRecord> events = run.state.take_events();
-  ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(events[1].reason, "generation 1: the only worker has joined");
-  EXPECT_EQ(events[1].detail_json,
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[1].reason, "CPU, fp32");
+  EXPECT_EQ(events[2].reason, "generation 1: the only worker has joined");
+  EXPECT_EQ(events[2].detail_json,
             R"({"generation":1,"world_size":1,"workers":)"
             R"([{"rank":0,"worker_id":"w0","hostname":"h"}]})");
-  EXPECT_EQ(events[2].event, EventKind::kPlan);
-  EXPECT_EQ(events[2].detail_json.substr(0, 18), R"({"plan":{"layout":)");
+  EXPECT_EQ(events[3].event, EventKind::kPlan);
+  EXPECT_EQ(events[3].detail_json.substr(0, 18), R"({"plan":{"layout":)");
 }
 
 TEST(RunState, WhoIsNotWelcomeIsRefusedInWords) {

@@ -48,7 +48,11 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a1.local_world_size, 2);
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
-  EXPECT_EQ(a0.run_config_yaml, run.registered.run_config_yaml);
+  // What was left open when the agent registered is settled.
+  EXPECT_THAT(run.registered.run_config_yaml, HasSubstr("precision: auto"));
+  EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
+  EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
+  EXPECT_EQ(a0.run_config_yaml, a1.run_config_yaml);
   EXPECT_EQ(a0.run_directory, "/runs/exp");
   EXPECT_EQ(a0.reason, "all 2 workers have joined");
 
@@ -415,8 +419,8 @@ TEST(Server, FollowersGetEveryEventOnceInOrderUpToTheEnd) {
   w0->report_event(event);
   w0->finish({.exit_code = 0, .result_json = "{}", .step = 4});
   follower.join();
-  EXPECT_EQ(seen, (std::vector<std::string>{"join", "generation", "plan",
-                                            "checkpoint", "run_over"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"join", "devices", "generation",
+                                            "plan", "checkpoint", "run_over"}));
   EXPECT_EQ(result, "{}");
 }
 

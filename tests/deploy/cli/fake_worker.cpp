@@ -11,7 +11,10 @@
 // - stubborn: commits a step, then ignores every request to end;
 // - idle: the same without a step;
 // - hesitate: the first of all never joins, or answers; the others as "";
-// - host: as "", and says which host it is to NCCL.
+// - host: as "", and says which host it is to NCCL;
+// - told: as "", and says what it was told to compute on.
+// Asked for devices, as where HEADROOM_DEVICE_PLUGIN is set, it shows as many
+// as FAKE_DEVICES says, of the capability FAKE_CAPABILITY.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +24,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -102,7 +106,41 @@ void train_until_stopped(CoordinatorClient& client,
                  .says_how_to_go_on = true});
 }
 
-int behave(CoordinatorClient& client, const std::string& behaviour) {
+// The value of a line "key: value"; "" where there is none.
+std::string value_of(const std::string& yaml, const std::string& key) {
+  std::istringstream lines(yaml);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key + ": ")) continue;
+    std::string value = line.substr(key.size() + 2);
+    std::erase(value, '"');
+    return value;
+  }
+  return "";
+}
+
+int number_of(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+// As headroom-worker devices.
+int show_devices() {
+  std::string list;
+  const int count = number_of("FAKE_DEVICES", 0);
+  for (int i = 0; i < count; ++i) {
+    list += (i == 0 ? "" : ", ") + std::string("{\"index\": ") +
+            std::to_string(i) + ", \"uuid\": \"GPU-" + std::to_string(i) +
+            "\", \"name\": \"Fake H100\", \"compute_capability\": " +
+            std::to_string(number_of("FAKE_CAPABILITY", 90)) +
+            ", \"total_bytes\": 1}";
+  }
+  std::printf("{\"devices\": [%s], \"reason\": \"%s\"}\n", list.c_str(),
+              count == 0 ? "the pretender shows none" : "");
+  return 0;
+}
+
+int behave(CoordinatorClient& client, const std::string& behaviour,
+           const std::string& card) {
   for (;;) {
     const Assignment assignment = client.next_assignment();
     if (assignment.action == headroom::control::Action::kExit) {
@@ -127,6 +165,13 @@ int behave(CoordinatorClient& client, const std::string& behaviour) {
       const char* const host = std::getenv("NCCL_HOSTID");
       headroom::log::warn("rank " + std::to_string(assignment.rank) +
                           " is host '" + (host == nullptr ? "" : host) + "'");
+    }
+    if (behaviour == "told") {
+      headroom::log::warn(
+          "rank " + std::to_string(assignment.rank) + " was told device " +
+          value_of(assignment.run_config_yaml, "device") + ", precision " +
+          value_of(assignment.run_config_yaml, "precision") + ", backend " +
+          to_string(assignment.plan.backend) + ", card " + card);
     }
     if (behaviour == "slow") {
       train_until_stopped(client, assignment);
@@ -177,6 +222,7 @@ int main(int argc, char** argv) {
   const char* given = std::getenv("FAKE_WORKER");
   const std::string behaviour = given == nullptr ? "" : given;
   if (argc > 1 && std::string(argv[1]) == "answer") return answer(behaviour);
+  if (argc > 1 && std::string(argv[1]) == "devices") return show_devices();
   if (behaviour == "die") {
     headroom::log::info("starting");
     std::fprintf(stderr, "no more strength\n");
@@ -197,5 +243,8 @@ int main(int argc, char** argv) {
        std::getenv(headroom::wire::kSecretVariable)},
       flags["--advertise-host"], headroom::control::kPatience,
       headroom::wire::BeatChannel::from_environment());
-  return behave(*client, behaviour);
+  const bool has_card = flags.contains("--card");
+  return behave(*client, behaviour,
+                has_card ? flags["--card"] + " " + flags["--card-uuid"]
+                         : "of its own choice");
 }

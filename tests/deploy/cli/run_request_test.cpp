@@ -320,7 +320,7 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
 TEST_F(RunRequestTest, ThePrecisionIsSettledAndSaid) {
   const RunRequest run = request({"--cfg", "yolov5n"});
   EXPECT_EQ(run.config.precision, configs::Precision::kFp32);
-  EXPECT_THAT(headline(run), HasSubstr(", batch 16, fp32, processes 1 x"));
+  EXPECT_THAT(headline(run), HasSubstr(", batch 16, CPU, fp32, processes 1 x"));
   const RunRequest planned = make_run_request(
       parse_command_line({"plan", "--cfg", "yolov5n", "--device", "0"}), {}, 8,
       {}, /*must_fit=*/false, /*capability=*/80);

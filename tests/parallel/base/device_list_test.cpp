@@ -18,6 +18,20 @@ TEST(DeviceList, IsReadAsYolov5Writes) {
   EXPECT_EQ(parse_device_list("2,0,1"), (Cards{2, 0, 1}));
 }
 
+TEST(DeviceList, AutoAndAllNameNoCardByNumber) {
+  for (const char* device : {"", "auto", "cpu", "all"}) {
+    EXPECT_EQ(parse_device_list(device), Cards{}) << device;
+  }
+  EXPECT_TRUE(is_automatic_device(""));
+  EXPECT_TRUE(is_automatic_device("auto"));
+  EXPECT_FALSE(is_automatic_device("cpu"));
+  EXPECT_FALSE(is_automatic_device("all"));
+  EXPECT_TRUE(computes_on_cards("all"));
+  EXPECT_TRUE(computes_on_cards("0,1"));
+  EXPECT_FALSE(computes_on_cards("auto")) << "it is not settled";
+  EXPECT_FALSE(computes_on_cards("cpu"));
+}
+
 TEST(DeviceList, OtherWordsAreRefused) {
   for (const char* text :
        {"gpu", "0,", ",0", "cuda:x", "-1", "0 1", "0,0", "99999999999"}) {

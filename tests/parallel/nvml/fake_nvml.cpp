@@ -3,7 +3,9 @@
 //   1  24 GiB, older: no reserved bytes, 1 GiB in use, processes' bytes unknown
 // Index 1 of three has fallen off the bus, so that CUDA's numbers are 0 and 1;
 // of the first card a part of 10 GiB can be named by its UUID. fake_nvml_broken
-// cannot start.
+// cannot start. FAKE_NVML_MODE is the compute mode of the first card; where
+// FAKE_NVML_MIG is set, it is divided.
+#include <cstdlib>
 #include <cstring>
 
 namespace {
@@ -23,6 +25,11 @@ Card cards[4] = {
     {"GPU-22222222-2222-2222-2222-222222222222", "Fake A24"},
     {"MIG-33333333-3333-3333-3333-333333333333", "Fake H80 MIG 1g.10gb"}};
 
+struct PciInfo {
+  char legacy_bus_id[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
 struct MemoryV2 {
   unsigned version;
   unsigned long long total, reserved, free, used;
@@ -83,6 +90,37 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   if (device != &cards[0]) return kNotSupported;
   *major = 9;
   *minor = 0;
+  return 0;
+}
+int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+  if (device == &cards[3]) return kNotSupported;  // ask for the whole card's
+  info->domain = 0;
+  info->bus = device == &cards[0] ? 0x3b : 0xaf;
+  info->device = 0;
+  return 0;
+}
+int nvmlDeviceGetComputeMode(void* device, int* mode) {
+  const char* const text = std::getenv("FAKE_NVML_MODE");
+  *mode = device == &cards[0] && text != nullptr ? std::atoi(text) : 0;
+  return 0;
+}
+int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
+  if (device != &cards[0]) return kNotSupported;
+  *current = *pending = std::getenv("FAKE_NVML_MIG") != nullptr ? 1 : 0;
+  return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void*, unsigned* count) {
+  *count = 7;
+  return 0;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void*, unsigned index, void** part) {
+  if (index != 2) return kNotFound;
+  *part = &cards[3];
+  return 0;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* part, void** whole) {
+  if (part != &cards[3]) return kNotSupported;
+  *whole = &cards[0];
   return 0;
 }
 int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {

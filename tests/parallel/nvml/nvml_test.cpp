@@ -85,6 +85,47 @@ TEST(Nvml, TellsWhatACardComputesIn) {
   EXPECT_EQ(fake().cards()[1].compute_capability, 0) << "it does not tell";
 }
 
+TEST(Nvml, TellsWhereACardIsOnTheBus) {
+  EXPECT_EQ(fake().cards()[0].bus_address, "0000:3b:00.0");
+  EXPECT_EQ(fake().cards()[1].bus_address, "0000:af:00.0");
+  const Card part =
+      fake_showing("MIG-33333333-3333-3333-3333-333333333333").cards().at(0);
+  EXPECT_EQ(part.bus_address, "0000:3b:00.0") << "the whole card's";
+}
+
+// CUDA shows a process the first part of a divided card, and no whole card.
+TEST(Nvml, OfADividedCardOnePartIsShown) {
+  setenv("FAKE_NVML_MIG", "1", 1);
+  for (const Nvml& nvml : {fake(), fake_showing("1,0"), fake_showing("0")}) {
+    const std::vector<Card> cards = nvml.cards();
+    ASSERT_EQ(cards.size(), 1u);
+    EXPECT_EQ(cards[0].index, 0);
+    EXPECT_EQ(cards[0].name, "Fake H80 MIG 1g.10gb");
+    EXPECT_EQ(cards[0].total_bytes, 10 * kGiB);
+  }
+  EXPECT_EQ(fake_showing("1").cards().at(0).name, "Fake A24");
+  unsetenv("FAKE_NVML_MIG");
+}
+
+TEST(CardUse, ACardThatOthersHaveToThemselvesIsTrouble) {
+  const auto trouble = [](const char* mode) {
+    setenv("FAKE_NVML_MODE", mode, 1);
+    const std::string text = trouble_of(fake().cards()[0]);
+    unsetenv("FAKE_NVML_MODE");
+    return text;
+  };
+  EXPECT_EQ(trouble("0"), "");
+  EXPECT_EQ(trouble("2"),
+            "card 0 (Fake H80) is in prohibited mode, in which no process "
+            "computes: sudo nvidia-smi -i 0 -c DEFAULT, or name other cards "
+            "with --device");
+  EXPECT_EQ(trouble("3"),
+            "card 0 (Fake H80) is in exclusive mode, and others use 20 GiB "
+            "of its 80 GiB (process 4001: 12 GiB, process 4002: 7 GiB): "
+            "end that process, or sudo nvidia-smi -i 0 -c DEFAULT, or name "
+            "other cards with --device");
+}
+
 TEST(CardUse, OthersAreWhoeverIsNotOurs) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);
@@ -122,7 +163,8 @@ TEST(CardUse, RefusesWhatIsNotThere) {
   EXPECT_EQ(ask("0,0", fake()),
             "[device] --device 0,0: card 0 is named twice: name it once");
   for (const char* device : {"gpu", "0,", "cuda:x", "-1", "0 1"}) {
-    EXPECT_THAT(ask(device, fake()), HasSubstr("write cpu, or cards by number"))
+    EXPECT_THAT(ask(device, fake()),
+                HasSubstr("write auto, cpu, all, or cards by number"))
         << device;
   }
   EXPECT_EQ(ask("0", Nvml("libnowhere.so")),
@@ -196,7 +238,8 @@ TEST(VisibleCards, AnyIsFoundByItsUuid) {
 TEST(CardUse, IsSaid) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(card_text(card, 20 * kGiB),
-            "card 0: Fake H80, 80 GiB, others use 20 GiB of it");
+            "card 0: Fake H80, 80 GiB, others use 20 GiB of it (process "
+            "4001: 12 GiB, process 4002: 7 GiB)");
   EXPECT_EQ(card_text(card, 0),
             "card 0: Fake H80, 80 GiB, nobody else uses it");
 }

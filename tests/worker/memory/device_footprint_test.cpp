@@ -145,5 +145,20 @@ TEST(DeviceMemoryEvent, IsOfTheRankThatHasLeastRoom) {
               HasSubstr("tried again, leaner"));
 }
 
+TEST(AssignedCard, OneThatIsGoneIsSaid) {
+  const run::AssignedCard card{.index = 5, .uuid = "GPU-5"};
+  EXPECT_EQ(run::vanished_card_error(card, 8, "GPU-5"), "");
+  EXPECT_EQ(run::vanished_card_error(card, 5, ""),
+            "card 5 (GPU-5) was there when its agent registered, and now the "
+            "driver shows 5 cards");
+  // One before it has fallen off the bus.
+  EXPECT_EQ(run::vanished_card_error(card, 7, "GPU-6"),
+            "card 5 (GPU-5) was there when its agent registered, and now the "
+            "driver shows 7 cards, with GPU-6 in its place");
+  EXPECT_EQ(run::vanished_card_error({.index = 0, .uuid = "MIG-1"}, 1, "GPU-9"),
+            "");
+  EXPECT_EQ(run::vanished_card_error({.index = 0}, 1, "GPU-9"), "");
+}
+
 }  // namespace
 }  // namespace headroom::memory

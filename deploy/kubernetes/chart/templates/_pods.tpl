@@ -88,6 +88,10 @@ template:
           - --certs=/certs
           - --expected-workers={{ mul (int .Values.workers.pods) (include "headroom.processes" . | int) }}
           - --project=/runs
+          {{- /* A pod that gets no GPU is refused, not trained on its CPU. */}}
+          {{- if and (gt (int .Values.workers.gpus) 0) (not (regexMatch "(^| )--device(=| |$)" (join " " .Values.run.flags))) }}
+          - --device=all
+          {{- end }}
           {{- range .Values.run.flags }}
           - {{ . | quote }}
           {{- end }}

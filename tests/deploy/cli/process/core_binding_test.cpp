@@ -64,6 +64,79 @@ TEST(CoreBinding, NobodyIsBoundToFewerCoresThanItHasThreads) {
   EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
 }
 
+// A folder that stands for /sys/bus/pci/devices: a DGX A100 with four NUMA
+// nodes a socket (NPS4), whose cards are attached to every second node.
+class DevicesOfNps4 {
+ public:
+  DevicesOfNps4() {
+    const std::vector<std::pair<std::string, std::string>> devices = {
+        {"0000:07:00.0", "48-63,176-191"},  // cards 0 and 1
+        {"0000:0f:00.0", "48-63,176-191"},
+        {"0000:47:00.0", "16-31,144-159"},  // 2 and 3
+        {"0000:4e:00.0", "16-31,144-159"},
+        {"0000:87:00.0", "112-127,240-255"},  // 4 and 5
+        {"0000:90:00.0", "112-127,240-255"},
+        {"0000:b7:00.0", "80-95,208-223"},  // 6 and 7
+        {"0000:bd:00.0", "80-95,208-223"}};
+    for (const auto& [address, cores] : devices) {
+      std::filesystem::create_directories(folder_.path() / address);
+      std::ofstream(folder_.path() / address / "local_cpulist")
+          << cores << '\n';
+      addresses.push_back(address);
+    }
+    for (int core = 0; core < 256; ++core) all.push_back(core);
+  }
+
+  std::optional<Cores> of_card(size_t card, int threads = 16) const {
+    return cores_of_card_worker(
+        cores_near_device(addresses[card], folder_.path()), all, threads);
+  }
+  Cores near(const std::string& address) const {
+    return cores_near_device(address, folder_.path());
+  }
+
+  std::vector<std::string> addresses;
+  Cores all;
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+TEST(CoreBinding, AWorkerIsNearItsCardWhicheverItIs) {
+  const DevicesOfNps4 machine;
+  // --device 4,5: ranks 0 and 1 are not on the first node.
+  for (const size_t card : {size_t{4}, size_t{5}}) {
+    EXPECT_EQ(machine.of_card(card), parse_cores("112-127,240-255")) << card;
+  }
+  EXPECT_EQ(machine.of_card(0), parse_cores("48-63,176-191"));
+  // By rank it would be a quarter of the second socket.
+  EXPECT_NE(machine.of_card(2), machine.of_card(6));
+}
+
+TEST(CoreBinding, APartOfACardIsWhereTheWholeCardIs) {
+  // parallel/nvml gives a part (MIG) the bus address of its card.
+  const DevicesOfNps4 machine;
+  EXPECT_EQ(machine.near("0000:47:00.0"), parse_cores("16-31,144-159"));
+}
+
+TEST(CoreBinding, WhereTheSystemDoesNotTellItIsAsOnTheCpu) {
+  const DevicesOfNps4 machine;
+  for (const char* address : {"", "0000:ff:00.0", "../0000:07:00.0"}) {
+    EXPECT_TRUE(machine.near(address).empty()) << address;
+  }
+  EXPECT_EQ(cores_of_card_worker({}, machine.all, 1), std::nullopt);
+  // A job on the other socket alone.
+  EXPECT_EQ(cores_of_card_worker({0, 1}, {2, 3}, 1), std::nullopt);
+}
+
+TEST(CoreBinding, AllCoresOrTooFewAreNoBinding) {
+  const DevicesOfNps4 machine;
+  EXPECT_EQ(machine.of_card(4, /*threads=*/33), Cores());
+  EXPECT_EQ(cores_of_card_worker(machine.all, machine.all, 1), Cores());
+  // A job's share of the node.
+  EXPECT_EQ(cores_of_card_worker({0, 1, 4, 5}, {1, 2, 3, 5}, 2), (Cores{1, 5}));
+}
+
 TEST(CoreBinding, OnlyABindingThatNobodyAskedForIsTheLaunchersDefault) {
   Environment job = {{"OMPI_COMM_WORLD_RANK", "0"}};
   EXPECT_TRUE(is_bound_by_default(job));

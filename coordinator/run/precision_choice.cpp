@@ -1,11 +1,11 @@
-#include "deploy/cli/precision_choice.h"
+#include "coordinator/run/precision_choice.h"
 
 #include <algorithm>
 
 #include "configs/knobs.h"
 #include "parallel/base/device_list.h"
 
-namespace headroom::cli {
+namespace headroom::coordinator {
 namespace {
 
 using configs::Precision;
@@ -22,16 +22,24 @@ PrecisionChoice choose_precision(const configs::RunConfig& config,
     return {Precision::kFp32, "weights are judged in it"};
   }
   if (config.tf32) return {Precision::kFp32, "--tf32 is about it"};
-  if (parse_device_list(config.device).empty()) {
+  if (!computes_on_cards(config.device)) {
     return {Precision::kFp32, "the CPU computes in it"};
   }
   const auto least = std::ranges::min_element(capabilities);
   if (least == capabilities.end() || *least == 0) {
-    return {Precision::kFp32, "nobody tells whether the device has bf16"};
+    return {Precision::kFp32, "it is not known whether the device has bf16"};
   }
   if (*least < kFirstWithBf16) {
-    return {Precision::kFp32, "a card of compute capability " +
-                                  capability_text(*least) + " has no bf16"};
+    const auto without = std::ranges::count_if(
+        capabilities, [](int one) { return one < kFirstWithBf16; });
+    const auto all = std::ssize(capabilities);
+    return {Precision::kFp32,
+            (all == 1 ? "the card"
+                      : std::to_string(without) + " of " + std::to_string(all) +
+                            " cards") +
+                (without == 1 ? " has no bf16 (compute capability "
+                              : " have no bf16 (compute capability ") +
+                capability_text(*least) + ")"};
   }
   return {Precision::kBf16, "the cards compute in it"};
 }
@@ -41,7 +49,7 @@ std::string settle_precision(configs::RunConfig& config,
   if (config.precision != Precision::kAuto) return "";
   const PrecisionChoice choice = choose_precision(config, capabilities);
   config.precision = choice.precision;
-  if (config.command != "train" || parse_device_list(config.device).empty()) {
+  if (config.command != "train" || !computes_on_cards(config.device)) {
     return "";
   }
   return "precision: " + precision_text(config) + ", as " + choice.reason +
@@ -54,4 +62,4 @@ std::string precision_text(const configs::RunConfig& config) {
   return configs::value_text(config, *configs::find_knob("precision"));
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::coordinator

@@ -1,11 +1,11 @@
-#include "deploy/cli/precision_choice.h"
+#include "coordinator/run/precision_choice.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace headroom::cli {
+namespace headroom::coordinator {
 namespace {
 
 TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
@@ -23,12 +23,15 @@ TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
             "bf16 precision: bf16, as the cards compute in it; --precision "
             "fp32 is slower, and rounds less");
   EXPECT_EQ(chosen({90, 75}),
-            "fp32 precision: fp32, as a card of compute capability 7.5 has no "
-            "bf16");
+            "fp32 precision: fp32, as 1 of 2 cards has no bf16 (compute "
+            "capability 7.5)");
+  EXPECT_EQ(chosen({75}, "all"),
+            "fp32 precision: fp32, as the card has no bf16 (compute capability "
+            "7.5)");
   for (const std::vector<int>& unknown : {std::vector<int>{90, 0}, {}}) {
     EXPECT_EQ(chosen(unknown),
-              "fp32 precision: fp32, as nobody tells whether the device has "
-              "bf16");
+              "fp32 precision: fp32, as it is not known whether the device "
+              "has bf16");
   }
   EXPECT_EQ(chosen({}, "cpu"), "fp32");
   EXPECT_EQ(chosen({90}, "0", "val"), "fp32");
@@ -42,4 +45,4 @@ TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
 }
 
 }  // namespace
-}  // namespace headroom::cli
+}  // namespace headroom::coordinator

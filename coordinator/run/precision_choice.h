@@ -1,6 +1,7 @@
 // What --precision auto means for a run: bf16 where every card that computes
-// has it in hardware, else fp32. It is settled once, before the run's plan, and
-// the run keeps it: a resumed run computes as before on whichever cards.
+// has it in hardware, else fp32. It is settled once, when the run's first
+// generation is formed, and the run keeps it: a resumed run computes as before
+// on whichever cards.
 #pragma once
 
 #include <span>
@@ -8,15 +9,16 @@
 
 #include "configs/run_config.h"
 
-namespace headroom::cli {
+namespace headroom::coordinator {
 
 struct PrecisionChoice {
   configs::Precision precision = configs::Precision::kFp32;
   std::string reason;  // "the cards compute in it"
 };
 
-// Chooses for a run whose precision is auto. `capabilities`: of its cards, 9.0
-// as 90; 0 for one of which nobody tells, none where there are no cards.
+// Chooses for a run whose precision is auto and whose device is settled.
+// `capabilities`: of its cards, 9.0 as 90; 0 for one that is not known, none
+// where there are no cards.
 PrecisionChoice choose_precision(const configs::RunConfig& config,
                                  std::span<const int> capabilities);
 
@@ -28,4 +30,4 @@ std::string settle_precision(configs::RunConfig& config,
 // "bf16"
 std::string precision_text(const configs::RunConfig& config);
 
-}  // namespace headroom::cli
+}  // namespace headroom::coordinator

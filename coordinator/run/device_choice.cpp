@@ -1,0 +1,299 @@
+#include "coordinator/run/device_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "coordinator/run/precision_choice.h"
+#include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using wire::NodeCard;
+
+std::string name_of(const Node& node) {
+  return node.hostname.empty() ? node.node_id : node.hostname;
+}
+
+bool has_looked(const Node& node) {
+  return !node.cards.empty() || !node.no_card_reason.empty();
+}
+
+// "8 x NVIDIA H100, 1 x NVIDIA T4"
+std::string kinds_text(const std::vector<const NodeCard*>& cards) {
+  std::map<std::string, int> count;
+  for (const NodeCard* card : cards) ++count[card->name];
+  return joined(count, ", ", [](const auto& kind) {
+    return std::to_string(kind.second) + " x " + kind.first;
+  });
+}
+
+std::vector<const NodeCard*> all_cards(const Node& node) {
+  std::vector<const NodeCard*> cards;
+  for (const NodeCard& card : node.cards) cards.push_back(&card);
+  return cards;
+}
+
+// "0 (NVIDIA H100), 1 (NVIDIA H100)"
+std::string list_text(const Node& node) {
+  return first_of(node.cards, 16, [](const NodeCard& card) {
+    return std::to_string(card.index) + " (" + card.name + ")";
+  });
+}
+
+Error refusal(const std::string& what, const std::string& remedy) {
+  return Error("device", what, remedy);
+}
+
+const NodeCard* find_card(const Node& node, int64_t index) {
+  const auto found = std::ranges::find(node.cards, index, &NodeCard::index);
+  return found == node.cards.end() ? nullptr : &*found;
+}
+
+// A card under the names that other agents of its machine know it by.
+std::string key_of(const NodeCard& card) {
+  return card.uuid.empty() ? "card " + std::to_string(card.index) : card.uuid;
+}
+
+// A node whose agent is gone holds no card: its workers end with it.
+bool may_hold_cards(const Node& node) {
+  return !node.silent && !node.voice.has_hung_up;
+}
+
+struct Taken {
+  std::set<std::string> keys;
+  size_t workers = 0;
+};
+
+Taken taken_on_machine_of(const Node& node, std::span<const Node> others) {
+  Taken taken;
+  for (const Node& other : others) {
+    if (other.node_id == node.node_id || name_of(other) != name_of(node) ||
+        !may_hold_cards(other)) {
+      continue;
+    }
+    for (const int64_t index : other.slot_cards) {
+      const NodeCard* const card = find_card(other, index);
+      if (card == nullptr) continue;
+      taken.keys.insert(key_of(*card));
+      ++taken.workers;
+    }
+  }
+  return taken;
+}
+
+// A node that has cards where this one has none, or the other way round.
+const Node* find_unlike(const Node& node, std::span<const Node> others) {
+  const auto is_unlike = [&](const Node& other) {
+    return other.node_id != node.node_id && has_looked(other) &&
+           !other.worker_ids.empty() && may_hold_cards(other) &&
+           other.cards.empty() != node.cards.empty();
+  };
+  const auto found = std::ranges::find_if(others, is_unlike);
+  return found == others.end() ? nullptr : &*found;
+}
+
+Error mixed_error(const Node& with, const Node& without) {
+  return refusal(name_of(with) + " has " + kinds_text(all_cards(with)) +
+                     ", and " + name_of(without) + " has no card (" +
+                     without.no_card_reason +
+                     "): a run is on cards on all nodes or on none",
+                 "start it on nodes of one kind, or on the CPUs of all: "
+                 "--device cpu");
+}
+
+Error no_card_error(const configs::RunConfig& config, const Node& node) {
+  return refusal("--device " + config.device + " asks for cards, and " +
+                     name_of(node) + " has none: " + node.no_card_reason,
+                 "use --device cpu, or nodes with cards");
+}
+
+Error too_few_error(const Node& node, size_t num_candidates, size_t num_taken) {
+  const size_t workers = node.worker_ids.size() + num_taken;
+  return refusal(
+      name_of(node) + " starts " +
+          counted(static_cast<int64_t>(workers), "worker") + ", and has " +
+          counted(static_cast<int64_t>(num_candidates), "card") + " for them" +
+          (node.cards.empty() ? "" : ": " + list_text(node)),
+      "give --processes " +
+          std::to_string(std::max<size_t>(1, num_candidates)) +
+          ", or --device cpu; --set share_devices=true has several share a "
+          "card");
+}
+
+// The cards that --device lets this node use, in the order of the workers.
+std::vector<const NodeCard*> candidates_of(const configs::RunConfig& config,
+                                           const Node& node) {
+  const std::vector<int> named = parse_device_list(config.device);
+  if (named.empty()) return all_cards(node);
+  std::vector<const NodeCard*> candidates;
+  for (const int index : named) {
+    const NodeCard* const card = find_card(node, index);
+    if (card == nullptr) {
+      throw refusal("--device " + config.device + ": there is no card " +
+                        std::to_string(index) + " on " + name_of(node) +
+                        ", which has " + std::to_string(node.cards.size()) +
+                        ": " + list_text(node),
+                    "name some of these; CUDA_VISIBLE_DEVICES decides which "
+                    "are shown");
+    }
+    candidates.push_back(card);
+  }
+  return candidates;
+}
+
+std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
+                                  const Node& node,
+                                  std::span<const Node> others) {
+  const size_t num_slots = node.worker_ids.size();
+  std::vector<int64_t> cards(num_slots, -1);
+  if (num_slots == 0 || config.device == kCpuDevice || !has_looked(node)) {
+    return cards;
+  }
+  if (node.cards.empty() && computes_on_cards(config.device)) {
+    throw no_card_error(config, node);
+  }
+  if (const Node* const unlike = find_unlike(node, others)) {
+    throw node.cards.empty() ? mixed_error(*unlike, node)
+                             : mixed_error(node, *unlike);
+  }
+  if (node.cards.empty()) return cards;
+  const std::vector<const NodeCard*> candidates = candidates_of(config, node);
+  const Taken taken = taken_on_machine_of(node, others);
+  std::set<std::string> keys = taken.keys;  // keys of cards with a worker
+  const auto is_free = [&](const NodeCard* card) {
+    return !keys.contains(key_of(*card));
+  };
+  const auto num_free =
+      static_cast<size_t>(std::ranges::count_if(candidates, is_free));
+  if (num_free < num_slots && !config.share_devices) {
+    throw too_few_error(node, candidates.size(), taken.workers);
+  }
+  const auto first = static_cast<size_t>(std::max(0, node.first_local_slot));
+  for (size_t slot = 0; slot < num_slots; ++slot) {
+    const size_t place = first + slot;
+    const auto next = std::ranges::find_if(candidates, is_free);
+    const NodeCard& card =
+        place < candidates.size() && is_free(candidates[place])
+            ? *candidates[place]
+        : next != candidates.end()
+            ? **next
+            : *candidates[(taken.workers + slot) % candidates.size()];
+    keys.insert(key_of(card));
+    if (!card.trouble.empty()) {
+      throw refusal(name_of(node) + ": " + card.trouble,
+                    "then start the run again");
+    }
+    cards[slot] = card.index;
+  }
+  return cards;
+}
+
+bool looks_at_tiles(const configs::RunConfig& config) {
+  return config.tile_height > 0 || config.tile_width > 0;
+}
+
+std::string settled_device(const configs::RunConfig& config, bool has_cards) {
+  if (!is_automatic_device(config.device)) return config.device;
+  return has_cards && !looks_at_tiles(config) ? kAllCards : kCpuDevice;
+}
+
+}  // namespace
+
+SlotCards choose_slot_cards(const configs::RunConfig& config, const Node& node,
+                            std::span<const Node> others) {
+  try {
+    return {chosen_cards(config, node, others), std::nullopt};
+  } catch (const Error& error) {
+    return {{}, error};
+  }
+}
+
+std::optional<Error> launcher_count_error(const Node& node,
+                                          int expected_workers) {
+  if (node.launcher_size < 1 ||
+      static_cast<int>(node.worker_ids.size()) * node.launcher_size ==
+          expected_workers) {
+    return std::nullopt;
+  }
+  return refusal(
+      name_of(node) + " starts " +
+          counted(std::ssize(node.worker_ids), "worker") +
+          (node.cards.empty()
+               ? ""
+               : " for its " + counted(std::ssize(node.cards), "card")) +
+          ", and rank 0 expects " +
+          std::to_string(expected_workers / node.launcher_size) +
+          " of each of " + std::to_string(node.launcher_size) + " agents",
+      "see that each node has as many cards (nvidia-smi -L), or give "
+      "--processes N");
+}
+
+DeviceChoice choose_devices(const configs::RunConfig& config,
+                            std::span<const Node> nodes) {
+  std::vector<const NodeCard*> used, all;
+  std::set<std::string> seen;
+  std::set<std::string> unusable;
+  size_t num_slots = 0;
+  for (const Node& node : nodes) {
+    if (!node.unusable_cards.empty()) {
+      unusable.insert(name_of(node) + ": " + node.unusable_cards);
+    }
+    num_slots += node.slot_cards.size();
+    for (const int64_t index : node.slot_cards) {
+      if (const NodeCard* const card = find_card(node, index)) {
+        used.push_back(card);
+      }
+    }
+    for (const NodeCard& card : node.cards) {
+      if (seen.insert(name_of(node) + ' ' + key_of(card)).second) {
+        all.push_back(&card);
+      }
+    }
+  }
+  DeviceChoice choice;
+  choice.device = settled_device(config, !used.empty());
+  const bool on_cards = computes_on_cards(choice.device);
+  configs::RunConfig settled = config;
+  settled.device = choice.device;
+  std::vector<int> capabilities;
+  for (const NodeCard* card : used) {
+    capabilities.push_back(card->compute_capability);
+  }
+  if (config.precision == configs::Precision::kAuto) {
+    const PrecisionChoice precision = choose_precision(settled, capabilities);
+    settled.precision = precision.precision;
+    if (on_cards && config.command == "train") choice.reason = precision.reason;
+  }
+  choice.precision = settled.precision;
+  const std::string precision = precision_text(settled);
+  if (!on_cards) {
+    choice.text = "CPU, " + precision;
+    if (!all.empty()) {
+      choice.warning =
+          "the run is on the CPU, and " + kinds_text(all) +
+          (all.size() == 1 ? " is idle" : " are idle") +
+          (looks_at_tiles(config) ? ": tiles are looked at on the CPU"
+                                  : ": --device auto uses them");
+    } else if (!unusable.empty() && config.device != kCpuDevice) {
+      choice.warning = "the run is on the CPU; on " + joined(unusable, "; on ");
+    }
+  } else if (used.empty()) {
+    choice.text = counted(static_cast<int64_t>(num_slots), "worker") +
+                  " on cards " + choice.device + ", " + precision;
+  } else {
+    choice.text =
+        kinds_text(used) + ", " + precision +
+        (used.size() < all.size()
+             ? " (" + std::to_string(all.size() - used.size()) + " of " +
+                   counted(static_cast<int64_t>(all.size()), "card") +
+                   " without a worker)"
+             : "");
+  }
+  return choice;
+}
+
+}  // namespace headroom::coordinator

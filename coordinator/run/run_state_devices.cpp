@@ -1,0 +1,48 @@
+// The part of RunState that decides what the run computes on.
+#include <utility>
+
+#include "coordinator/run/device_choice.h"
+#include "coordinator/run/run_state.h"
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+
+std::optional<std::string> RunState::place_on_cards(TimePoint now, Node& node) {
+  const bool is_new = membership_.find_node(node.node_id) == nullptr;
+  if (!is_new || over()) return std::nullopt;
+  std::optional<Error> refusal;
+  if (phase_ == RunPhase::kWaiting) {
+    refusal = launcher_count_error(node, options_.quorum.expected_workers);
+  }
+  if (!refusal) {
+    SlotCards chosen = choose_slot_cards(config_, node, membership_.nodes());
+    node.slot_cards = std::move(chosen.cards);
+    refusal = chosen.refusal;
+  }
+  if (!refusal) return std::nullopt;
+  if (phase_ == RunPhase::kWaiting && membership_.has_room(node)) {
+    end(now, static_cast<int>(refusal->exit_code()), {refusal->what()});
+  }
+  return refusal->what();
+}
+
+bool RunState::settle_devices(TimePoint now) {
+  const DeviceChoice choice = choose_devices(config_, membership_.nodes());
+  config_.device = choice.device;
+  config_.precision = choice.precision;
+  try {
+    configs::check_settled_device(config_);
+  } catch (const Error& error) {
+    end(now, static_cast<int>(error.exit_code()), {error.what()});
+    return false;
+  }
+  settled_config_yaml_ = configs::to_yaml(config_);
+  emit(EventKind::kDevices, -1,
+       choice.text + (choice.reason.empty() ? "" : ": " + choice.reason));
+  if (!choice.warning.empty()) {
+    emit(EventKind::kDevices, -1, choice.warning, true);
+  }
+  return true;
+}
+
+}  // namespace headroom::coordinator

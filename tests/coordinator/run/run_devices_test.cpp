@@ -1,0 +1,179 @@
+// What a run computes on is settled when its first generation is formed, from
+// what its agents registered; a coordinator that is started again, and nodes
+// that come later, go by it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "coordinator/log/run_state_snapshot.h"
+#include "coordinator/run/run_state.h"
+#include "parallel/base/check.h"
+
+namespace headroom::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+Node machine_of(const std::string& name, int cards, int capability = 90,
+                int workers = 1) {
+  Node node;
+  node.node_id = node.hostname = name;
+  for (int k = 0; k < workers; ++k) {
+    node.worker_ids.push_back(name + "-" + std::to_string(k));
+  }
+  for (int k = 0; k < cards; ++k) {
+    node.cards.push_back({.index = k,
+                          .uuid = name + std::to_string(k),
+                          .name = "NVIDIA H100",
+                          .compute_capability = capability});
+  }
+  if (cards == 0) node.no_card_reason = "there is no driver";
+  return node;
+}
+
+struct TwoNodes {
+  explicit TwoNodes(const std::string& device = "auto")
+      : config(configured(device)), state(options(), config, now) {}
+
+  static configs::RunConfig configured(const std::string& device) {
+    configs::RunConfig config;
+    config.global_batch_size = 16;
+    config.device = device;
+    return config;
+  }
+  static RunOptions options() {
+    RunOptions options;
+    options.quorum.expected_workers = 2;
+    options.run_directory = "/runs/exp";
+    return options;
+  }
+
+  std::string add(const Node& node) {
+    return state.register_node(now, node).value_or("");
+  }
+  void join(const Node& node) {
+    for (const std::string& worker : node.worker_ids) {
+      state.join(now, worker, node.node_id);
+    }
+  }
+  void start(const Node& a, const Node& b) {
+    EXPECT_EQ(add(a), "");
+    EXPECT_EQ(add(b), "");
+    join(a);
+    join(b);
+  }
+  configs::RunConfig settled() const {
+    return configs::parse_run_config(state.settled_config_yaml(), "settled");
+  }
+  std::vector<std::string> lines() {
+    std::vector<std::string> found;
+    for (const wire::EventRecord& event : state.take_events()) {
+      if (event.event != EventKind::kDevices) continue;
+      found.push_back((event.warning ? "warning: " : "") + event.reason);
+    }
+    return found;
+  }
+
+  TimePoint now = TimePoint() + std::chrono::seconds(1000);
+  configs::RunConfig config;
+  RunState state;
+};
+
+TEST(RunDevices, AreSettledFromWhatAgentsRegister) {
+  TwoNodes run;
+  EXPECT_EQ(run.state.settled_config_yaml(), "");
+  run.start(machine_of("a", 1), machine_of("b", 1));
+  ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << run.state.reason();
+  EXPECT_EQ(run.settled().device, "all");
+  EXPECT_EQ(run.settled().precision, configs::Precision::kBf16);
+  EXPECT_EQ(run.state.generation().plan.backend, plan::Backend::kNccl);
+  EXPECT_EQ(run.lines(), std::vector<std::string>{
+                             "2 x NVIDIA H100, bf16: the cards compute in it"});
+}
+
+TEST(RunDevices, OneOlderCardDecidesThePrecision) {
+  TwoNodes run;
+  run.start(machine_of("a", 1), machine_of("b", 1, 75));
+  EXPECT_EQ(run.settled().precision, configs::Precision::kFp32);
+}
+
+TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {
+  TwoNodes run;
+  run.start(machine_of("a", 0), machine_of("b", 0));
+  EXPECT_EQ(run.settled().device, "cpu");
+  EXPECT_EQ(run.settled().precision, configs::Precision::kFp32);
+  EXPECT_EQ(run.state.generation().plan.backend, plan::Backend::kGloo);
+}
+
+TEST(RunDevices, IdleCardsAreALoudLine) {
+  TwoNodes run("cpu");
+  run.start(machine_of("a", 8), machine_of("b", 8));
+  EXPECT_EQ(run.lines(),
+            (std::vector<std::string>{
+                "CPU, fp32",
+                "warning: the run is on the CPU, and 16 x NVIDIA H100 are "
+                "idle: --device auto uses them"}));
+}
+
+TEST(RunDevices, NodesOfTwoKindsEndARunThatWaits) {
+  for (const bool cards_first : {true, false}) {
+    TwoNodes run;
+    EXPECT_EQ(run.add(machine_of("a", cards_first ? 1 : 0)), "");
+    const std::string why = run.add(machine_of("b", cards_first ? 0 : 1));
+    EXPECT_THAT(why, HasSubstr("a run is on cards on all nodes or on none"));
+    EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+    EXPECT_EQ(run.state.exit_code(), static_cast<int>(ExitCode::kRequest));
+    EXPECT_EQ(run.state.reason(), why);
+  }
+}
+
+TEST(RunDevices, CardsThatAreAskedForAndAbsentEndARunThatWaits) {
+  TwoNodes run("all");
+  EXPECT_THAT(run.add(machine_of("a", 0)),
+              HasSubstr("--device all asks for cards, and a has none"));
+  EXPECT_TRUE(run.state.over());
+}
+
+TEST(RunDevices, ANodeThatComesLaterIsOfTheRunsKindOrRefused) {
+  TwoNodes run;
+  run.start(machine_of("a", 1), machine_of("b", 1));
+  EXPECT_THAT(run.add(machine_of("c", 0)), HasSubstr("c has none"));
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning) << "the others go on";
+  EXPECT_EQ(run.add(machine_of("d", 1)), "");
+  EXPECT_EQ(run.state.membership().find_node("d")->slot_cards,
+            std::vector<int64_t>{0});
+}
+
+TEST(RunDevices, AFlagThatNeedsACardIsRefusedOnceThereIsNone) {
+  TwoNodes run;
+  run.config.tf32 = true;
+  RunState state(TwoNodes::options(), run.config, run.now);
+  for (const char* name : {"a", "b"}) {
+    const Node node = machine_of(name, 0);
+    EXPECT_EQ(state.register_node(run.now, node), std::nullopt);
+    state.join(run.now, node.worker_ids[0], name);
+  }
+  EXPECT_EQ(state.exit_code(), static_cast<int>(ExitCode::kRequest));
+  EXPECT_THAT(state.reason(), HasSubstr("--tf32"));
+}
+
+TEST(RunDevices, ASuccessorOfTheCoordinatorKeepsThem) {
+  TwoNodes run;
+  run.start(machine_of("a", 1), machine_of("b", 1));
+  const std::string bytes = RunStateSnapshot::of(run.state).SerializeAsString();
+  wire::RunStateSnapshot image;
+  ASSERT_TRUE(image.ParseFromString(bytes));
+  TwoNodes next;
+  RunStateSnapshot::restore(next.state, image, next.now,
+                            std::chrono::seconds(10));
+  EXPECT_EQ(next.state.settled_config_yaml(), run.state.settled_config_yaml());
+  EXPECT_EQ(next.state.membership().find_node("b")->slot_cards,
+            std::vector<int64_t>{0});
+  EXPECT_THAT(next.add(machine_of("c", 0)), HasSubstr("c has none"));
+  EXPECT_EQ(RunStateSnapshot::of(next.state).SerializeAsString(), bytes);
+}
+
+}  // namespace
+}  // namespace headroom::coordinator

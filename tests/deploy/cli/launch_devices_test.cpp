@@ -1,0 +1,189 @@
+// What the workers are told to compute on, by every way in which a run is
+// started: with cards, without, and where cards are asked for and absent.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/deploy/cli/supervision.h"
+
+namespace headroom::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::ProgramResult;
+using testing::run_program;
+
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(
+      ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  socklen_t size = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+// Each starts two workers in its way, with "$@" as the run's flags. $HEADROOM,
+// $TRAIN (train with a data set and a model) and $PORT stand for what they say.
+struct Launcher {
+  std::string name;
+  std::string script;
+};
+
+// Two processes in the background, of which the last to fail decides.
+std::string two(const std::string& process) {
+  return "pids=; for i in 0 1; do " + process +
+         " & pids=\"$pids $!\"; done; code=0; for p in $pids; do wait $p || "
+         "code=$?; done; exit $code";
+}
+
+const std::vector<Launcher>& launchers() {
+  static const std::vector<Launcher> all = {
+      {"Alone", "exec $TRAIN --processes 2 \"$@\""},
+      {"AgentsByHand",
+       "$HEADROOM coordinator $DATA --listen 127.0.0.1:$PORT "
+       "--expected-workers 2 \"$@\" & run=$!; for i in 0 1; do $HEADROOM agent "
+       "--coordinator 127.0.0.1:$PORT & done; code=0; wait $run || code=$?; "
+       "wait; exit $code"},
+      {"Mpirun",
+       "command -v mpirun >/dev/null || exit 77; exec mpirun -np 2 "
+       "--oversubscribe --allow-run-as-root $TRAIN --processes 1 \"$@\""},
+      {"Srun",
+       two("SLURM_PROCID=$i SLURM_NODEID=0 SLURM_LOCALID=$i SLURM_STEP_ID=0 "
+           "SLURM_JOB_ID=4711 SLURM_NTASKS=2 SLURM_STEP_TASKS_PER_NODE=2 "
+           "$TRAIN --rendezvous . --processes 1 \"$@\"")},
+      {"Pmi", two("PMI_RANK=$i PMI_SIZE=2 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=$i "
+                  "$TRAIN --coordinator 127.0.0.1:$PORT --processes 1 \"$@\"")},
+  };
+  return all;
+}
+
+class LaunchDevices : public testing::Supervision,
+                      public ::testing::WithParamInterface<size_t> {
+ protected:
+  void SetUp() override {
+    Supervision::SetUp();
+    // The worker program is asked for devices: here the pretender is.
+    setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
+    setenv("FAKE_WORKER", "told", 1);
+    setenv("HEADROOM", headroom().c_str(), 1);
+    const std::string data = "--data " + (folder_ / "data.yaml").string() +
+                             " --cfg yolov5n --noautoanchor";
+    setenv("DATA", data.c_str(), 1);
+    setenv("TRAIN", (headroom().string() + " train " + data).c_str(), 1);
+    setenv("PORT", std::to_string(free_port()).c_str(), 1);
+  }
+  void TearDown() override {
+    for (const char* name :
+         {"HEADROOM_DEVICE_PLUGIN", "FAKE_WORKER", "HEADROOM", "DATA", "TRAIN",
+          "PORT", "FAKE_DEVICES", "FAKE_CAPABILITY"}) {
+      unsetenv(name);
+    }
+    Supervision::TearDown();
+  }
+
+  ProgramResult start(int devices, std::vector<std::string> flags = {}) const {
+    setenv("FAKE_DEVICES", std::to_string(devices).c_str(), 1);
+    std::vector<std::string> command = {"sh", "-c",
+                                        launchers()[GetParam()].script, "sh"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_program(command, folder_);
+  }
+};
+
+TEST_P(LaunchDevices, CardsAreUsedWhereTheyAre) {
+  const ProgramResult run = start(2);
+  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("2 x Fake H100, bf16"));
+  const std::string told =
+      " was told device all, precision bf16, backend nccl, card ";
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_THAT(run.err, HasSubstr("rank " + rank + told));
+    EXPECT_THAT(run.err, HasSubstr(told + rank + " GPU-" + rank));
+    // Agents without a launcher have the order in which they register.
+    if (launchers()[GetParam()].name == "AgentsByHand") continue;
+    EXPECT_THAT(run.err, HasSubstr("rank " + rank + told + rank));
+  }
+}
+
+TEST_P(LaunchDevices, WithoutCardsTheRunIsOnTheCpu) {
+  const ProgramResult run = start(0);
+  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("CPU, fp32"));
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_THAT(run.err, HasSubstr("rank " + rank +
+                                   " was told device cpu, precision fp32, "
+                                   "backend gloo, card of its own choice"));
+  }
+  EXPECT_THAT(run.err, Not(HasSubstr("idle")));
+}
+
+TEST_P(LaunchDevices, CardsThatAreAskedForAndAbsentAreRefused) {
+  const ProgramResult run = start(0, {"--device", "all"});
+  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("[device] --device all asks for cards, and "));
+  EXPECT_THAT(run.err, HasSubstr(" has none: the pretender shows none: use "
+                                 "--device cpu, or nodes with cards"));
+  EXPECT_THAT(run.err, Not(HasSubstr("was told")));
+}
+
+TEST_P(LaunchDevices, TheCpuBesideIdleCardsIsSaidLoudly) {
+  const ProgramResult run = start(2, {"--device", "cpu"});
+  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("rank 1 was told device cpu, precision fp32"));
+  EXPECT_THAT(run.err,
+              HasSubstr("the run is on the CPU, and 2 x Fake H100 are idle: "
+                        "--device auto uses them"));
+}
+
+TEST_P(LaunchDevices, FewerCardsThanWorkersAreRefused) {
+  const ProgramResult run = start(1);
+  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("starts 2 workers, and has 1 card for them: "
+                                 "0 (Fake H100): give --processes 1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(, LaunchDevices,
+                         ::testing::Range(size_t{0}, launchers().size()),
+                         [](const auto& info) {
+                           return launchers()[info.param].name;
+                         });
+
+using AloneOnCards = testing::Supervision;
+
+TEST_F(AloneOnCards, AWorkerACardIsTheDefaultAndOlderCardsComputeInFloat32) {
+  setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
+  setenv("FAKE_WORKER", "told", 1);
+  setenv("FAKE_DEVICES", "4", 1);
+  setenv("FAKE_CAPABILITY", "75", 1);
+  const ProgramResult run = run_program(train(), folder_);
+  for (const char* name : {"HEADROOM_DEVICE_PLUGIN", "FAKE_WORKER",
+                           "FAKE_DEVICES", "FAKE_CAPABILITY"}) {
+    unsetenv(name);
+  }
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("4 x Fake H100, fp32, processes 4 x "));
+  EXPECT_THAT(run.err, HasSubstr("precision: fp32, as 4 of 4 cards have no "
+                                 "bf16 (compute capability 7.5)"));
+  EXPECT_THAT(run.err,
+              HasSubstr("rank 3 was told device all, precision fp32, backend "
+                        "nccl, card 3 GPU-3"));
+}
+
+}  // namespace
+}  // namespace headroom::cli
