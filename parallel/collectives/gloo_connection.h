@@ -90,6 +90,72 @@ class RendezvousStore final : public ConnectingStore {
   const std::string prefix_;
 };
 
+// The same for all ranks of a group: each asks the map once for the records of
+// all, which its rank 0 has gathered, and not once for each peer.
+class GatheredStore final : public ConnectingStore {
+ public:
+  // A record grows with the ranks, and the map takes values up to 1 MiB: this
+  // serves 256 ranks.
+  static constexpr int kMostRanks = 256;
+
+  GatheredStore(std::shared_ptr<KeyValueStore> store, std::string prefix,
+                int rank, int size, std::chrono::milliseconds timeout)
+      : ConnectingStore(timeout),
+        store_(std::move(store)),
+        prefix_(std::move(prefix)),
+        rank_(rank),
+        size_(size) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<GatheredStore>(store_, prefix_, rank_, size_,
+                                              getTimeout());
+  }
+  // A rank sets its own record only, under a key that ends with its rank,
+  // before it asks for others.
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    store_->set(prefix_ + "/" + key, std::string(value.begin(), value.end()));
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    const size_t family = key.rfind('/') + 1;
+    if (records_.empty()) gather(prefix_ + "/" + key.substr(0, family));
+    const std::string& record = records_.at(std::stoul(key.substr(family)));
+    return {record.begin(), record.end()};
+  }
+  // get() waits.
+  void wait(const std::vector<std::string>&) override {}
+  void wait(const std::vector<std::string>&,
+            const std::chrono::milliseconds&) override {}
+
+ private:
+  void gather(const std::string& family) {
+    constexpr size_t kLength = sizeof(uint32_t);
+    const std::string all_key = family + "all";
+    if (rank_ == 0) {
+      std::string all;
+      for (const std::string& record :
+           store_->get_all(family, size_, getTimeout())) {
+        const auto length = static_cast<uint32_t>(record.size());
+        all.append(reinterpret_cast<const char*>(&length), kLength);
+        all += record;
+      }
+      store_->set(all_key, all);
+    }
+    const std::string all = store_->get(all_key, getTimeout());
+    for (size_t at = 0; at + kLength <= all.size();) {
+      uint32_t length = 0;
+      std::memcpy(&length, all.data() + at, kLength);
+      records_.push_back(all.substr(at + kLength, length));
+      at += kLength + length;
+    }
+    if (records_.size() != static_cast<size_t>(size_)) refuse("whole record");
+  }
+
+  const std::shared_ptr<KeyValueStore> store_;
+  const std::string prefix_;
+  const int rank_, size_;
+  std::vector<std::string> records_;
+};
+
 // What a group that connects lazily has for a store: Gloo asks for a peer's
 // record when it first sends or receives, and is told what
 // TensorPort::introduce() found. The map of the run, whose keys go with the
