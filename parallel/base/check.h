@@ -49,14 +49,6 @@ class CommunicationError : public Error {
   explicit CommunicationError(const std::string& what_happened);
 };
 
-// This rank could not communicate for a reason of its own, such as a limit of
-// its machine: no peer is lost, and forming a generation again with the same
-// ranks does not help.
-class LocalCommunicationError : public CommunicationError {
- public:
-  using CommunicationError::CommunicationError;
-};
-
 // Thrown by HEADROOM_CHECK; never caught to continue.
 class CheckFailure : public std::logic_error {
  public:

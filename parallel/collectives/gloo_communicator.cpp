@@ -111,8 +111,8 @@ struct Introduced {
 };
 
 std::shared_ptr<Device> listen_on(const std::string& hostname, bool is_lazy);
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size,
-                                      std::optional<Introduced> introduced);
+std::unique_ptr<Communicator> connect_group(
+    Origin origin, int rank, int size, std::optional<Introduced> introduced);
 
 // A secret of its own for each group, that no rank has to ask for. It keeps out
 // the same strangers as the first group's, which it is made of.
@@ -250,9 +250,9 @@ class GlooCommunicator final : public Communicator {
     origin.prefix += "/split" + std::to_string(num_splits_++) + "/color" +
                      std::to_string(color);
     auto introduced = introduce(origin, members);
-    return connect(std::move(origin), members.rank,
-                   static_cast<int>(members.ranks.size()),
-                   std::move(introduced));
+    return connect_group(std::move(origin), members.rank,
+                         static_cast<int>(members.ranks.size()),
+                         std::move(introduced));
   }
 
  private:
@@ -364,8 +364,8 @@ Group connect_neighbours(
   return group;
 }
 
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size,
-                                      std::optional<Introduced> introduced) {
+std::unique_ptr<Communicator> connect_group(
+    Origin origin, int rank, int size, std::optional<Introduced> introduced) {
   if (size == 1) return make_single_communicator();
   ParkedGroups::instance().release_finished();
   const bool is_lazy = size > origin.options.full_mesh_up_to;
@@ -415,7 +415,8 @@ std::unique_ptr<Communicator> make_gloo_communicator(
     int size, const GlooOptions& options) {
   check_rank(rank, size);
   ignore_broken_pipes();
-  return connect({std::move(store), prefix, options, nullptr}, rank, size, {});
+  return connect_group({std::move(store), prefix, options, nullptr}, rank, size,
+                       {});
 }
 
 }  // namespace headroom::collectives

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
 #include "parallel/cuda/nccl_limits.h"
 

@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/gather.h"
+#include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
 #include "parallel/cuda/nccl_limits.h"
 

@@ -23,6 +23,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend.h"
+#include "parallel/collectives/local_communication_error.h"
 #include "tests/parallel/cuda/nccl_checks.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/test_device_api.h"
