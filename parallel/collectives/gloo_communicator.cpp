@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/gather.h"
@@ -382,16 +383,20 @@ std::unique_ptr<Communicator> connect_group(
   }
   const std::shared_ptr<Device> device = port->device;
   if (!is_lazy) origin.device = device;
-  const auto options =
-      c10d::ProcessGroupGloo::Options::create(origin.options.timeout);
+  // Gloo's own limit cannot wait for a peer that works; ours is before it.
+  const auto options = c10d::ProcessGroupGloo::Options::create(
+      PeerPatience::kMostLimits * origin.options.timeout);
   options->threads = origin.options.threads;
   options->devices.push_back(device->gloo);
   try {
-    Group group = unless_aborted<Group>([=, has_ended = port->has_ended] {
-      return is_lazy ? connect_neighbours(origin, device->port, addresses,
+    Group group = unless_aborted<Group>(
+        [=, has_ended = port->has_ended] {
+          return is_lazy
+                     ? connect_neighbours(origin, device->port, addresses,
                                           has_ended, rank, size, options)
                      : connect_all(origin, is_introduced, rank, size, options);
-    });
+        },
+        origin.options.timeout);
     if (!is_lazy) port.reset();
     // A group that was split off has the first one's.
     if (origin.secret == TensorPort::Secret{}) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/peer_patience.h"
 #include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
 #include "parallel/cuda/nccl_limits.h"
@@ -235,12 +236,13 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
                                             const char* operation) {
   Polling polling;
   HostWait waiting(place_.services);
+  PeerPatience patience(place_.timeout, polling.begin());
   ncclResult_t state = ncclInProgress;
   for (;;) {
     const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
     if (asked != ncclSuccess) state = asked;
     if (state != ncclInProgress) break;
-    if (Clock::now() - polling.begin() > place_.timeout) {
+    if (patience.is_over(Clock::now(), place_.services.a_peer_works())) {
       place_.family->fail(std::string(operation) + ": no answer within " +
                           std::to_string(place_.timeout.count()) + " ms");
     }
@@ -337,7 +339,8 @@ void NcclConnection::look() {
   if (state != ncclSuccess && state != ncclInProgress) {
     return fail("an operation", state);
   }
-  if (const auto late = operations_.overdue(Clock::now())) {
+  if (const auto late =
+          operations_.overdue(Clock::now(), place_.services.a_peer_works())) {
     place_.family->fail(*late + ": not done after " +
                         std::to_string(place_.timeout.count()) + " ms");
     return abort();

@@ -79,6 +79,8 @@ struct HostServices {
   // A PeerWait of the program from begin to end. Any thread may hold one.
   void (*begin_peer_wait)();
   void (*end_peer_wait)();
+  // The program's PeerNews.
+  bool (*a_peer_works)() = [] { return false; };
 };
 
 struct DeviceInfo {

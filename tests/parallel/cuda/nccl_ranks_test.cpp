@@ -375,6 +375,21 @@ TEST_F(NcclRanks, AFailureOfItsOwnIsNoLostPeer) {
   }
 }
 
+TEST_F(NcclRanks, ARankThatWorksIsWaitedForBeyondTheLimit) {
+  timeout_ = milliseconds(500);
+  PeerNews::note(true);
+  expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(1200));
+    const at::Tensor sum = ones_on(device);
+    ranks->all_reduce(sum);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(1200));
+    ranks->all_reduce(sum);
+    ranks->synchronize();
+    EXPECT_EQ(sum.cpu()[0].item<float>(), 4);
+  }));
+  PeerNews::note(false);
+}
+
 TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
   const FaultsOf faults("call=AllReduce,rank=1,kind=delay,ms=200");
   expect_calm(run([](int, Ranks& ranks, c10::Device device) {
