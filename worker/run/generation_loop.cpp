@@ -23,6 +23,7 @@
 #include "worker/control/agent_loss.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
+#include "worker/run/run_nccl.h"
 #include "worker/run/run_network.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
@@ -63,15 +64,17 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
   if (!device.is_cpu()) {
     const bool has_nccl = assignment.plan.backend == plan::Backend::kNccl &&
                           assignment.world_size > 1;
+    devices::DeviceCommunicatorOptions nccl;
+    nccl.device = device.device().index();
+    nccl.timeout = kOperationTimeout;
+    nccl.may_share_devices = config.share_devices;
     const DeviceMemorySample before(device);
     std::shared_ptr<collectives::DeviceRanks> devices;
     if (has_nccl) {
-      devices::DeviceCommunicatorOptions nccl;
-      nccl.device = device.device().index();
-      nccl.timeout = kOperationTimeout;
-      nccl.may_share_devices = config.share_devices;
+      check_nccl_environment();
       devices = device.api()->connect_ranks(*ranks, nccl);
     }
+    collectives::Communicator& host = *ranks;
     ranks = collectives::make_device_host_communicator(std::move(ranks),
                                                        std::move(devices));
     ranks->connect();
@@ -79,6 +82,10 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
         has_nccl
             ? before.taken_since().value_or(predict::kGpuCommunicationBytes)
             : 0;
+    if (has_nccl) {
+      measure_nccl_at_start(assignment, config, device, nccl, client, host,
+                            *ranks, network);
+    }
   }
   return std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
 }
