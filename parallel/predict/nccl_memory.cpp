@@ -17,18 +17,18 @@ constexpr int64_t kSwitchBytes = 256 * kMebibyte;
 // NCCL's own tables. An estimate, on the large side.
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
 
-struct Group {
+struct RankGroup {
   int64_t ranks = 1;
   bool is_on_one_machine = true;
 };
 
-std::vector<Group> groups_of(const plan::ParallelLayout& layout, int zero_stage,
-                             int64_t cards_of_machine) {
+std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
+                                 int zero_stage, int64_t cards_of_machine) {
   const int64_t world = layout.world_size();
   const int64_t data = layout.data_parallel_size;
   const int64_t spatial = layout.spatial_parallel_size;
   const bool is_one_machine = world <= cards_of_machine;
-  std::vector<Group> groups;
+  std::vector<RankGroup> groups;
   const auto add = [&](int64_t ranks, bool are_neighbours) {
     if (ranks > 1) {
       groups.push_back({ranks, is_one_machine || (are_neighbours &&
@@ -44,7 +44,7 @@ std::vector<Group> groups_of(const plan::ParallelLayout& layout, int zero_stage,
   return groups;
 }
 
-int64_t bytes_of(const Group& group, const CardLinks& links) {
+int64_t bytes_of_group(const RankGroup& group, const CardLinks& links) {
   const int64_t channels = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
   const int64_t senders =
       std::min<int64_t>(group.is_on_one_machine ? 2 : 3, group.ranks - 1);
@@ -62,9 +62,9 @@ int64_t nccl_groups(const plan::ParallelLayout& layout, int zero_stage) {
 int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
                    const CardLinks& links) {
   int64_t bytes = 0;
-  for (const Group& group :
+  for (const RankGroup& group :
        groups_of(layout, zero_stage, links.cards_of_machine)) {
-    bytes += bytes_of(group, links);
+    bytes += bytes_of_group(group, links);
   }
   return bytes == 0 ? 0 : bytes + kProcessBytes;
 }
