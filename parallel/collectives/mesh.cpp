@@ -58,6 +58,14 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
   for (const auto& [axis, communicator] : axes()) {
     *communicator = std::make_unique<CountingCommunicator>(split(axis));
   }
+  connect();
+}
+
+// Gradients go over the first, an image's batch-norm sums over the second; the
+// others may carry no tensor of a device.
+void Mesh::connect() {
+  replicas->connect();
+  spatial->connect();
 }
 
 // A rank that is alone on an axis needs no connection there.
@@ -92,6 +100,7 @@ void Mesh::reconnect() {
   for (const auto& [axis, communicator] : axes()) {
     (*communicator)->reconnect(split(axis));
   }
+  connect();
 }
 
 }  // namespace headroom::collectives

@@ -56,6 +56,7 @@ struct Mesh {
   // In the order in which all ranks make them.
   std::array<std::pair<Axis, std::unique_ptr<CountingCommunicator>*>, 5> axes();
   std::unique_ptr<Communicator> split(Axis axis) const;
+  void connect();
 };
 
 }  // namespace headroom::collectives

@@ -325,7 +325,7 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
   const fs::path folder = fresh_folder();
   const Variables environment(
       {{"HEADROOM_DEVICE_PLUGIN", kTestPlugin},
-       {"HEADROOM_NCCL_FAULTS", "call=CommSplit,rank=1,nth=2,kind=full"}});
+       {"HEADROOM_NCCL_FAULTS", "call=CommInitRankScalable,rank=1,kind=full"}});
   const ProgramResult result = run_program(
       joined(command(),
              {"--device", "0,1", "--backend", "nccl", "--layout", "data=2"}),
@@ -336,6 +336,58 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
       << result.err;
   EXPECT_NE(result.err.find("use a smaller --batch"), std::string::npos);
   EXPECT_LT(result.seconds, 60);
+}
+
+// One clear line each, and nobody is called lost.
+TEST(NcclRunRefusals, WhatNcclCannotUseIsSaidWithWhatHelps) {
+  struct Case {
+    std::map<std::string, std::string> variables;
+    std::vector<std::string> flags;
+    const char* says;
+    const char* remedy;
+  };
+  for (const Case& one :
+       {Case{{{"NCCL_SOCKET_IFNAME", "nosuch0"}},
+             {},
+             "NCCL_SOCKET_IFNAME=nosuch0 names no interface of this machine",
+             "name one of lo"},
+        Case{{{"HEADROOM_NCCL_VERSION", "21805"}},
+             {},
+             "NCCL 2.18.5 was loaded from",
+             "LD_LIBRARY_PATH"},
+        Case{{},
+             {"--require-rate", "100000"},
+             "--require-rate asks for 100000 GB/s",
+             "usual causes"}}) {
+    SCOPED_TRACE(one.says);
+    std::map<std::string, std::string> variables = one.variables;
+    variables["HEADROOM_DEVICE_PLUGIN"] = kTestPlugin;
+    const Variables environment(variables);
+    const ProgramResult result =
+        run_program(joined(joined(command(), {"--device", "0,1", "--backend",
+                                              "nccl", "--layout", "data=2"}),
+                           one.flags),
+                    fresh_folder());
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(one.says), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(one.remedy), std::string::npos) << result.err;
+    EXPECT_LT(result.seconds, 60);
+  }
+}
+
+TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsSaid) {
+  const fs::path folder = fresh_folder();
+  const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});
+  train_in(folder, command(),
+           {"--device", "0,1", "--backend", "nccl", "--layout", "data=2",
+            "--max-steps", "1"});
+  const std::vector<Json> said = events_named(folder, "network");
+  ASSERT_EQ(said.size(), 1u);
+  const auto reason = said.front().at("reason").get<std::string>();
+  EXPECT_EQ(reason.find("NCCL: "), 0u) << reason;
+  EXPECT_NE(reason.find(" GB/s between the cards of this machine"),
+            std::string::npos)
+      << reason;
 }
 
 // NCCL refuses two ranks on one device of a host, unless each is a host.

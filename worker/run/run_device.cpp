@@ -64,6 +64,8 @@ void make_context(const devices::ComputeDevice& device,
                         .card = card_of(info),
                         .words = *words});
   }
+}
+
 void require_same_card(const devices::DeviceApi& api,
                        const AssignedCard& card) {
   const int count = api.device_count();
@@ -136,7 +138,10 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
           ? card.index
           : card_of_rank(cards, local_rank, local_ranks, config.share_devices);
   if (record.was_listed) {
-    if (record.uuid.empty()) record.uuid = card.uuid;
+    // CUDA and NVML name a part of a card (MIG) differently.
+    if (record.uuid.empty() && card.uuid.starts_with("GPU-")) {
+      record.uuid = card.uuid;
+    }
   } else if (card.index >= 0) {
     require_same_card(*plugin.api, card);
   }

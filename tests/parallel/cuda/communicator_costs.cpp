@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/backend.h"
 #include "parallel/devices/compute_device.h"
 #include "parallel/predict/time_model.h"
 #include "tests/support/folder_store.h"
@@ -52,7 +53,9 @@ const std::map<std::string, std::map<std::string, std::string>> kVariants = {
 class Rank {
  public:
   Rank(devices::DeviceApi& api, const std::string& folder, int rank)
-      : api_(api), store_(folder), rank_(rank) {}
+      : api_(api),
+        store_(std::make_shared<FolderStore>(folder)),
+        rank_(rank) {}
 
   void run(const std::string& variant, int splits) {
     api_.free_bytes(0);  // makes the context
@@ -62,8 +65,14 @@ class Rank {
     devices::DeviceCommunicatorOptions options;
     options.may_share_devices = true;
     options.timeout = kTimeout;
-    const auto world =
-        api_.make_communicator(store_, "costs", rank_, kRanks, options);
+    collectives::GlooOptions gloo;
+    gloo.timeout = kTimeout;
+    auto host = collectives::make_gloo_communicator(store_, "hosts", rank_,
+                                                    kRanks, gloo);
+    auto devices = api_.connect_ranks(*host, options);
+    const auto world = collectives::make_device_host_communicator(
+        std::move(host), std::move(devices));
+    world->connect();
     const std::chrono::duration<double> seconds = Clock::now() - begin;
     const auto added = [&] {
       const int64_t now = taken();
@@ -74,7 +83,9 @@ class Rank {
     std::vector<std::unique_ptr<collectives::Communicator>> parts;
     int64_t of_parts = 0;
     for (int part = 0; part < splits; ++part) {
+      // A part of the same ranks uses the connection that is there.
       parts.push_back(world->split(0, rank_));
+      parts.back()->connect();
       const int64_t bytes = added();
       of_parts += bytes;
       line["split_" + std::to_string(part + 1) + "_bytes"] = bytes;
@@ -102,12 +113,12 @@ class Rank {
 
   void meet() {
     const std::string here = "meeting-" + std::to_string(meetings_++) + "-";
-    store_.set(here + std::to_string(rank_), "here");
-    store_.get(here + std::to_string(1 - rank_), kTimeout);
+    store_->set(here + std::to_string(rank_), "here");
+    store_->get(here + std::to_string(1 - rank_), kTimeout);
   }
 
   devices::DeviceApi& api_;
-  FolderStore store_;
+  const std::shared_ptr<FolderStore> store_;
   const int rank_;
   int meetings_ = 0;
 };

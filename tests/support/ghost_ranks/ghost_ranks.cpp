@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend_parts.h"
 #include "tests/support/ghost_ranks/stream_time.h"
-#include "tests/support/in_memory_store.h"
 
 namespace headroom {
 namespace {
@@ -46,8 +46,10 @@ struct GhostRanks::State {
 
   const Options options;
   const devices::ComputeDevice device;
-  InMemoryStore store;
-  int num_worlds = 0;
+  // The only rank that exists. Each world's calls go over ranks of their own.
+  const std::unique_ptr<Communicator> alone =
+      collectives::make_single_communicator();
+  std::vector<std::shared_ptr<collectives::DeviceRanks>> worlds;
   // Of the call under way.
   double holds = 0;
   StreamMoment end;
@@ -275,11 +277,12 @@ std::unique_ptr<Communicator> GhostRanks::make_world() {
   options.behind_each = [state = state_.get()](const c10::Stream& operations) {
     state->behind(operations);
   };
-  return std::make_unique<World>(
-      state_,
-      state_->device.api()->make_communicator(
-          state_->store, "ghosts-" + std::to_string(state_->num_worlds++),
-          /*rank=*/0, /*size=*/1, options));
+  state_->worlds.push_back(
+      state_->device.api()->connect_ranks(*state_->alone, options));
+  HEADROOM_CHECK(state_->worlds.back() != nullptr,
+                 "this device has no ranks of its own");
+  return std::make_unique<World>(state_,
+                                 state_->worlds.back()->over(*state_->alone));
 }
 
 void GhostRanks::measure_exposed(bool measures) {

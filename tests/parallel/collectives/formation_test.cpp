@@ -1,0 +1,93 @@
+// What ranks ask of the run's map until they are connected: the same number of
+// times however many they are.
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/collectives/backend.h"
+#include "tests/support/in_memory_store.h"
+
+namespace headroom::collectives {
+namespace {
+
+using std::chrono::milliseconds;
+
+// One rank's view of a store, which counts its calls.
+class CountedStore final : public KeyValueStore {
+ public:
+  explicit CountedStore(KeyValueStore& all) : all_(all) {}
+  int calls() const { return calls_; }
+
+  void set(const std::string& key, const std::string& value) override {
+    ++calls_;
+    all_.set(key, value);
+  }
+  std::string get(const std::string& key, milliseconds timeout) override {
+    ++calls_;
+    return all_.get(key, timeout);
+  }
+  // One call, as the coordinator answers it.
+  std::vector<std::string> get_all(const std::string& prefix, int count,
+                                   milliseconds timeout) override {
+    ++calls_;
+    return all_.get_all(prefix, count, timeout);
+  }
+
+ private:
+  KeyValueStore& all_;
+  std::atomic<int> calls_ = 0;
+};
+
+// The calls of each of `ranks` that form a group, and `parts` of all of them.
+std::vector<int> calls_of(int ranks, int parts, int full_mesh_up_to) {
+  InMemoryStore store;
+  std::vector<int> calls(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto counted = std::make_shared<CountedStore>(store);
+      GlooOptions options;
+      options.full_mesh_up_to = full_mesh_up_to;
+      const auto group =
+          make_gloo_communicator(counted, "ranks", rank, ranks, options);
+      std::vector<std::unique_ptr<Communicator>> axes;
+      for (int i = 0; i < parts; ++i) axes.push_back(group->split(0, rank));
+      const at::Tensor sum = at::ones({1});
+      if (!axes.empty()) {
+        axes.back()->all_reduce(sum);
+        EXPECT_EQ(sum.item<float>(), ranks);
+      }
+      group->barrier();
+      calls[static_cast<size_t>(rank)] = counted->calls();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return calls;
+}
+
+TEST(Formation, AGroupThatConnectsLazilyAsksThreeTimesAndItsPartsNever) {
+  for (const int ranks : {3, 12}) {
+    const std::vector<int> calls = calls_of(ranks, 3, /*full_mesh_up_to=*/1);
+    EXPECT_EQ(calls[0], 6) << "rank 0 gives the secret and all ports";
+    for (size_t rank = 1; rank < calls.size(); ++rank)
+      EXPECT_EQ(calls[rank], 3);
+  }
+}
+
+TEST(Formation, EachSmallGroupAsksForTheRecordsOfItsRanksTogether) {
+  for (const int ranks : {3, 12}) {
+    const std::vector<int> calls = calls_of(ranks, 3, /*full_mesh_up_to=*/64);
+    EXPECT_EQ(calls[0], 6 + 4 * 4);
+    for (size_t rank = 1; rank < calls.size(); ++rank) {
+      EXPECT_EQ(calls[rank], 3 + 4 * 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom::collectives
