@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the run's folder.
+// A file of the run's folder.
 constexpr const char* kJobFile = ".launcher-job";
 
 bool is_same_job(const LauncherJob& job, const fs::path& run) {

@@ -22,7 +22,7 @@ struct LauncherPlace {
   std::string launcher;  // its name, for messages
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // among the agents on this host
+  int local_rank = 0;  // its rank among the agents on this host
   int local_size = 1;
   // Unique among the jobs of all users of a shared folder, also over time;
   // made of letters, digits, '.', '_' and '-'. "": the launcher gives none.

@@ -53,7 +53,7 @@ enum class ErrorFile {
 
 // Names of variables. "A|B": the first of them that is set. "": none says it.
 struct Launcher {
-  std::string_view name{};  // for people
+  std::string_view name{};  // people read it
   // All of these are set, `absent` is not, and `is_meant` (if any) agrees.
   std::array<std::string_view, 4> recognised_by{};
   std::string_view absent{};

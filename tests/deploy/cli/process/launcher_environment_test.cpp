@@ -52,7 +52,7 @@ std::string refusal(const Environment& environment,
 // What a launcher documents that it sets, for the second of two agents where
 // nothing else is said.
 struct Documented {
-  std::string name;  // of its row
+  std::string name;  // the name of its row
   std::string variables;
   LauncherMachine where = machine("here");
   int rank = 1;
