@@ -354,11 +354,11 @@ void fields(auto& archive, Either<NodeCard> auto& card) {
   archive("trouble", card.trouble);
 }
 
-wire::Card to_wire(const NodeCard& card) {
-  return to_message<wire::Card>(card);
+wire::RegisteredCard to_wire(const NodeCard& card) {
+  return to_message<wire::RegisteredCard>(card);
 }
 
-NodeCard from_wire(const wire::Card& message) {
+NodeCard from_wire(const wire::RegisteredCard& message) {
   return from_message<NodeCard>(message);
 }
 

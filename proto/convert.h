@@ -36,8 +36,8 @@ wire::Shortfall to_wire(const headroom::MemoryShortfall& shortfall);
 headroom::MemoryShortfall from_wire(const wire::Shortfall& message);
 
 // What agents and workers say, without their stamps, names and versions.
-wire::Card to_wire(const NodeCard& card);
-NodeCard from_wire(const wire::Card& message);
+wire::RegisteredCard to_wire(const NodeCard& card);
+NodeCard from_wire(const wire::RegisteredCard& message);
 wire::RegisterRequest to_wire(const NodeRegistration& node);
 NodeRegistration from_wire(const wire::RegisterRequest& message);
 wire::RegisterResponse to_wire(const RegisteredRun& run);

@@ -37,7 +37,7 @@ int usable_card(const devices::DeviceApi& api, int index,
   }
   if (index >= count) {
     throw CardUnusable({.kind = CardFault::Kind::kGone,
-                        .card = {.uuid = record.uuid},
+                        .card = {record.uuid, "", ""},
                         .words = "the driver lists " + std::to_string(count) +
                                  " cards, and not this one"});
   }
