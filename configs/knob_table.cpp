@@ -265,6 +265,14 @@ std::vector<Knob> where_it_runs() {
            "Ranks of a Gloo group above this size connect when they first "
            "exchange something, not all at the start.",
            {.unit = "ranks", .low = 1, .high = kMostProcesses}),
+      knob("require_rate", &C::require_rate,
+           "A run over NCCL is refused where its first sums go at less than "
+           "this between its machines, or between the cards of its only one: "
+           "the fast network was not found. Without it a tenth of what such "
+           "machines have is said with a warning.",
+           {.unit = "GB/s",
+            .low = 0,
+            .flag = {.spellings = {"--require-rate"}, .value_name = "N"}}),
       knob("processes", &C::processes,
            "This many worker processes run on this machine (under mpirun or "
            "srun: in each slot). Without it the layout gives their number, "

@@ -127,6 +127,7 @@ struct RunConfig {
   bool cuda_graphs = false;
   bool share_devices = false;
   int64_t full_mesh_ranks = 64;
+  double require_rate = 0;  // GB/s; 0: any
   int64_t processes = 0;  // 0: one per device, 1 on the CPU
   int64_t min_processes = 1;
   std::optional<plan::ParallelLayout> layout;  // none: the planner chooses

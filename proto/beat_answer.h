@@ -21,6 +21,7 @@ inline BeatAnswer answer_to(const Beat& beat, const grpc::Status& status,
     answer.stop_requested = response.stop_requested();
     answer.leave_requested = response.leave_requested();
     answer.peer_lost = response.peer_lost();
+    answer.a_peer_works = response.a_peer_works();
   } else if (status.error_code() == grpc::StatusCode::ABORTED) {
     std::snprintf(answer.refusal, sizeof answer.refusal, "%s",
                   status.error_message().c_str());

@@ -37,6 +37,7 @@ struct BeatAnswer {
   bool stop_requested = false;
   bool leave_requested = false;
   bool peer_lost = false;
+  bool a_peer_works = false;
   char refusal[400] = "";  // why the beat is stale; "" where it is not
 };
 

@@ -170,6 +170,9 @@ class RunState {
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
+  // Whether a member of this generation, when last heard, waited for nobody:
+  // the others wait for a rank that is late.
+  bool a_member_works() const;
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
@@ -232,6 +235,7 @@ class RunState {
       restart_budgets_;  // The restart budget of each slot of each node.
   // Each worker's measured peak.
   std::map<std::string, int64_t> measured_peak_bytes_;
+  std::set<std::string> working_;     // wait for nobody, when last heard
   std::set<std::string> given_up_;    // lost, their exit not yet reported
   std::set<std::string> told_nodes_;  // have had an answer since the end
   std::vector<Order> orders_;

@@ -66,6 +66,7 @@ Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
   response.set_stop_requested(state.stop_requested());
   response.set_leave_requested(state.leave_requested());
   response.set_peer_lost(state.peer_lost());
+  response.set_a_peer_works(state.a_member_works());
   response.set_run_over(state.over());
   response.set_exit_code(state.exit_code());
   if (state.over()) response.set_reason(state.reason());

@@ -36,6 +36,8 @@ mkdir -p "$staging"/{torch,programs}/opt "$(dirname "$out")"
 # has fonts too, for class names in other letters than ASCII's.
 packages=libc6,libc-bin,libgcc-s1,libstdc++6,busybox-static,ca-certificates
 if [[ $variant != coordinator ]]; then packages+=,fontconfig-config,fonts-dejavu-core; fi
+# What NCCL needs to find InfiniBand and RoCE.
+if [[ $variant == cuda ]]; then packages+=,libibverbs1,ibverbs-providers,librdmacm1; fi
 cat >"$staging/finish" <<'FINISH'
 #!/bin/sh
 # Packages are unpacked, not installed: what their scripts would have done.

@@ -4,7 +4,8 @@
 #   bash deploy/mpirun/train.sh HOSTFILE SHARED_FOLDER [flags of headroom train]
 #
 # SHARED_FOLDER is seen by all machines under the same path, as the programs
-# and the data set are.
+# and the data set are. Variables of NCCL and libfabric, and the path of
+# libraries, go to all machines as they are here.
 set -euo pipefail
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 if [[ $# -lt 2 ]]; then
@@ -16,6 +17,10 @@ shared="$2"
 shift 2
 root_option=()
 if [[ $(id -u) -eq 0 ]]; then root_option=(--allow-run-as-root); fi
-exec mpirun -N 1 --hostfile "$hosts" --bind-to none "${root_option[@]}" \
+variables=()
+while read -r name; do variables+=(-x "$name"); done < <(
+  compgen -e | grep -E '^(NCCL_|FI_|OFI_NCCL_|HEADROOM_|LD_LIBRARY_PATH$)' || true
+)
+exec mpirun -N 1 --hostfile "$hosts" --bind-to none "${root_option[@]}" "${variables[@]}" \
   "$repository/build/bin/headroom" train --rendezvous "$shared" \
   --insecure-network "$@"

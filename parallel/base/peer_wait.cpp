@@ -11,6 +11,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::atomic<int> waiting{0};
+std::atomic<int> working{0};  // LongWork under way
+constexpr std::chrono::seconds kNewsLast{5};
+std::atomic<Clock::rep> peer_worked{0};  // when the news came
 std::atomic<Clock::rep> last_sign{Clock::now().time_since_epoch().count()};
 
 std::mutex mutex;
@@ -33,8 +36,27 @@ void PeerWait::sign_of_life() {
   last_sign = Clock::now().time_since_epoch().count();
 }
 
+bool PeerWait::is_waiting() { return waiting > 0; }
+
+LongWork::LongWork() { ++working; }
+
+LongWork::~LongWork() {
+  PeerWait::sign_of_life();
+  --working;
+}
+
+void PeerNews::note(bool a_peer_works) {
+  peer_worked = a_peer_works ? Clock::now().time_since_epoch().count() : 0;
+}
+
+bool PeerNews::a_peer_works() {
+  const Clock::rep at = peer_worked;
+  return at != 0 &&
+         Clock::now().time_since_epoch() - Clock::duration(at) < kNewsLast;
+}
+
 std::chrono::milliseconds PeerWait::quiet() {
-  if (waiting > 0) return std::chrono::milliseconds(0);
+  if (waiting > 0 || working > 0) return std::chrono::milliseconds(0);
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       Clock::now().time_since_epoch() - Clock::duration(last_sign));
 }

@@ -29,6 +29,27 @@ class PeerWait {
   static void sign_of_life();
   // Time since the last sign of life or end of waiting; 0 while anybody waits.
   static std::chrono::milliseconds quiet();
+  // Somebody waits now.
+  static bool is_waiting();
+};
+
+// What may take long and is no wait for peers, such as a slow disk: nothing is
+// stuck, and peers see a rank that works.
+class LongWork {
+ public:
+  LongWork();
+  ~LongWork();
+  LongWork(const LongWork&) = delete;
+  LongWork& operator=(const LongWork&) = delete;
+};
+
+// Whether a rank of this generation works instead of waiting for others. The
+// coordinator says so in its answers to heartbeats. Threads: any.
+class PeerNews {
+ public:
+  static void note(bool a_peer_works);
+  // False where the coordinator has not said so for 5 s.
+  static bool a_peer_works();
 };
 
 // Whoever learns that a peer is lost frees those who wait for it. A connection

@@ -10,6 +10,7 @@
 
 #include "parallel/base/key_value_store.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/collectives/device_ranks.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::collectives {
@@ -78,13 +79,12 @@ std::unique_ptr<Communicator> share_memory(
 std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 
 // Ranks exchange tensors of the host and of devices. Tensors of the host go to
-// `host`. A device's go to `devices` (NCCL), messages excepted: the orders of
+// `host`. A device's go over `devices` (NCCL), messages excepted: the orders of
 // the pipeline and of the halo would deadlock there. Everything else passes
 // through the host: it is copied there, exchanged, and copied back when it is
-// waited for. `devices` may be null; else it has the same ranks in the same
-// order.
+// waited for. `devices` may be null.
 std::unique_ptr<Communicator> make_device_host_communicator(
-    std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> devices);
+    std::unique_ptr<Communicator> host, std::shared_ptr<DeviceRanks> devices);
 
 // `size` ranks as threads of one process, for unit tests, in rank order.
 //

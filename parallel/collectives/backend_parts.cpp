@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -52,12 +53,17 @@ SplitMembers split_members(Communicator& communicator, int color, int key) {
   const auto all = tell_all(communicator, std::array<int64_t, 2>{color, key});
 
   std::vector<std::pair<int64_t, int>> keyed;
+  std::map<int64_t, int> sizes;
   for (int rank = 0; rank < communicator.size(); ++rank) {
+    ++sizes[all[rank][0]];
     if (all[rank][0] == color) keyed.emplace_back(all[rank][1], rank);
   }
   std::sort(keyed.begin(), keyed.end());
 
   SplitMembers members;
+  for (const auto& [of_color, size] : sizes) {
+    members.largest = std::max(members.largest, size);
+  }
   for (const auto& [member_key, rank] : keyed) {
     if (rank == communicator.rank()) {
       members.rank = static_cast<int>(members.ranks.size());

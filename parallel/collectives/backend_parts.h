@@ -35,6 +35,7 @@ void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size);
 struct SplitMembers {
   std::vector<int> ranks;  // Ranks of the old communicator, in their new order.
   int rank = 0;            // this rank's position in it
+  int largest = 0;         // the ranks of the largest part of all colors
 };
 
 // The ranks of this rank's color, ordered by key, then by rank. Collective.

@@ -91,6 +91,10 @@ class Communicator {
   // failed.
   virtual void check() {}
   virtual void synchronize() {}
+  // Connects now what the first operation on a device's tensor would connect
+  // (device_ranks.h): where the device's memory is counted, and a refusal costs
+  // no step. Collective.
+  virtual void connect() {}
   // This rank's end is a failure: its destructor then waits for no peer.
   virtual void abandon() {}
 

@@ -50,6 +50,10 @@ class CountingCommunicator final : public Communicator {
     const PeerWait waiting;
     inner().barrier();
   }
+  void connect() override {
+    const PeerWait waiting;
+    inner().connect();
+  }
   void check() override { inner().check(); }
   void synchronize() override { inner().synchronize(); }
   void abandon() override {

@@ -46,11 +46,10 @@ class Staged final : public Work {
 class DeviceHostCommunicator final : public Communicator {
  public:
   DeviceHostCommunicator(std::unique_ptr<Communicator> host,
-                         std::unique_ptr<Communicator> devices)
-      : host_(std::move(host)), devices_(std::move(devices)) {
-    HEADROOM_CHECK(devices_ == nullptr || (devices_->size() == host_->size() &&
-                                           devices_->rank() == host_->rank()),
-                   "ranks on devices differ from those on the host");
+                         std::shared_ptr<DeviceRanks> devices)
+      : host_(std::move(host)), device_ranks_(std::move(devices)) {
+    // A group of one exchanges nothing.
+    if (device_ranks_ && size() > 1) devices_ = device_ranks_->over(*host_);
   }
 
   int rank() const override { return host_->rank(); }
@@ -70,6 +69,7 @@ class DeviceHostCommunicator final : public Communicator {
     return host_->zeros(count, type);
   }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    if (size() == 1) return copy_of_one(output, input);
     if (Communicator* const direct = direct_for(output)) {
       return direct->all_gather(output, input);
     }
@@ -89,6 +89,7 @@ class DeviceHostCommunicator final : public Communicator {
   }
   void reduce_scatter(const at::Tensor& output,
                       const at::Tensor& input) override {
+    if (size() == 1) return copy_of_one(output, input);
     if (Communicator* const direct = direct_for(output)) {
       return direct->reduce_scatter(output, input);
     }
@@ -122,6 +123,9 @@ class DeviceHostCommunicator final : public Communicator {
     check();
     host_->barrier();
   }
+  void connect() override {
+    if (devices_ != nullptr) devices_->connect();
+  }
   void check() override {
     if (devices_ != nullptr) devices_->check();
   }
@@ -133,13 +137,17 @@ class DeviceHostCommunicator final : public Communicator {
     if (devices_ != nullptr) devices_->abandon();
   }
   std::unique_ptr<Communicator> split(int color, int key) override {
-    auto host = host_->split(color, key);
-    return make_device_host_communicator(
-        std::move(host),
-        devices_ != nullptr ? devices_->split(color, key) : nullptr);
+    return make_device_host_communicator(host_->split(color, key),
+                                         device_ranks_);
   }
 
  private:
+  static void copy_of_one(const at::Tensor& output, const at::Tensor& input) {
+    const at::NoGradGuard no_grad;
+    output.as_strided({output.numel()}, {1})
+        .copy_(input.as_strided({input.numel()}, {1}));
+  }
+
   // The devices' communicator, or null where tensors go through the host.
   // What the host tells its peers must not rest on what a device failed to sum.
   Communicator* direct_for(const at::Tensor& tensor) const {
@@ -148,13 +156,15 @@ class DeviceHostCommunicator final : public Communicator {
     return host_.get();
   }
 
-  const std::unique_ptr<Communicator> host_, devices_;
+  const std::unique_ptr<Communicator> host_;
+  const std::shared_ptr<DeviceRanks> device_ranks_;  // null: all through host_
+  std::unique_ptr<Communicator> devices_;  // null there, and in a group of one
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_device_host_communicator(
-    std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> devices) {
+    std::unique_ptr<Communicator> host, std::shared_ptr<DeviceRanks> devices) {
   return std::make_unique<DeviceHostCommunicator>(std::move(host),
                                                   std::move(devices));
 }

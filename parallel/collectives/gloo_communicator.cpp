@@ -3,8 +3,10 @@
 #include <signal.h>
 #include <torch/headeronly/version.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -17,8 +19,10 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend_parts.h"
+#include "parallel/collectives/gather.h"
 #include "parallel/collectives/gloo_connection.h"
 #include "parallel/collectives/tensor_port.h"
 
@@ -28,6 +32,7 @@ namespace {
 using gloo_group::ClosableGroup;
 using gloo_group::Connection;
 using gloo_group::Device;
+using gloo_group::GatheredStore;
 using gloo_group::Group;
 using gloo_group::IntroducedStore;
 using gloo_group::IssueMessage;
@@ -97,9 +102,48 @@ struct Origin {
   GlooOptions options;
   // Null until a group that does not connect lazily has introduced its ranks.
   std::shared_ptr<Device> device;
+  TensorPort::Secret secret{};  // of the first group
 };
 
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size);
+// A group that connects lazily, whose ranks know each other's addresses.
+struct Introduced {
+  std::unique_ptr<LazyPort> port;
+  std::vector<PortAddress> addresses;
+};
+
+std::shared_ptr<Device> listen_on(const std::string& hostname, bool is_lazy);
+std::unique_ptr<Communicator> connect_group(
+    Origin origin, int rank, int size, std::optional<Introduced> introduced);
+
+// A secret of its own for each group, that no rank has to ask for. It keeps out
+// the same strangers as the first group's, which it is made of.
+TensorPort::Secret secret_of(const Origin& origin) {
+  uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char letter : origin.prefix) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+  }
+  TensorPort::Secret secret = origin.secret;
+  for (size_t i = 0; i < sizeof(hash); ++i) {
+    secret[i] ^= static_cast<char>(hash >> (8 * i));
+  }
+  return secret;
+}
+
+// An address in whole numbers: its length and its bytes.
+using AddressRecord = std::array<int64_t, 4>;
+
+AddressRecord record_of(const PortAddress& address) {
+  AddressRecord record{static_cast<int64_t>(address.size())};
+  HEADROOM_CHECK(address.size() <= sizeof(record) - sizeof(record[0]),
+                 std::to_string(address.size()) + " bytes");
+  std::memcpy(&record[1], address.data(), address.size());
+  return record;
+}
+
+PortAddress address_of(const AddressRecord& record) {
+  return {reinterpret_cast<const char*>(&record[1]),
+          static_cast<size_t>(record[0])};
+}
 
 class GlooCommunicator final : public Communicator {
  public:
@@ -206,11 +250,38 @@ class GlooCommunicator final : public Communicator {
     Origin origin = origin_;
     origin.prefix += "/split" + std::to_string(num_splits_++) + "/color" +
                      std::to_string(color);
-    return connect(std::move(origin), members.rank,
-                   static_cast<int>(members.ranks.size()));
+    auto introduced = introduce(origin, members);
+    return connect_group(std::move(origin), members.rank,
+                         static_cast<int>(members.ranks.size()),
+                         std::move(introduced));
   }
 
  private:
+  // Ranks of a part that connects lazily tell each other their addresses over
+  // this group: thousands ask the run's map for nothing. Collective.
+  std::optional<Introduced> introduce(const Origin& origin,
+                                      const SplitMembers& members) {
+    const auto most = static_cast<size_t>(origin.options.full_mesh_up_to);
+    if (static_cast<size_t>(members.largest) <= most) return std::nullopt;
+    Introduced introduced;
+    AddressRecord own{};
+    if (members.ranks.size() > most) {
+      introduced.port = std::make_unique<LazyPort>(
+          listen_on(origin.options.hostname, /*is_lazy=*/true));
+      TensorPort& port = introduced.port->device->port;
+      port.expect(secret_of(origin));
+      own = record_of(port.own_address());
+    }
+    const std::vector<AddressRecord> all = tell_all(*this, own);
+    if (introduced.port == nullptr) return std::nullopt;
+    for (const int rank : members.ranks) {
+      introduced.addresses.push_back(
+          address_of(all[static_cast<size_t>(rank)]));
+    }
+    introduced.port->device->port.admit(introduced.addresses);
+    return introduced;
+  }
+
   template <typename Call>
   std::unique_ptr<Work> begin(const char* operation, const Call& call) {
     const auto work = connection_->issue(operation, call);
@@ -260,20 +331,28 @@ Group connect_all(const Origin& origin, bool is_introduced, int rank, int size,
     origin.device->port.introduce(*origin.store, origin.prefix, rank, size,
                                   origin.options.timeout);
   }
-  return c10::make_intrusive<ClosableGroup>(
-      c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
-                                           origin.options.timeout),
-      rank, size, options);
+  const auto store = [&]() -> c10::intrusive_ptr<c10d::Store> {
+    const std::chrono::milliseconds timeout = origin.options.timeout;
+    if (size > GatheredStore::kMostRanks) {  // a wish of full_mesh_ranks
+      return c10::make_intrusive<RendezvousStore>(origin.store, origin.prefix,
+                                                  timeout);
+    }
+    return c10::make_intrusive<GatheredStore>(origin.store, origin.prefix, rank,
+                                              size, timeout);
+  }();
+  return c10::make_intrusive<ClosableGroup>(store, rank, size, options);
 }
 
 // A barrier connects ranks whose distance is a power of two, and all that sums,
 // broadcasts and barriers need: a lost peer is one whose connection can be cut.
 Group connect_neighbours(
-    const Origin& origin, TensorPort& port,
+    const Origin& origin, TensorPort& port, std::vector<PortAddress> addresses,
     std::shared_ptr<const std::atomic<bool>> has_ended, int rank, int size,
     const c10::intrusive_ptr<ClosableGroup::Options>& options) {
-  auto addresses = port.introduce(*origin.store, origin.prefix, rank, size,
-                                  origin.options.timeout);
+  if (addresses.empty()) {
+    addresses = port.introduce(*origin.store, origin.prefix, rank, size,
+                               origin.options.timeout);
+  }
   const auto group = c10::make_intrusive<ClosableGroup>(
       c10::make_intrusive<IntroducedStore>(
           std::move(addresses), std::move(has_ended), origin.options.timeout),
@@ -286,27 +365,43 @@ Group connect_neighbours(
   return group;
 }
 
-std::unique_ptr<Communicator> connect(Origin origin, int rank, int size) {
+std::unique_ptr<Communicator> connect_group(
+    Origin origin, int rank, int size, std::optional<Introduced> introduced) {
   if (size == 1) return make_single_communicator();
   ParkedGroups::instance().release_finished();
   const bool is_lazy = size > origin.options.full_mesh_up_to;
   const bool is_introduced = !is_lazy && origin.device != nullptr;
-  const std::shared_ptr<Device> device =
-      is_introduced ? origin.device
-                    : listen_on(origin.options.hostname, is_lazy);
+  std::unique_ptr<LazyPort> port;
+  std::vector<PortAddress> addresses;
+  if (introduced) {
+    port = std::move(introduced->port);
+    addresses = std::move(introduced->addresses);
+  } else {
+    port = std::make_unique<LazyPort>(
+        is_introduced ? origin.device
+                      : listen_on(origin.options.hostname, is_lazy));
+  }
+  const std::shared_ptr<Device> device = port->device;
   if (!is_lazy) origin.device = device;
-  const auto options =
-      c10d::ProcessGroupGloo::Options::create(origin.options.timeout);
+  // Gloo's own limit cannot wait for a peer that works; ours is before it.
+  const auto options = c10d::ProcessGroupGloo::Options::create(
+      PeerPatience::kMostLimits * origin.options.timeout);
   options->threads = origin.options.threads;
   options->devices.push_back(device->gloo);
-  auto port = std::make_unique<LazyPort>(device);
   try {
-    Group group = unless_aborted<Group>([=, has_ended = port->has_ended] {
-      return is_lazy ? connect_neighbours(origin, device->port, has_ended, rank,
-                                          size, options)
+    Group group = unless_aborted<Group>(
+        [=, has_ended = port->has_ended] {
+          return is_lazy
+                     ? connect_neighbours(origin, device->port, addresses,
+                                          has_ended, rank, size, options)
                      : connect_all(origin, is_introduced, rank, size, options);
-    });
+        },
+        origin.options.timeout);
     if (!is_lazy) port.reset();
+    // A group that was split off has the first one's.
+    if (origin.secret == TensorPort::Secret{}) {
+      origin.secret = device->port.secret();
+    }
     return std::make_unique<GlooCommunicator>(
         std::move(origin), std::move(port), std::move(group), rank, size);
   } catch (const std::exception& error) {
@@ -325,7 +420,8 @@ std::unique_ptr<Communicator> make_gloo_communicator(
     int size, const GlooOptions& options) {
   check_rank(rank, size);
   ignore_broken_pipes();
-  return connect({std::move(store), prefix, options, nullptr}, rank, size);
+  return connect_group({std::move(store), prefix, options, nullptr}, rank, size,
+                       {});
 }
 
 }  // namespace headroom::collectives

@@ -33,6 +33,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/key_value_store.h"
+#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/tensor_port.h"
 
@@ -88,6 +89,72 @@ class RendezvousStore final : public ConnectingStore {
  private:
   std::shared_ptr<KeyValueStore> store_;
   const std::string prefix_;
+};
+
+// The same for all ranks of a group: each asks the map once for the records of
+// all, which its rank 0 has gathered, and not once for each peer.
+class GatheredStore final : public ConnectingStore {
+ public:
+  // A record grows with the ranks, and the map takes values up to 1 MiB: this
+  // serves 256 ranks.
+  static constexpr int kMostRanks = 256;
+
+  GatheredStore(std::shared_ptr<KeyValueStore> store, std::string prefix,
+                int rank, int size, std::chrono::milliseconds timeout)
+      : ConnectingStore(timeout),
+        store_(std::move(store)),
+        prefix_(std::move(prefix)),
+        rank_(rank),
+        size_(size) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<GatheredStore>(store_, prefix_, rank_, size_,
+                                              getTimeout());
+  }
+  // A rank sets its own record only, under a key that ends with its rank,
+  // before it asks for others.
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    store_->set(prefix_ + "/" + key, std::string(value.begin(), value.end()));
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    const size_t family = key.rfind('/') + 1;
+    if (records_.empty()) gather(prefix_ + "/" + key.substr(0, family));
+    const std::string& record = records_.at(std::stoul(key.substr(family)));
+    return {record.begin(), record.end()};
+  }
+  // get() waits.
+  void wait(const std::vector<std::string>&) override {}
+  void wait(const std::vector<std::string>&,
+            const std::chrono::milliseconds&) override {}
+
+ private:
+  void gather(const std::string& family) {
+    constexpr size_t kLength = sizeof(uint32_t);
+    const std::string all_key = family + "all";
+    if (rank_ == 0) {
+      std::string all;
+      for (const std::string& record :
+           store_->get_all(family, size_, getTimeout())) {
+        const auto length = static_cast<uint32_t>(record.size());
+        all.append(reinterpret_cast<const char*>(&length), kLength);
+        all += record;
+      }
+      store_->set(all_key, all);
+    }
+    const std::string all = store_->get(all_key, getTimeout());
+    for (size_t at = 0; at + kLength <= all.size();) {
+      uint32_t length = 0;
+      std::memcpy(&length, all.data() + at, kLength);
+      records_.push_back(all.substr(at + kLength, length));
+      at += kLength + length;
+    }
+    if (records_.size() != static_cast<size_t>(size_)) refuse("whole record");
+  }
+
+  const std::shared_ptr<KeyValueStore> store_;
+  const std::string prefix_;
+  const int rank_, size_;
+  std::vector<std::string> records_;
 };
 
 // What a group that connects lazily has for a store: Gloo asks for a peer's
@@ -220,6 +287,31 @@ class ClosableGroup final : public c10d::ProcessGroupGloo {
 using Group = c10::intrusive_ptr<ClosableGroup>;
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
+// False where `holds` is not true within `limit`, as PeerPatience counts it.
+template <typename Holds>
+bool wait_for_peers(std::condition_variable& changed,
+                    std::unique_lock<std::mutex>& lock,
+                    std::optional<std::chrono::milliseconds> limit,
+                    const Holds& holds) {
+  constexpr std::chrono::milliseconds kLook(100);
+  if (!limit) {
+    changed.wait(lock, holds);
+    return true;
+  }
+  PeerPatience patience(*limit, std::chrono::steady_clock::now());
+  while (!changed.wait_for(lock, std::min(kLook, *limit), holds)) {
+    if (patience.is_over(std::chrono::steady_clock::now(),
+                         PeerNews::a_peer_works())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline std::string timed_out(std::chrono::milliseconds limit) {
+  return "timed out after " + std::to_string(limit.count()) + " ms";
+}
+
 // What waits for peers inside Gloo cannot be aborted, and where one is lost it
 // lasts until Gloo's own limit. It has a thread of its own, which is left to
 // that where the loss is heard of or `limit` is over: `waiting` owns all that
@@ -258,12 +350,10 @@ Result unless_aborted(std::function<Result()> waiting,
     shared->changed.notify_all();
   });
   std::unique_lock lock(shared->mutex);
-  const auto has_ended = [&] { return shared->is_done || shared->is_aborted; };
-  if (limit && !shared->changed.wait_for(lock, *limit, has_ended)) {
-    throw std::runtime_error("timed out after " +
-                             std::to_string(limit->count()) + " ms");
+  if (!wait_for_peers(shared->changed, lock, limit,
+                      [&] { return shared->is_done || shared->is_aborted; })) {
+    throw std::runtime_error(timed_out(*limit));
   }
-  shared->changed.wait(lock, has_ended);
   if (!shared->is_done) throw std::runtime_error("aborted: a peer is lost");
   if (shared->failure) std::rethrow_exception(shared->failure);
   return std::move(shared->result);
@@ -378,7 +468,10 @@ class Connection {
         // A part may have come, whose rest Gloo would wait for.
         if (is_message) work->abort();
       });
-      if (!work->wait()) throw std::runtime_error("aborted");
+      // A message waits as long as Gloo was told to, whatever peers do.
+      if (!work->wait(is_message ? timeout_ : kNoTimeout)) {
+        throw std::runtime_error("aborted");
+      }
     });
     std::erase(under_way_, work);
     std::erase(messages_, work);
@@ -423,8 +516,9 @@ class Connection {
       shared->changed.notify_all();
     });
     std::unique_lock lock(shared->mutex);
-    shared->changed.wait(lock,
-                         [&] { return shared->is_done || shared->is_aborted; });
+    const bool is_late = !wait_for_peers(shared->changed, lock, timeout_, [&] {
+      return shared->is_done || shared->is_aborted;
+    });
     constexpr std::chrono::milliseconds kPatience(500);
     const auto ends_soon = [&] {
       return shared->changed.wait_for(lock, kPatience,
@@ -436,7 +530,8 @@ class Connection {
     lock.lock();
     // One that still computes ends within it.
     ends_soon();
-    throw std::runtime_error("aborted: a peer is lost");
+    throw std::runtime_error(is_late ? timed_out(timeout_)
+                                     : "aborted: a peer is lost");
   }
 
   // Peers' operations fail at once.

@@ -51,6 +51,10 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
                   [](plan::MeshCoordinates& at) { at.spatial_rank = 0; });
   replicas = along(world, layout, here, num_replicas, vary_replica);
   statistics = along(world, layout, here, num_replicas, vary_replica);
+  // Gradients go over the first, an image's batch-norm sums over the second;
+  // the others may carry no tensor of a device.
+  replicas->connect();
+  spatial->connect();
 }
 
 void Mesh::disconnect() {

@@ -16,6 +16,8 @@
 #include <optional>
 
 #include "parallel/base/check.h"
+#include "parallel/base/peer_patience.h"
+#include "parallel/base/peer_wait.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
@@ -200,14 +202,14 @@ void SharedGroup::meet(const char* operation) {
   announce();
   for (int spin = 0; spin < kSpins && missing() >= 0; ++spin) pause_briefly();
   Shared& group = members_[0].shared();
-  const Clock::time_point deadline = Clock::now() + timeout_;
+  PeerPatience patience(timeout_, Clock::now());
   for (;;) {
     const uint32_t seen = group.activity.load();
     const int member = missing();
     if (member < 0) break;
     if (group.has_failed.load() != 0) fail(operation, "a peer has given up");
     throw_if_gone(member, operation);
-    if (Clock::now() > deadline) {
+    if (patience.is_over(Clock::now(), PeerNews::a_peer_works())) {
       fail(operation, "rank " + std::to_string(member) +
                           " is not there after " +
                           std::to_string(timeout_.count()) + " ms");

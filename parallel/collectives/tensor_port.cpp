@@ -287,19 +287,14 @@ std::vector<PortAddress> TensorPort::introduce(
     store.set(prefix + "/secret", {drawn.begin(), drawn.end()});
   }
   const std::string told = store.get(prefix + "/secret", timeout);
-  secret_ = std::make_shared<GroupSecret>();
-  Secret& secret = secret_->bytes;
+  Secret secret{};
   HEADROOM_CHECK(told.size() == secret.size(),
                  std::to_string(told.size()) + " bytes");
   std::copy(told.begin(), told.end(), secret.begin());
-  KnownSockets::instance().add_listener(socket_, secret_);
+  expect(secret);
 
-  sockaddr_storage name{};
-  socklen_t name_size = sizeof(name);
-  getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &name_size);
   const std::string port = prefix + "/port/";
-  store.set(port + std::to_string(rank),
-            key_of(reinterpret_cast<const sockaddr*>(&name), name_size));
+  store.set(port + std::to_string(rank), own_address());
   // Thousands of ranks do not ask for one another: rank 0 asks for all.
   if (rank == 0) {
     std::string ports;
@@ -318,8 +313,25 @@ std::vector<PortAddress> TensorPort::introduce(
   }
   HEADROOM_CHECK(addresses.size() == static_cast<size_t>(size),
                  std::to_string(addresses.size()) + " ports");
-  KnownSockets::instance().add_peers(addresses, secret_);
+  admit(addresses);
   return addresses;
+}
+
+void TensorPort::expect(const Secret& secret) {
+  secret_ = std::make_shared<GroupSecret>();
+  secret_->bytes = secret;
+  KnownSockets::instance().add_listener(socket_, secret_);
+}
+
+void TensorPort::admit(const std::vector<PortAddress>& addresses) const {
+  KnownSockets::instance().add_peers(addresses, secret_);
+}
+
+PortAddress TensorPort::own_address() const {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &size);
+  return key_of(reinterpret_cast<const sockaddr*>(&name), size);
 }
 
 void TensorPort::change(int openings) {

@@ -62,6 +62,16 @@ class TensorPort {
                                      int size,
                                      std::chrono::milliseconds timeout);
 
+  // The same in two parts, for ranks that learn the secret and the addresses in
+  // another way than from a store. From expect() on, who begins with the secret
+  // is let in, so all ranks must have called it before any learns an address;
+  // from admit() on this rank may connect to the others.
+  void expect(const Secret& secret);
+  void admit(const std::vector<PortAddress>& addresses) const;
+  PortAddress own_address() const;
+  // REQUIRES: introduce() or expect().
+  const Secret& secret() const { return secret_->bytes; }
+
   // The port is open while one lives. Threads: any.
   class Opening {
    public:
@@ -74,7 +84,7 @@ class TensorPort {
     TensorPort& port_;
   };
 
-  // Ends the connections of the group that introduce() was called for, on this
+  // Ends the connections of the group that was introduced here, on this
   // side, and takes no more. REQUIRES: no other group has this port. Threads:
   // any.
   void end_group();

@@ -3,12 +3,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/cuda/nccl_connection.h"
+#include "parallel/cuda/nccl_ranks.h"
 #include "parallel/cuda/shared_devices.h"
 
 namespace headroom::cuda {
@@ -100,11 +100,23 @@ class NcclWork final : public collectives::Work {
 
 class NcclCommunicator final : public collectives::Communicator {
  public:
-  explicit NcclCommunicator(std::shared_ptr<NcclConnection> connection)
-      : connection_(std::move(connection)) {}
+  NcclCommunicator(std::shared_ptr<NcclRanks> ranks,
+                   std::shared_ptr<collectives::Communicator> host)
+      : ranks_(std::move(ranks)),
+        host_(std::move(host)),
+        rank_(host_->rank()),
+        size_(host_->size()) {}
 
-  int rank() const override { return connection_->place().rank; }
-  int size() const override { return connection_->place().size; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  // NCCL loads its kernels, and takes what it still needs of the device, with
+  // the first operation.
+  void connect() override {
+    if (connection_ != nullptr || size_ == 1) return;
+    all_reduce(at::zeros({1}, at::TensorOptions(ranks_->device())));
+    synchronize();
+  }
 
   std::unique_ptr<collectives::Work> all_reduce_async(
       const at::Tensor& tensor, collectives::ReduceOp op) override {
@@ -176,9 +188,12 @@ class NcclCommunicator final : public collectives::Communicator {
     refuse_messages();
   }
 
-  void check() override { connection_->throw_if_failed(); }
-  void synchronize() override { connection_->synchronize(); }
-  void abandon() override { connection_->abandon(); }
+  void check() override { ranks_->throw_if_failed(); }
+  void synchronize() override {
+    ranks_->throw_if_failed();
+    if (connection_ != nullptr) connection_->synchronize();
+  }
+  void abandon() override { ranks_->abandon(); }
 
   void barrier() override {
     // Sums a CPU tensor, so that the host waits too.
@@ -187,23 +202,7 @@ class NcclCommunicator final : public collectives::Communicator {
 
   std::unique_ptr<collectives::Communicator> split(int color,
                                                    int key) override {
-    HEADROOM_CHECK(color >= 0, "color " + std::to_string(color) +
-                                   "; NCCL takes none below 0");
-    return connected(connection_->split(color, key));
-  }
-
-  // NCCL loads its kernels, and takes what it still needs of the device, with
-  // the first collective: here, where memory is not yet counted and a refusal
-  // costs no step.
-  static std::unique_ptr<collectives::Communicator> connected(
-      std::shared_ptr<NcclConnection> connection) {
-    auto made = std::make_unique<NcclCommunicator>(std::move(connection));
-    if (made->size() > 1) {
-      const c10::Device device = made->connection_->place().device;
-      made->all_reduce(at::zeros({1}, at::TensorOptions(device)));
-      made->synchronize();
-    }
-    return made;
+    return std::make_unique<NcclCommunicator>(ranks_, host_->split(color, key));
   }
 
  private:
@@ -215,7 +214,7 @@ class NcclCommunicator final : public collectives::Communicator {
   }
 
   Operand operand(const at::Tensor& tensor) const {
-    return Operand(tensor, connection_->place().device);
+    return Operand(tensor, ranks_->device());
   }
 
   template <typename Call>
@@ -223,56 +222,50 @@ class NcclCommunicator final : public collectives::Communicator {
                                            const Operand& result,
                                            const at::Tensor& source,
                                            const Call& call) {
+    ranks_->throw_if_failed();
+    if (connection_ == nullptr) connection_ = ranks_->connection(*host_);
     return std::make_unique<NcclWork>(connection_, operation,
                                       connection_->issue(operation, call),
                                       result, source);
   }
 
-  const std::shared_ptr<NcclConnection> connection_;
+  const std::shared_ptr<NcclRanks> ranks_;
+  const std::shared_ptr<collectives::Communicator> host_;
+  const int rank_, size_;
+  std::shared_ptr<NcclConnection> connection_;  // null before the first use
 };
 
-std::string text_of(const ncclUniqueId& id) {
-  return {id.internal, sizeof(id.internal)};
-}
+class NcclDeviceRanks final : public collectives::DeviceRanks {
+ public:
+  explicit NcclDeviceRanks(const NcclConnection::Place& place)
+      : ranks_(std::make_shared<NcclRanks>(place)) {}
+
+  std::unique_ptr<collectives::Communicator> over(
+      collectives::Communicator& host) override {
+    return std::make_unique<NcclCommunicator>(
+        ranks_, std::shared_ptr<collectives::Communicator>(
+                    &host, [](collectives::Communicator*) {}));
+  }
+
+ private:
+  const std::shared_ptr<NcclRanks> ranks_;
+};
 
 }  // namespace
 
-std::unique_ptr<collectives::Communicator> make_nccl_communicator(
-    KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const NcclDevice& device,
+std::shared_ptr<collectives::DeviceRanks> make_nccl_ranks(
+    collectives::Communicator& world, const NcclDevice& device,
     const devices::DeviceCommunicatorOptions& options) {
-  collectives::check_rank(rank, size);
-  if (!options.may_share_devices) {
-    refuse_shared_devices(store, prefix, rank, size, device.uuid,
-                          options.timeout);
-  }
+  if (!options.may_share_devices) refuse_shared_devices(world, device.uuid);
   NcclConnection::Place place;
   place.device = device.device;
-  place.rank = rank;
-  place.size = size;
+  place.rank = world.rank();
+  place.size = world.size();
   place.timeout = options.timeout;
   place.services = device.services;
   place.family = NcclFamily::make();
   place.behind_each = options.behind_each;
-  // The process that makes an id listens for the others until they connect.
-  ncclUniqueId id = {};
-  if (rank == 0) {
-    const ncclResult_t made = ncclGetUniqueId(&id);
-    if (made != ncclSuccess) {
-      throw CommunicationError(std::string("rank 0 makes NCCL's id: ") +
-                               ncclGetLastError(nullptr));
-    }
-    store.set(prefix + "/id", text_of(id));
-  } else {
-    const std::string text = store.get(prefix + "/id", options.timeout);
-    HEADROOM_CHECK(text.size() == sizeof(id.internal),
-                   "an id of " + std::to_string(text.size()) + " bytes");
-    std::memcpy(id.internal, text.data(), text.size());
-  }
-  return NcclCommunicator::connected(std::make_shared<NcclConnection>(
-      place, [&](ncclConfig_t* config, ncclComm_t* made) {
-        return ncclCommInitRankConfig(made, size, id, rank, config);
-      }));
+  return std::make_shared<NcclDeviceRanks>(place);
 }
 
 void abort_nccl_communicators() { NcclFamily::abort_all("a peer was lost"); }
@@ -281,6 +274,10 @@ void prepare_nccl() {
   // Connections are made with the communicator: whatever they take of the
   // device is taken before it is measured.
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+  // Sums in the switch (NVLS) take another 256 MiB of each card, gain nothing
+  // for buckets of a few MiB, and a process that dies in the middle of one may
+  // leave errors on its peers' cards. NCCL_NVLS_ENABLE=1 asks for them.
+  setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
 }
 
 }  // namespace headroom::cuda

@@ -30,15 +30,13 @@ struct NcclDevice {
   devices::HostServices services = {};
 };
 
-// Collective over all ranks, which are connected when it returns. Keys are
-// written below `prefix`, which no earlier group of the same store may have
-// used: rank 0 makes a new id in each generation.
+// Collective over `world`, all ranks of a generation, which is used for this
+// call alone: one gather. Nothing is connected yet (device_ranks.h).
 //
-// Throws CommunicationError; Error where two ranks are on one device, and where
-// NCCL finds no memory there. REQUIRES: 0 <= rank < size.
-std::unique_ptr<collectives::Communicator> make_nccl_communicator(
-    KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const NcclDevice& device,
+// Throws CommunicationError; Error where two ranks are on one device. What it
+// returns throws Error where NCCL finds no memory there.
+std::shared_ptr<collectives::DeviceRanks> make_nccl_ranks(
+    collectives::Communicator& world, const NcclDevice& device,
     const devices::DeviceCommunicatorOptions& options);
 
 // All of this process end, also while they are made: a peer was lost. Any

@@ -9,6 +9,10 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/peer_patience.h"
+#include "parallel/collectives/local_communication_error.h"
+#include "parallel/cuda/nccl_advice.h"
+#include "parallel/cuda/nccl_limits.h"
 
 namespace headroom::cuda {
 namespace {
@@ -72,12 +76,10 @@ c10::Stream stream_of(c10::Device device) {
   return streams->back().second;
 }
 
-// What is split off a communicator takes its buffers and threads along only
-// where the communicator's own configuration says so.
 ncclConfig_t configuration() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.splitShare = 1;
+  config.maxCTAs = kMostNcclChannels;
   return config;
 }
 
@@ -88,12 +90,21 @@ std::string text_of(ncclResult_t result, ncclComm_t communicator) {
   return more == nullptr || *more == '\0' ? text : text + ": " + more;
 }
 
-// NCCL has no result of its own for a device that is full.
-bool says_full(ncclResult_t result, const std::string& text) {
-  return result == ncclUnhandledCudaError &&
-         (text.find("out of memory") != std::string::npos ||
-          text.find("Failed to CUDA calloc") != std::string::npos ||
-          text.find("Failed to CUDA malloc") != std::string::npos);
+// NCCL has no result of its own for a device that is full. It says
+// ncclRemoteError where a peer failed, and ncclInternalError for much.
+NcclFamily::Cause cause_of(ncclResult_t result, const std::string& text) {
+  const auto says = [&](const char* words) {
+    return text.find(words) != std::string::npos;
+  };
+  if (result == ncclUnhandledCudaError &&
+      (says("out of memory") || says("Failed to CUDA calloc") ||
+       says("Failed to CUDA malloc"))) {
+    return NcclFamily::Cause::kFullDevice;
+  }
+  return result == ncclUnhandledCudaError || result == ncclSystemError ||
+                 result == ncclInvalidUsage
+             ? NcclFamily::Cause::kOwn
+             : NcclFamily::Cause::kPeer;
 }
 
 struct Families {
@@ -117,11 +128,11 @@ std::shared_ptr<NcclFamily> NcclFamily::make() {
   return made;
 }
 
-void NcclFamily::fail(const std::string& reason, bool is_full) {
+void NcclFamily::fail(const std::string& reason, Cause cause) {
   const std::lock_guard lock(mutex_);
   if (has_failed_) return;
   reason_ = reason;
-  is_full_ = is_full;
+  cause_ = cause;
   has_failed_ = true;
 }
 
@@ -129,7 +140,8 @@ void NcclFamily::throw_failure(int rank, int size) const {
   const std::lock_guard lock(mutex_);
   const std::string who =
       "rank " + std::to_string(rank) + " of " + std::to_string(size) + ", ";
-  if (!is_full_) throw CommunicationError(who + reason_);
+  if (cause_ == Cause::kPeer) throw CommunicationError(who + reason_);
+  if (cause_ == Cause::kOwn) throw LocalCommunicationError(who + reason_);
   throw Error("memory",
               who + "the device has no memory for NCCL's buffers: " + reason_,
               "use a smaller --batch or --img, or fewer processes on a device",
@@ -177,7 +189,7 @@ NcclConnection::~NcclConnection() {
 // Returns false where the caller must abort: after a failure, and where an
 // operation does not end, since it waits for a lost peer.
 bool NcclConnection::finalize() {
-  if (is_abandoned_ || std::uncaught_exceptions() > 0) return false;
+  if (std::uncaught_exceptions() > 0) return false;
   const Clock::time_point deadline = Clock::now() + place_.timeout;
   const auto wait_while = [&](const auto& is_open) {
     Polling polling;
@@ -208,7 +220,10 @@ bool NcclConnection::finalize() {
 
 void NcclConnection::fail(const std::string& operation, ncclResult_t result) {
   const std::string text = text_of(result, communicator_);
-  place_.family->fail(operation + ": " + text, says_full(result, text));
+  const std::string advice = nccl_advice(text);
+  place_.family->fail(
+      operation + ": " + text + (advice.empty() ? "" : "; " + advice),
+      cause_of(result, text));
   abort();
 }
 
@@ -221,12 +236,13 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
                                             const char* operation) {
   Polling polling;
   HostWait waiting(place_.services);
+  PeerPatience patience(place_.timeout, polling.begin());
   ncclResult_t state = ncclInProgress;
   for (;;) {
     const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
     if (asked != ncclSuccess) state = asked;
     if (state != ncclInProgress) break;
-    if (Clock::now() - polling.begin() > place_.timeout) {
+    if (patience.is_over(Clock::now(), place_.services.a_peer_works())) {
       place_.family->fail(std::string(operation) + ": no answer within " +
                           std::to_string(place_.timeout.count()) + " ms");
     }
@@ -306,22 +322,6 @@ void NcclConnection::synchronize() {
   wait_on_host(all, "what was issued");
 }
 
-std::shared_ptr<NcclConnection> NcclConnection::split(int color, int key) {
-  synchronize();  // NCCL wants the parent idle
-  const c10::DeviceGuard guard(place_.device);
-  const std::lock_guard lock(mutex_);
-  throw_if_failed();
-  return std::make_shared<NcclConnection>(
-      place_, [&](ncclConfig_t* config, ncclComm_t* made) {
-        const ncclResult_t result =
-            ncclCommSplit(communicator_, color, key, made, config);
-        if (result == ncclSuccess || result == ncclInProgress) {
-          wait_while_in_progress(communicator_, "split");
-        }
-        return result;
-      });
-}
-
 void NcclConnection::note_late_peers(bool are_late) {
   if (are_late == peers_are_late_) return;
   peers_are_late_ = are_late;
@@ -340,7 +340,8 @@ void NcclConnection::look() {
   if (state != ncclSuccess && state != ncclInProgress) {
     return fail("an operation", state);
   }
-  if (const auto late = operations_.overdue(Clock::now())) {
+  if (const auto late =
+          operations_.overdue(Clock::now(), place_.services.a_peer_works())) {
     place_.family->fail(*late + ": not done after " +
                         std::to_string(place_.timeout.count()) + " ms");
     return abort();
@@ -358,7 +359,7 @@ void NcclConnection::watch() {
     try {
       look();
     } catch (const std::exception& error) {  // the device failed
-      place_.family->fail(error.what());
+      place_.family->fail(error.what(), NcclFamily::Cause::kOwn);
       abort();
     }
     if (communicator_ == nullptr) note_late_peers(false);

@@ -16,9 +16,11 @@
 // the tests' device, whose streams a stand-in for NCCL knows.
 //
 // A communicator shares it with its operations under way. One thread issues and
-// waits; the watch is the second. NCCL is entered under the lock only. Errors:
-// CommunicationError from the first failure on, for every call; Error (exit 5)
-// where NCCL found no memory on the device.
+// waits; the watch is the second. NCCL is entered under the lock only. Errors,
+// from the first failure on, for every call: CommunicationError where a peer
+// failed or is late; LocalCommunicationError where NCCL says that this process
+// could not do its part, with what helps (nccl_advice.h); Error (exit 5) where
+// NCCL found no memory on the device.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -41,17 +43,21 @@
 
 namespace headroom::cuda {
 
-// The communicators of one generation: one of all ranks, and what was split
-// off. The first failure of one is the end of all, and whoever learns that a
+// The communicators of one generation, of all ranks and of some. The first
+// failure of one is the end of all, and whoever learns that a
 // peer is lost ends them (abort_all), also while they connect. Threads: any.
 class NcclFamily {
  public:
   static std::shared_ptr<NcclFamily> make();
 
-  // The first reason stays. `is_full`: the device had no memory for NCCL.
-  void fail(const std::string& reason, bool is_full = false);
+  enum class Cause {
+    kPeer,        // a peer failed, is late, or was lost
+    kOwn,         // this process could not do its part
+    kFullDevice,  // the device had no memory for NCCL
+  };
+  // The first reason stays.
+  void fail(const std::string& reason, Cause cause = Cause::kPeer);
   bool has_failed() const { return has_failed_; }
-  // Throws CommunicationError, or Error (exit 5) where the device is full.
   [[noreturn]] void throw_failure(int rank, int size) const;
 
   // Ends all that live in this process.
@@ -61,8 +67,8 @@ class NcclFamily {
   NcclFamily() = default;
 
   mutable std::mutex mutex_;
-  std::string reason_;    // guarded
-  bool is_full_ = false;  // guarded
+  std::string reason_;          // guarded
+  Cause cause_ = Cause::kPeer;  // guarded
   std::atomic<bool> has_failed_{false};
 };
 
@@ -106,12 +112,6 @@ class NcclConnection {
   void throw_if_failed() const {
     if (place_.family->has_failed()) throw_failure();
   }
-  // The end is a failure: the destructor then waits for nothing, since peers
-  // may be gone, and aborts, since peers must not wait for what will not come.
-  void abandon() { is_abandoned_ = true; }
-
-  // Does what Communicator::split() says. Waits for all that was issued.
-  std::shared_ptr<NcclConnection> split(int color, int key);
 
  private:
   [[noreturn]] void throw_failure() const {
@@ -136,7 +136,6 @@ class NcclConnection {
   ncclComm_t communicator_ = nullptr;  // null once aborted
   OperationWatch operations_;
   bool peers_are_late_ = false;
-  bool is_abandoned_ = false;
   std::condition_variable ends_;
   bool is_ending_ = false;
   std::thread watch_;

@@ -3,7 +3,8 @@
 // hold a lock.
 //
 // An operation's time starts when the device comes to it, not when it is
-// issued: it may wait behind minutes of computing.
+// issued: it may wait behind minutes of computing. It counts as PeerPatience
+// says.
 #pragma once
 
 #include <chrono>
@@ -13,11 +14,13 @@
 #include <string>
 #include <utility>
 
+#include "parallel/base/peer_patience.h"
+
 namespace headroom::cuda {
 
 class OperationWatch {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = PeerPatience::Time;
   struct Operation {
     std::string name;
     std::function<bool()> has_begun;
@@ -32,28 +35,28 @@ class OperationWatch {
 
   // Forgets what has ended. Returns the name of the operation that is under way
   // for longer than the time limit, if there is one.
-  std::optional<std::string> overdue(Time now) {
+  std::optional<std::string> overdue(Time now, bool a_peer_works = false) {
     while (!under_way_.empty() && under_way_.front().has_ended()) {
       under_way_.pop_front();
-      first_begun_.reset();
+      patience_.reset();
     }
     if (under_way_.empty()) return std::nullopt;
-    if (!first_begun_) {
-      if (under_way_.front().has_begun()) first_begun_ = now;
+    if (!patience_) {
+      if (under_way_.front().has_begun()) patience_.emplace(timeout_, now);
       return std::nullopt;
     }
-    if (now - *first_begun_ <= timeout_) return std::nullopt;
+    if (!patience_->is_over(now, a_peer_works)) return std::nullopt;
     return under_way_.front().name;
   }
 
   bool is_idle() const { return under_way_.empty(); }
   // An operation is under way on the device: as far as the last look saw.
-  bool has_begun() const { return first_begun_.has_value(); }
+  bool has_begun() const { return patience_.has_value(); }
 
  private:
   const std::chrono::milliseconds timeout_;
-  std::deque<Operation> under_way_;  // the first one alone can have begun
-  std::optional<Time> first_begun_;
+  std::deque<Operation> under_way_;       // the first one alone can have begun
+  std::optional<PeerPatience> patience_;  // since the first one has begun
 };
 
 }  // namespace headroom::cuda

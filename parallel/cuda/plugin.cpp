@@ -113,12 +113,12 @@ class CudaDeviceApi final : public devices::DeviceApi {
     return make_cuda_graph(device);
   }
 
-  std::unique_ptr<collectives::Communicator> make_communicator(
-      KeyValueStore& store, const std::string& prefix, int rank, int size,
+  std::shared_ptr<collectives::DeviceRanks> connect_ranks(
+      collectives::Communicator& world,
       const devices::DeviceCommunicatorOptions& options) override {
     const devices::DeviceInfo device = describe_cuda_device(options.device);
-    return make_nccl_communicator(
-        store, prefix, rank, size,
+    return make_nccl_ranks(
+        world,
         {c10::Device(c10::DeviceType::CUDA,
                      static_cast<c10::DeviceIndex>(options.device)),
          device.uuid, services_},

@@ -1,27 +1,34 @@
 #include "parallel/cuda/shared_devices.h"
 
+#include <array>
+#include <cstdint>
+#include <cstring>
 #include <map>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/gather.h"
 
 namespace headroom::cuda {
 
-void refuse_shared_devices(KeyValueStore& store, const std::string& prefix,
-                           int rank, int size, const std::string& uuid,
-                           std::chrono::milliseconds timeout) {
-  const auto key = [&](int of) {
-    return prefix + "/device/" + std::to_string(of);
-  };
-  store.set(key(rank), uuid);
+void refuse_shared_devices(collectives::Communicator& ranks,
+                           const std::string& uuid) {
+  // Whole numbers, so that the names of all ranks travel in one gather.
+  using Name = std::array<int64_t, 16>;
+  HEADROOM_CHECK(uuid.size() < sizeof(Name), uuid);
+  Name mine{};
+  std::memcpy(mine.data(), uuid.data(), uuid.size());
   std::map<std::string, int> owners;
-  for (int other = 0; other < size; ++other) {
-    const std::string theirs = store.get(key(other), timeout);
-    const auto [owner, is_first] = owners.emplace(theirs, other);
-    if (is_first) continue;
-    throw Error("nccl",
-                "ranks " + std::to_string(owner->second) + " and " +
-                    std::to_string(other) + " are both on " + theirs,
-                "start one process per device");
+  int rank = 0;
+  for (const Name& name : collectives::tell_all(ranks, mine)) {
+    const std::string theirs = reinterpret_cast<const char*>(name.data());
+    const auto [owner, is_first] = owners.emplace(theirs, rank);
+    if (!is_first) {
+      throw Error("nccl",
+                  "ranks " + std::to_string(owner->second) + " and " +
+                      std::to_string(rank) + " are both on " + theirs,
+                  "start one process per device");
+    }
+    ++rank;
   }
 }
 

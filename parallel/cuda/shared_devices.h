@@ -2,18 +2,15 @@
 // fail with an address.
 #pragma once
 
-#include <chrono>
 #include <string>
 
-#include "parallel/base/key_value_store.h"
+#include "parallel/collectives/communicator.h"
 
 namespace headroom::cuda {
 
-// Collective over `size` ranks through the store; every rank throws the same
-// Error (exit 2) if two name the same device. CommunicationError if one does
-// not answer.
-void refuse_shared_devices(KeyValueStore& store, const std::string& prefix,
-                           int rank, int size, const std::string& uuid,
-                           std::chrono::milliseconds timeout);
+// Collective: one gather over `ranks`. Every rank throws the same Error (exit
+// 2) if two name the same device. REQUIRES: a `uuid` of at most 127 bytes.
+void refuse_shared_devices(collectives::Communicator& ranks,
+                           const std::string& uuid);
 
 }  // namespace headroom::cuda

@@ -107,8 +107,8 @@ std::string device_plugin_path() {
 }
 
 DevicePlugin load_device_plugin(const std::string& path) {
-  static constexpr HostServices kServices = {&category_of, &PeerWait::begin,
-                                             &PeerWait::end};
+  static constexpr HostServices kServices = {
+      &category_of, &PeerWait::begin, &PeerWait::end, &PeerNews::a_peer_works};
   // CUDA would put the fastest card first, whose numbers nobody else knows.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
   if (!plugin_exists(path)) {

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "parallel/activations/memory_meter.h"
-#include "parallel/base/key_value_store.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/collectives/device_ranks.h"
 #include "parallel/devices/device_code.h"
 
 namespace headroom::devices {
@@ -85,6 +85,8 @@ struct HostServices {
   // A PeerWait of the program from begin to end. Any thread may hold one.
   void (*begin_peer_wait)();
   void (*end_peer_wait)();
+  // The program's PeerNews.
+  bool (*a_peer_works)() = [] { return false; };
 };
 
 struct DeviceInfo {
@@ -180,12 +182,12 @@ class DeviceApi {
   virtual void leave_default_stream(int device) = 0;
   // REQUIRES: leave_default_stream() on the threads that capture.
   virtual std::unique_ptr<DeviceGraph> make_graph(int device) = 0;
-  // The communicator of all ranks of a generation, one device each, over NCCL.
-  // Collective. Keys are written below `prefix`, which no earlier group of the
-  // store may have used. Throws CommunicationError; Error where two ranks are
-  // on one device, unless that is allowed.
-  virtual std::unique_ptr<collectives::Communicator> make_communicator(
-      KeyValueStore& store, const std::string& prefix, int rank, int size,
+  // What makes the communicators of a generation's ranks, one device each, over
+  // NCCL. Collective over `world`, all of its ranks, which is used for this
+  // call alone. Throws CommunicationError; Error where two ranks are on one
+  // device, unless that is allowed.
+  virtual std::shared_ptr<collectives::DeviceRanks> connect_ranks(
+      collectives::Communicator& world,
       const DeviceCommunicatorOptions& options) = 0;
   // Ends all communicators that there are, also while they are made: a peer was
   // lost, and whoever waits for it is freed. Does not wait.

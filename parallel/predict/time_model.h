@@ -32,17 +32,19 @@ bool wheel_has_code_for(int compute_capability);
 
 // The memory of a GPU that tensors cannot have, for plans that are made without
 // one: the context with what libraries load, the largest workspace of a
-// convolution, the communication's buffers; and what the caching allocator
-// cannot use. A run measures them (worker/memory/device_footprint.h).
+// convolution; the communication's buffers (nccl_memory.h); and what the
+// caching allocator cannot use. A run measures them
+// (worker/memory/device_footprint.h).
 inline constexpr int64_t kGpuContextBytes = int64_t{3} << 28;
 inline constexpr int64_t kGpuWorkspaceBytes = int64_t{1} << 29;
-inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
 inline constexpr int64_t kGpuReserveBytes =
-    kGpuContextBytes + kGpuWorkspaceBytes + kGpuCommunicationBytes;  // 1.5 GiB
+    kGpuContextBytes + kGpuWorkspaceBytes;  // 1.25 GiB
+// Where neither the number of GPUs nor their links are known.
+inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
 inline constexpr int64_t kGpuSlackPercent = 10;  // a share of the card
 
 // The bytes of a card that are left for tensors; at least 0.
-int64_t tensor_budget(int64_t gpu_memory_bytes);
+int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 
 // Cells in an image's smallest map, as far as batch-norm groups are concerned:
 // with two, none is too small to stand alone.

@@ -5,10 +5,10 @@
 //
 // Starts `headroom coordinator` as a user would, on core 0; this process keeps
 // to core 1. Agents of 8 workers register and gather their heartbeats; workers
-// join, and each exchanges the keys with which ranks introduce themselves
-// (worker/run, tensor_port.h). What Gloo then asks of each pair of ranks is not
-// asked: NCCL does not.
+// join, and each exchanges all keys of a formation (load_members.h).
 //
+//   keys      exchanges of a worker with the run's map until it has met the
+//             others, on average
 //   forms     from the first registration until all have met in generation 1
 //   calls     answered per second while all say that they live and rank 0
 //             commits ten steps a second; beats: of workers, in these
@@ -179,6 +179,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   }
   const bool has_formed = wait_for([&] { return load.met == workers; }, 300);
   const double forms = seconds_since(begin);
+  const double keys =
+      static_cast<double>(load.exchanges.load()) / static_cast<double>(workers);
   const double forming_processor =
       coordinator.processor_seconds() - processor_before;
   const double forming_own =
@@ -241,12 +243,13 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   say_refusals("returning");
 
   std::printf(
-      "| %d | %.2f (%.2f, %.2f) | %.0f | %.0f | %.0f %% | %.0f %% | %.0f | "
+      "| %d | %.1f | %.2f (%.2f, %.2f) | %.0f | %.0f | %.0f %% | %.0f %% | "
+      "%.0f | "
       "%.2f%s | "
       "%.2f%s |\n",
-      workers, forms, forming_processor, forming_own, calls, beats, 100 * share,
-      100 * own, memory, reforms, has_reformed ? "" : " (not all)", returns,
-      has_returned ? "" : " (not all)");
+      workers, keys, forms, forming_processor, forming_own, calls, beats,
+      100 * share, 100 * own, memory, reforms, has_reformed ? "" : " (not all)",
+      returns, has_returned ? "" : " (not all)");
   std::fflush(stdout);
   load.is_ending = true;
   coordinator.kill();
@@ -263,11 +266,12 @@ int run(const std::vector<int>& sizes, double seconds, int port) {
   setrlimit(RLIMIT_NOFILE, &limit);
   keep_to_core(kOwnCore);
   std::printf(
-      "| workers | forms, s (processor; this process's) | calls a second | "
+      "| workers | keys | forms, s (processor; this process's) | calls a "
+      "second | "
       "beats a "
       "second | "
       "coordinator's core | this process's core | MiB | re-forms, s | "
-      "returns, s |\n|---|---|---|---|---|---|---|---|---|\n");
+      "returns, s |\n|---|---|---|---|---|---|---|---|---|---|\n");
   std::fflush(stdout);
   for (const int workers : sizes) {
     measure(workers, seconds, port,

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -79,8 +80,9 @@ struct Load {
   std::string address;
   std::string run_digest;
   std::atomic<int64_t> answers = 0;
-  std::atomic<int64_t> beats = 0;  // sent by agents for their workers
-  std::atomic<int> met = 0;        // in the newest generation
+  std::atomic<int64_t> beats = 0;      // sent by agents for their workers
+  std::atomic<int> met = 0;            // in the newest generation
+  std::atomic<int64_t> exchanges = 0;  // with the run's map, of all workers
   std::atomic<int> watching = 0;
   std::atomic<int64_t> refusals = 0;
   std::atomic<bool> is_ending = false;
@@ -282,42 +284,77 @@ class LoadWorker final : public Caller {
     return progress;
   }
 
-  // --- the generation's keys: from worker/run and tensor_port.h --------------
+  // --- the generation's keys ------------------------------------------------
+  // All that a worker asks of the run's map until it can train, one after the
+  // other: generation_loop.cpp says where it is; tensor_port.h introduces the
+  // ranks of the first group. In groups of up to 64 (full_mesh_ranks) Gloo also
+  // wants a record of each rank (GatheredStore), for the first group and for
+  // the data, replicas and statistics axes of a data-parallel run. Larger
+  // groups, the devices' names and NCCL's ids travel between the ranks.
+  struct Exchange {
+    enum class Kind { kPublish, kLookUp, kGather };
+    Kind kind = Kind::kPublish;
+    std::string key;
+    std::string value = {};
+  };
+
+  std::deque<Exchange> exchanges() const {
+    using Kind = Exchange::Kind;
+    constexpr int kFullMeshRanks = 64, kAxes = 3;
+    const std::string own = std::to_string(rank_);
+    const auto size = static_cast<size_t>(world_size_);
+    const bool is_first = rank_ == 0;
+    std::deque<Exchange> all;
+    const auto gather = [&](const std::string& family, const std::string& whole,
+                            size_t bytes) {
+      all.push_back({Kind::kPublish, family + own, std::string(bytes, 'b')});
+      if (is_first) {
+        all.push_back({Kind::kGather, family});
+        all.push_back({Kind::kPublish, whole, std::string(size * bytes, 'b')});
+      }
+      all.push_back({Kind::kLookUp, whole});
+    };
+    all.push_back({Kind::kPublish, "here/" + own, std::string(19, '7')});
+    if (is_first) {
+      all.push_back({Kind::kPublish, "ranks/secret", std::string(32, 's')});
+    }
+    all.push_back({Kind::kLookUp, "ranks/secret"});
+    gather("ranks/port/", "ranks/ports", 7);
+    if (world_size_ > kFullMeshRanks) return all;
+    for (int group = 0; group <= kAxes; ++group) {
+      const std::string name =
+          group == 0 ? "ranks/0/"
+                     : "ranks/split" + std::to_string(group) + "/color0/0/";
+      gather(name, name + "all", 200 + 8 * size);
+    }
+    return all;
+  }
+
   // The mutex is held.
   void meet() {
-    const std::string own = std::to_string(rank_);
-    publish("here/" + own, "", [this, own] {
-      const auto learn_secret = [this, own] {
-        look_up("ranks/secret", [this, own] {
-          publish("ranks/port/" + own, "123456", [this] { learn_ports(); });
-        });
-      };
-      if (own == "0") {
-        publish("ranks/secret", std::string(32, 's'), learn_secret);
-      } else {
-        learn_secret();
-      }
-    });
+    ++meeting_;
+    exchange(std::make_shared<std::deque<Exchange>>(exchanges()), meeting_);
   }
 
-  void learn_ports() {
-    if (rank_ == 0) {
-      gather_ports();
-    } else {
-      look_up("ranks/ports", [this] { ++load_.met; });
+  // Answers of an earlier generation end with it.
+  void exchange(const std::shared_ptr<std::deque<Exchange>>& left,
+                int64_t meeting) {
+    const std::lock_guard lock(mutex_);
+    if (meeting != meeting_) return;
+    if (left->empty()) {
+      ++load_.met;
+      return;
     }
-  }
-
-  // Rank 0 hands all of them on in one piece.
-  void gather_ports() {
-    look_up(
-        "ranks/port/",
-        [this] {
-          publish("ranks/ports",
-                  std::string(static_cast<size_t>(world_size_) * 7, 'p'),
-                  [this] { ++load_.met; });
-        },
-        world_size_);
+    const Exchange next = left->front();
+    left->pop_front();
+    ++load_.exchanges;
+    const auto then = [this, left, meeting] { exchange(left, meeting); };
+    if (next.kind == Exchange::Kind::kPublish) {
+      publish(next.key, next.value, then);
+    } else {
+      look_up(next.key, then,
+              next.kind == Exchange::Kind::kGather ? world_size_.load() : 0);
+    }
   }
 
   void publish(const std::string& key, const std::string& value,
@@ -354,6 +391,7 @@ class LoadWorker final : public Caller {
   WatchStream* stream_ = nullptr;
   wire::Stamp stamp_;
   int64_t last_order_ = 0;
+  int64_t meeting_ = 0;
   std::atomic<int64_t> steps_ = 0;
   std::atomic<int> rank_ = -1;
   std::atomic<int> world_size_ = 0;

@@ -127,6 +127,7 @@ grep -q 'no step was trained since the job began' idle.txt ||
   fail "nobody said why the job is not queued again"
 grep -q -- '--gres=gpu:2 idle train .*--processes 2 --name idle --exist-ok' srun.words ||
   fail "the step's words are $(cat srun.words)"
+grep -q -- '--export=ALL' srun.words || fail "NCCL's variables do not reach the workers"
 
 # Spot machines left the run, without a signal of Slurm's.
 cat >bin/left <<'LEFT'

@@ -325,7 +325,7 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
   const fs::path folder = fresh_folder();
   const Variables environment(
       {{"HEADROOM_DEVICE_PLUGIN", kTestPlugin},
-       {"HEADROOM_NCCL_FAULTS", "call=CommSplit,rank=1,nth=2,kind=full"}});
+       {"HEADROOM_NCCL_FAULTS", "call=CommInitRankScalable,rank=1,kind=full"}});
   const ProgramResult result = run_program(
       joined(command(),
              {"--device", "0,1", "--backend", "nccl", "--layout", "data=2"}),

@@ -47,7 +47,7 @@ bool BackgroundWriter::advance() {
 }
 
 void BackgroundWriter::finish() {
-  const PeerWait waiting;  // a disk may be slow: nothing is stuck
+  const LongWork writing;  // a disk may be slow
   is_waited_for_ = true;
   if (thread_.joinable()) thread_.join();
   finish_here();

@@ -16,6 +16,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/key_value_store.h"
 #include "parallel/base/log.h"
+#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/utf8.h"
 #include "proto/beat_answer.h"
@@ -123,7 +124,8 @@ wire::LookupResponse RendezvousClient::look_up(const std::string& key,
                                                int count,
                                                milliseconds timeout) {
   constexpr milliseconds kSlice{10000};
-  const auto deadline = SteadyClock::now() + timeout;
+  PeerPatience patience(timeout, SteadyClock::now());
+  auto deadline = SteadyClock::now() + timeout;
   wire::LookupRequest request;
   *request.mutable_stamp() = stamp_;
   request.set_key(valid_utf8(key));
@@ -140,7 +142,10 @@ wire::LookupResponse RendezvousClient::look_up(const std::string& key,
         });
     if (!status.ok()) fail("looking up", key, status);
     if (response.found()) return response;
-    if (left <= slice) {
+    const auto now = SteadyClock::now();
+    const bool is_over = patience.is_over(now, PeerNews::a_peer_works());
+    if (left <= slice && !is_over) deadline = now + kSlice;
+    if (left <= slice && is_over) {
       throw CommunicationError(
           "nobody published rendezvous key '" + key +
           (count == 0 ? "'"
@@ -418,6 +423,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                     .generation = stamp_.generation(),
                     .has_progress = progress_.has_value(),
                     .progress = progress_.value_or(wire::RunProgress())};
+    beat.progress.waits_for_peers = PeerWait::is_waiting();
     // Elsewhere nothing says how long it may take.
     if (beat.progress.phase == wire::WorkerPhase::kTrain) {
       beat.progress.quiet_ms = PeerWait::quiet().count();
@@ -466,6 +472,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     const std::lock_guard lock(mutex_);
     const bool is_of_now = answer.generation == stamp_.generation();
     if (answer.peer_lost && is_of_now) AbortableWait::abort_all();
+    if (is_of_now) PeerNews::note(answer.a_peer_works && !answer.peer_lost);
     // Refused though nothing newer comes: this worker was given up. The news
     // of the next generation may be on its way, and it has none while it
     // looks for a coordinator that was started again.

@@ -23,6 +23,7 @@
 #include "worker/control/agent_loss.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
+#include "worker/run/run_nccl.h"
 #include "worker/run/run_network.h"
 #include "worker/run/training_run.h"
 #include "worker/run/validation_run.h"
@@ -61,22 +62,30 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
         network_at_start(assignment, options.advertise_host, client, *ranks);
   }
   if (!device.is_cpu()) {
-    std::unique_ptr<collectives::Communicator> devices;
-    footprint.communication = 0;
-    if (assignment.plan.backend == plan::Backend::kNccl &&
-        assignment.world_size > 1) {
-      devices::DeviceCommunicatorOptions nccl;
-      nccl.device = device.device().index();
-      nccl.timeout = kOperationTimeout;
-      nccl.may_share_devices = config.share_devices;
-      const DeviceMemorySample before(device);
-      devices = device.api()->make_communicator(
-          *store, "devices", assignment.rank, assignment.world_size, nccl);
-      footprint.communication =
-          before.taken_since().value_or(predict::kGpuCommunicationBytes);
+    const bool has_nccl = assignment.plan.backend == plan::Backend::kNccl &&
+                          assignment.world_size > 1;
+    devices::DeviceCommunicatorOptions nccl;
+    nccl.device = device.device().index();
+    nccl.timeout = kOperationTimeout;
+    nccl.may_share_devices = config.share_devices;
+    const DeviceMemorySample before(device);
+    std::shared_ptr<collectives::DeviceRanks> devices;
+    if (has_nccl) {
+      check_nccl_environment();
+      devices = device.api()->connect_ranks(*ranks, nccl);
     }
+    collectives::Communicator& host = *ranks;
     ranks = collectives::make_device_host_communicator(std::move(ranks),
                                                        std::move(devices));
+    ranks->connect();
+    footprint.communication =
+        has_nccl
+            ? before.taken_since().value_or(predict::kGpuCommunicationBytes)
+            : 0;
+    if (has_nccl) {
+      measure_nccl_at_start(assignment, config, device, nccl, client, host,
+                            *ranks, network);
+    }
   }
   return std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
 }
@@ -229,7 +238,7 @@ int run_generations(control::CoordinatorClient& client,
       }
       if (const auto met = client.rendezvous(assignment.generation)) {
         // Sent before all that takes time: nobody waits for who is not there.
-        met->set("here/" + std::to_string(assignment.rank), "");
+        say_here(*met, assignment.rank, collectives::this_machine());
       }
       const configs::RunConfig config = configs::parse_run_config(
           assignment.run_config_yaml, run_files::kRun);

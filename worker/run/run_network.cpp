@@ -22,13 +22,16 @@ bool is_loopback(const std::string& host) {
 
 }  // namespace
 
+void say_here(KeyValueStore& store, int rank, int64_t machine) {
+  store.set("here/" + std::to_string(rank), std::to_string(machine));
+}
+
 void check_address(KeyValueStore& store, int rank, int world_size,
                    const std::string& advertise_host, int64_t machine) {
   const std::string here = std::to_string(machine);
-  store.set("machine/" + std::to_string(rank), here);
   if (!is_loopback(advertise_host)) return;
   const std::vector<std::string> machines =
-      store.get_all("machine/", world_size, kPatience);
+      store.get_all("here/", world_size, kPatience);
   const auto elsewhere = std::ranges::find_if(
       machines, [&](const auto& one) { return one != here; });
   if (elsewhere == machines.end()) return;

@@ -18,6 +18,10 @@
 
 namespace headroom::run {
 
+// Says that this rank has begun the generation, and on which machine it is.
+void say_here(KeyValueStore& store, int rank, int64_t machine);
+
+// Asks what all ranks said with say_here(), where it matters.
 // Throws Error (tag "network", exit 2) where this rank's address is of loopback
 // and another rank is on another machine. `machine` is this one's number.
 void check_address(KeyValueStore& store, int rank, int world_size,

@@ -193,9 +193,10 @@ int plan_command(const CommandLine& given) {
     throw;
   }
   if (machines) {
-    report.segments = segments_of(
-        request.config, report.layers, report.plan, machines->gpu_memory_bytes,
-        machines->cards.empty() ? &request.remedies : nullptr);
+    report.segments =
+        segments_of(request.config, report.layers, report.plan,
+                    machines->segment_room(report.plan),
+                    machines->cards.empty() ? &request.remedies : nullptr);
   }
   report.forecast =
       forecast_of(given, machines, request.config, report.plan, report.layers);

@@ -10,6 +10,7 @@
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/model_layers.h"
+#include "parallel/predict/nccl_memory.h"
 #include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
@@ -102,16 +103,37 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
                   "write it as 8GiB");
     }
   }
-  machines.budget_bytes = predict::tensor_budget(machines.gpu_memory_bytes);
+  // What a run by data takes. A layout's further groups are counted with its
+  // plan (segment_room).
+  const int64_t communication = machines.communication_bytes(
+      {.data_parallel_size = static_cast<int>(machines.num_gpus())}, 0);
+  machines.budget_bytes =
+      predict::tensor_budget(machines.gpu_memory_bytes, communication);
   if (machines.budget_bytes == 0) {
     throw Error("command line",
                 "GPUs of " + format_bytes(machines.gpu_memory_bytes) +
                     " have nothing left beside the reserve of " +
-                    format_bytes(predict::kGpuReserveBytes),
+                    format_bytes(predict::kGpuReserveBytes + communication),
                 machines.cards.empty() ? "name larger ones"
                                        : "free some of it, or name others");
   }
   return machines;
+}
+
+int64_t PlanMachines::communication_bytes(const plan::ParallelLayout& layout,
+                                          int zero_stage) const {
+  if (!instance && cards.empty()) return predict::kGpuCommunicationBytes;
+  // Of cards here only the number is known; more is measured at the start.
+  const bool has_nvlink = instance ? instance->link.starts_with("NV") : true;
+  return predict::nccl_bytes(
+      layout, zero_stage,
+      {.cards_of_machine = instance ? instance->gpus : num_gpus(),
+       .has_nvlink = has_nvlink});
+}
+
+int64_t PlanMachines::segment_room(const plan::Plan& plan) const {
+  return gpu_memory_bytes - predict::kGpuReserveBytes -
+         communication_bytes(plan.layout, plan.zero_stage);
 }
 
 CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
@@ -186,19 +208,22 @@ void bound_remedies(planner::RemedyScope& remedies,
     remedies.processes_flag = "--processes";
     remedies.limit_flag = "--gpu-memory";
     remedies.limit_of = [](int64_t mebibytes) {
-      return predict::tensor_budget(mebibytes << 20);
+      return predict::tensor_budget(mebibytes << 20,
+                                    predict::kGpuCommunicationBytes);
     };
   }
-  remedies.admits = [gpu = machines.gpu_memory_bytes,
-                     budget = machines.budget_bytes,
-                     layers = planner::model_layers(config)](
+  remedies.admits = [machines, layers = planner::model_layers(config)](
                         const configs::RunConfig& changed,
                         const plan::Plan& plan) {
-    // A larger limit is that of a larger GPU.
-    const int64_t larger = (changed.memory_limit + predict::kGpuReserveBytes) /
-                           (100 - predict::kGpuSlackPercent) * 100;
-    return segments_fit(changed, layers, plan,
-                        changed.memory_limit > budget ? larger : gpu);
+    PlanMachines there = machines;
+    if (changed.memory_limit > machines.budget_bytes) {
+      // A larger limit is that of a larger GPU.
+      there.gpu_memory_bytes =
+          (changed.memory_limit + predict::kGpuReserveBytes +
+           there.communication_bytes(plan.layout, plan.zero_stage)) /
+          (100 - predict::kGpuSlackPercent) * 100;
+    }
+    return segments_fit(changed, layers, plan, there.segment_room(plan));
   };
 }
 
@@ -227,12 +252,16 @@ std::string machines_text(const PlanMachines& machines) {
   } else {
     text += "GPUs of " + format_bytes(machines.gpu_memory_bytes);
   }
-  text += "\nbudget       " + format_bytes(machines.budget_bytes) + " of " +
-          format_bytes(machines.gpu_memory_bytes) + " for tensors: less " +
-          std::to_string(predict::kGpuSlackPercent) +
-          " % for the caching allocator and " +
-          format_bytes(predict::kGpuReserveBytes) +
-          " for context, workspaces and communication\n";
+  const int64_t communication = machines.communication_bytes(
+      {.data_parallel_size = static_cast<int>(machines.num_gpus())}, 0);
+  text +=
+      "\nbudget       " + format_bytes(machines.budget_bytes) + " of " +
+      format_bytes(machines.gpu_memory_bytes) + " for tensors: less " +
+      std::to_string(predict::kGpuSlackPercent) +
+      " % for the caching allocator and " +
+      format_bytes(predict::kGpuReserveBytes) + " for context and workspaces" +
+      (communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
+                         : "\n");
   if (machines.instance &&
       !predict::wheel_has_code_for(machines.instance->compute_capability)) {
     text +=

@@ -16,6 +16,7 @@
 #include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
 #include "parallel/nvml/nvml.h"
+#include "parallel/plan/plan.h"
 #include "parallel/planner/remedies.h"
 
 namespace headroom::cli {
@@ -35,6 +36,11 @@ struct PlanMachines {
     return instance ? nodes * instance->gpus
                     : static_cast<int64_t>(cards.size());
   }
+  // What NCCL takes of a GPU in a run of this layout.
+  int64_t communication_bytes(const plan::ParallelLayout& layout,
+                              int zero_stage) const;
+  // What a GPU has for the segments of a plan's tensors.
+  int64_t segment_room(const plan::Plan& plan) const;
 };
 
 // Nothing if no flag names a GPU. Throws Error (exit 2).

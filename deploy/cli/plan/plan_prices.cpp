@@ -317,7 +317,7 @@ Fit fit_of(const CommandLine& line, const PlanMachines& machines,
     }
     fit.refusal = decision.reason;
   } else if (!segments_fit(request.config, layers, *decision.plan,
-                           machines.gpu_memory_bytes)) {
+                           machines.segment_room(*decision.plan))) {
     fit.refusal =
         "the tensors fit, but not the segments that the caching "
         "allocator cuts them from";
@@ -373,7 +373,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
     const configs::Instance& kind = kind_of(plan.machine);
     plan.num_gpus = plan.machine.number * kind.gpus;
     plan.gpu_memory_bytes = kind.gpu_memory_bytes;
-    if (predict::tensor_budget(kind.gpu_memory_bytes) == 0) {
+    if (predict::tensor_budget(kind.gpu_memory_bytes, 0) == 0) {
       plan.refusal = "a GPU of " + format_bytes(kind.gpu_memory_bytes) +
                      " has nothing left beside the reserve";
       answer.plans.push_back(std::move(plan));

@@ -5,7 +5,6 @@
 #include "parallel/base/units.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/memory_request.h"
-#include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 
@@ -14,12 +13,11 @@ namespace {
 // Those of the fullest stage, or of the first that does not fit.
 PlanSegments fullest_segments(const configs::RunConfig& config,
                               const std::vector<layers::LayerCost>& layers,
-                              const plan::Plan& plan,
-                              int64_t gpu_memory_bytes) {
+                              const plan::Plan& plan, int64_t room_bytes) {
   const predict::MemoryRequest request =
       predict::memory_request(config, plan, layers);
   PlanSegments fullest;
-  fullest.room_bytes = gpu_memory_bytes - predict::kGpuReserveBytes;
+  fullest.room_bytes = room_bytes;
   for (int stage = 0; stage < plan.layout.pipeline_parallel_size; ++stage) {
     plan::MeshCoordinates rank;
     rank.pipeline_stage = stage;
@@ -40,10 +38,10 @@ PlanSegments fullest_segments(const configs::RunConfig& config,
 
 PlanSegments segments_of(const configs::RunConfig& config,
                          const std::vector<layers::LayerCost>& layers,
-                         const plan::Plan& plan, int64_t gpu_memory_bytes,
+                         const plan::Plan& plan, int64_t room_bytes,
                          const planner::RemedyScope* remedies) {
   const PlanSegments fullest =
-      fullest_segments(config, layers, plan, gpu_memory_bytes);
+      fullest_segments(config, layers, plan, room_bytes);
   if (fullest.estimate.fits) return fullest;
   throw Error(
       "plan",
@@ -61,8 +59,8 @@ PlanSegments segments_of(const configs::RunConfig& config,
 
 bool segments_fit(const configs::RunConfig& config,
                   const std::vector<layers::LayerCost>& layers,
-                  const plan::Plan& plan, int64_t gpu_memory_bytes) {
-  return fullest_segments(config, layers, plan, gpu_memory_bytes).estimate.fits;
+                  const plan::Plan& plan, int64_t room_bytes) {
+  return fullest_segments(config, layers, plan, room_bytes).estimate.fits;
 }
 
 std::string segments_text(const PlanSegments& segments) {

@@ -20,17 +20,17 @@ struct PlanSegments {
   int64_t room_bytes = 0;  // a GPU's room, the reserve excluded
 };
 
-// The segments of a plan that was made for GPUs with so much memory. Throws
-// Error (exit 3) if its segments do not fit; `remedies` are those of a plan for
-// GPUs that are not here.
+// The segments of a plan on GPUs that have so much room for them
+// (PlanMachines::segment_room). Throws Error (exit 3) if its segments do not
+// fit; `remedies` are those of a plan for GPUs that are not here.
 PlanSegments segments_of(const configs::RunConfig& config,
                          const std::vector<layers::LayerCost>& layers,
-                         const plan::Plan& plan, int64_t gpu_memory_bytes,
+                         const plan::Plan& plan, int64_t room_bytes,
                          const planner::RemedyScope* remedies = nullptr);
 
 bool segments_fit(const configs::RunConfig& config,
                   const std::vector<layers::LayerCost>& layers,
-                  const plan::Plan& plan, int64_t gpu_memory_bytes);
+                  const plan::Plan& plan, int64_t room_bytes);
 
 std::string segments_text(const PlanSegments& segments);
 

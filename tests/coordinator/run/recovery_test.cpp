@@ -231,6 +231,21 @@ TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
   EXPECT_EQ(run.state.generation().begin.committed_steps, 7);
 }
 
+// The others' time limits do not count while one of them is late.
+TEST(Recovery, WhoWaitsForNobodyIsLateAndTheOthersAreTold) {
+  ScriptedRun run(2);
+  run.start();
+  wire::RunProgress waiting;
+  waiting.waits_for_peers = true;
+  run.state.worker_heartbeat(run.now, "w0", waiting);
+  run.state.worker_heartbeat(run.now, "w1", wire::RunProgress());
+  EXPECT_TRUE(run.state.a_member_works());
+  run.state.worker_heartbeat(run.now, "w1", waiting);
+  EXPECT_FALSE(run.state.a_member_works()) << "all wait: the network failed";
+  run.state.worker_heartbeat(run.now, "w1", std::nullopt);
+  EXPECT_TRUE(run.state.a_member_works()) << "it has not begun to train";
+}
+
 // Who waits for a message of the lost one would wait for its time limit.
 TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
   ScriptedRun run(2);

@@ -478,6 +478,28 @@ TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   EXPECT_LE(after, before);
 }
 
+// A rank that writes a checkpoint is late, and nobody is lost.
+TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
+  for (const RankBackend backend : {RankBackend::kGloo, RankBackend::kLazyGloo,
+                                    RankBackend::kSharedMemory}) {
+    SCOPED_TRACE(to_string(backend));
+    RankOptions options;
+    options.backend = backend;
+    options.operation_timeout = milliseconds(600);
+    run_ranks(
+        2,
+        [&](int rank, Communicator& ranks) {
+          PeerNews::note(true);
+          if (rank == 1) std::this_thread::sleep_for(milliseconds(1500));
+          const at::Tensor sum = at::ones({10});
+          ranks.all_reduce(sum);
+          EXPECT_EQ(sum[0].item<float>(), 2);
+        },
+        options);
+    PeerNews::note(false);
+  }
+}
+
 TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
   GlooOptions options;
   options.timeout = milliseconds(500);

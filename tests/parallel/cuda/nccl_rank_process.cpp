@@ -10,11 +10,13 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/backend.h"
 #include "parallel/devices/compute_device.h"
 #include "tests/parallel/cuda/nccl_checks.h"
 #include "tests/support/folder_store.h"
@@ -26,11 +28,14 @@ void run(devices::DeviceApi& api, const std::vector<std::string>& words) {
   const int rank = std::stoi(words.at(1));
   const int size = std::stoi(words.at(2));
   const std::string mode = words.at(4);
-  FolderStore store(words.at(3));
+  collectives::GlooOptions gloo;
+  gloo.timeout = std::chrono::seconds(60);
+  const auto host = collectives::make_gloo_communicator(
+      std::make_shared<FolderStore>(words.at(3)), "host", rank, size, gloo);
   devices::DeviceCommunicatorOptions options;
   options.may_share_devices = true;
   options.timeout = std::chrono::seconds(mode == "hang" ? 5 : 60);
-  const auto ranks = api.make_communicator(store, "test", rank, size, options);
+  const auto ranks = api.connect_ranks(*host, options)->over(*host);
   if (mode == "check") {
     check_nccl(*ranks);
     return;

@@ -23,8 +23,8 @@
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/backend.h"
+#include "parallel/collectives/local_communication_error.h"
 #include "tests/parallel/cuda/nccl_checks.h"
-#include "tests/support/in_memory_store.h"
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/test_device_api.h"
 
@@ -58,7 +58,7 @@ class NcclRanks : public ::testing::Test {
       const std::function<void(int rank, Ranks& ranks, c10::Device device)>&
           body) {
     devices::DeviceApi& api = test_device_api();
-    InMemoryStore store;
+    auto hosts = collectives::make_local_communicators(2);
     std::vector<std::string> ends(2);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
@@ -69,7 +69,9 @@ class NcclRanks : public ::testing::Test {
           options.timeout = timeout_;
           const c10::Device device = test_device(options.device);
           c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
-          Ranks ranks = api.make_communicator(store, "test", rank, 2, options);
+          // A rank that ends takes its peers' with it.
+          const Ranks host = std::move(hosts[static_cast<size_t>(rank)]);
+          Ranks ranks = api.connect_ranks(*host, options)->over(*host);
           body(rank, ranks, device);
         } catch (const CommunicationError& error) {
           ends[static_cast<size_t>(rank)] =
@@ -192,13 +194,14 @@ TEST_F(NcclRanks, ALostPeerFreesWhoeverWaits) {
 }
 
 TEST_F(NcclRanks, ALostPeerFreesWhoConnects) {
-  const FaultsOf faults("call=CommInitRankConfig,rank=1,kind=never");
+  const FaultsOf faults("call=CommInitRankScalable,rank=1,kind=never");
   std::thread finder([] {
     std::this_thread::sleep_for(milliseconds(300));
     test_device_api().abort_communicators();
   });
   const double taken = seconds_of([&] {
-    const auto ends = run([](int, Ranks&, c10::Device) {});
+    const auto ends =
+        run([](int, Ranks& ranks, c10::Device) { ranks->connect(); });
     for (const std::string& end : ends) {
       EXPECT_THAT(end, HasSubstr("communication: "));
     }
@@ -227,42 +230,71 @@ int64_t bytes_beside_tensors(c10::Device device) {
   return memory.own_bytes() - memory.live_bytes();
 }
 
-TEST_F(NcclRanks, PartsShareTheBuffersOfTheWhole) {
+TEST_F(NcclRanks, GroupsOfTheSameRanksShareAConnection) {
   expect_calm(run([](int, Ranks& ranks, c10::Device device) {
+    ranks->connect();
     const int64_t before = bytes_beside_tensors(device);
+    EXPECT_GE(before, 1 << 20);
     std::vector<Ranks> parts;
     for (int i = 0; i < 5; ++i) {
       parts.push_back(ranks->split(0, ranks->rank()));
       parts.back()->all_reduce(ones_on(device));
     }
     ranks->synchronize();
-    EXPECT_LT(bytes_beside_tensors(device) - before, 512 << 10);
+    EXPECT_EQ(bytes_beside_tensors(device), before);
+    const Ranks reversed = ranks->split(0, -ranks->rank());
+    reversed->connect();
+    EXPECT_GE(bytes_beside_tensors(device), before + (1 << 20))
+        << "another order is another connection";
   }));
 }
 
-TEST_F(NcclRanks, ConnectionsAreThereBeforeTheFirstCollective) {
+TEST_F(NcclRanks, WhatIsNotUsedIsNotConnected) {
   expect_calm(run([](int, Ranks& ranks, c10::Device device) {
-    const Ranks part = ranks->split(0, ranks->rank());
     const int64_t before = bytes_beside_tensors(device);
-    const at::Tensor sum = ones_on(device);
-    ranks->all_reduce(sum);
-    part->all_reduce(sum);
-    sum.cpu();
+    const Ranks part = ranks->split(0, ranks->rank());
+    const Ranks alone = ranks->split(ranks->rank(), 0);
+    alone->connect();
+    part->check();
+    part->synchronize();
     EXPECT_EQ(bytes_beside_tensors(device), before);
-    EXPECT_GE(before, 1 << 20);
   }));
+}
+
+// Rank 1 first uses the two groups after rank 0 has, and each group waits for
+// its own ranks alone.
+TEST_F(NcclRanks, GroupsConnectInTheOrderOfTheirUse) {
+  expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
+    const Ranks first = ranks->split(0, -rank);
+    const Ranks second = ranks->split(0, rank);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(300));
+    const at::Tensor sum = ones_on(device);
+    for (int i = 0; i < 2; ++i) {
+      second->all_reduce(sum);
+      first->all_reduce(sum);
+    }
+    EXPECT_EQ(sum.cpu()[0].item<float>(), 16);
+  }));
+}
+
+TEST_F(NcclRanks, AnOlderLibraryIsRefused) {
+  setenv("HEADROOM_NCCL_VERSION", "21805", 1);
+  const auto ends = run([](int, Ranks&, c10::Device) {});
+  unsetenv("HEADROOM_NCCL_VERSION");
+  for (const std::string& end : ends) {
+    EXPECT_THAT(end, HasSubstr("[nccl] NCCL 2.18.5 was loaded from "));
+    EXPECT_THAT(end, HasSubstr("LD_LIBRARY_PATH"));
+  }
 }
 
 // Where a device is full is said, with what helps, and is no lost peer.
 TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
   timeout_ = milliseconds(700);
-  for (const char* when :
-       {"call=CommInitRankConfig,rank=1,kind=full",
-        "call=AllReduce,rank=1,kind=full", "call=CommSplit,rank=1,kind=full"}) {
+  for (const char* when : {"call=CommInitRankScalable,rank=1,kind=full",
+                           "call=AllReduce,rank=1,kind=full"}) {
     SCOPED_TRACE(when);
     const FaultsOf faults(when);
-    const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
-      ranks->split(0, rank);
+    const auto ends = run([&](int, Ranks& ranks, c10::Device device) {
       ranks->all_reduce(ones_on(device));
     });
     EXPECT_THAT(ends[1], HasSubstr("the device has no memory for NCCL"));
@@ -307,7 +339,7 @@ TEST_F(NcclRanks, CallsThatFailAreSaid) {
         Case{"call=AllReduce,rank=0,kind=fail,result=6", "remote process"},
         Case{"call=AllReduce,rank=0,kind=never", "no answer within 700 ms"},
         Case{"call=AllReduce,rank=0,kind=hang", "not done after 700 ms"},
-        Case{"call=CommInitRankConfig,rank=0,kind=never",
+        Case{"call=CommInitRankScalable,rank=0,kind=never",
              "connecting: no answer within 700 ms"}}) {
     SCOPED_TRACE(fault.faults);
     const FaultsOf faults(fault.faults);
@@ -319,6 +351,43 @@ TEST_F(NcclRanks, CallsThatFailAreSaid) {
     EXPECT_THAT(ends[0], HasSubstr("communication: "));
     EXPECT_THAT(ends[0], HasSubstr(fault.words));
   }
+}
+
+// What this process could not do is no peer's fault, and the message says what
+// helps.
+TEST_F(NcclRanks, AFailureOfItsOwnIsNoLostPeer) {
+  timeout_ = milliseconds(700);
+  for (const bool is_own : {true, false}) {
+    const FaultsOf faults("call=AllReduce,rank=0,kind=fail,result=" +
+                          std::string(is_own ? "2" : "6"));
+    bool said_own = false;
+    run([&](int rank, Ranks& ranks, c10::Device device) {
+      const at::Tensor sum = ones_on(device);
+      try {
+        ranks->all_reduce(sum);
+        ranks->synchronize();
+      } catch (const LocalCommunicationError&) {
+        if (rank == 0) said_own = true;
+      } catch (const CommunicationError&) {
+      }
+    });
+    EXPECT_EQ(said_own, is_own);
+  }
+}
+
+TEST_F(NcclRanks, ARankThatWorksIsWaitedForBeyondTheLimit) {
+  timeout_ = milliseconds(500);
+  PeerNews::note(true);
+  expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(1200));
+    const at::Tensor sum = ones_on(device);
+    ranks->all_reduce(sum);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(1200));
+    ranks->all_reduce(sum);
+    ranks->synchronize();
+    EXPECT_EQ(sum.cpu()[0].item<float>(), 4);
+  }));
+  PeerNews::note(false);
 }
 
 TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
@@ -333,12 +402,17 @@ TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
 // A sum that was aborted leaves anything; nothing may be told of it to peers.
 TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
   timeout_ = milliseconds(500);
-  const auto host =
-      std::make_shared<std::vector<std::unique_ptr<collectives::Communicator>>>(
-          collectives::make_local_communicators(2));
+  auto hosts = collectives::make_local_communicators(2);
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
+    devices::DeviceCommunicatorOptions options;
+    options.device = rank + 1;
+    options.timeout = timeout_;
+    Ranks& host = hosts[static_cast<size_t>(rank)];
+    auto devices = test_device_api().connect_ranks(*host, options);
     const Ranks device_host = collectives::make_device_host_communicator(
-        std::move((*host)[static_cast<size_t>(rank)]), std::move(ranks));
+        std::move(host), std::move(devices));
+    device_host->connect();
+    ranks.reset();
     const FaultsOf faults("call=AllReduce,rank=0,kind=hang");
     const at::Tensor sum = ones_on(device);
     device_host->all_reduce(sum);

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/collectives/communicator.h"
 #include "tests/parallel/cuda/nccl_checks.h"
 #include "tests/parallel/cuda/plugin.h"
-#include "tests/support/in_memory_store.h"
 
 extern char** environ;
 
@@ -24,25 +24,24 @@ namespace {
 
 TEST(Nccl, OneRankDoesAll) {
   HEADROOM_NEEDS_DEVICE();
-  InMemoryStore store;
-  const auto ranks = plugin().api->make_communicator(store, "test", 0, 1, {});
+  const auto host = collectives::make_single_communicator();
+  const auto ranks = plugin().api->connect_ranks(*host, {})->over(*host);
   EXPECT_NO_THROW(check_nccl(*ranks));
 }
 
 TEST(Nccl, MessagesAreRefused) {
   HEADROOM_NEEDS_DEVICE();
-  InMemoryStore store;
-  const auto ranks = plugin().api->make_communicator(store, "test", 0, 1, {});
+  const auto host = collectives::make_single_communicator();
+  const auto ranks = plugin().api->connect_ranks(*host, {})->over(*host);
   EXPECT_THROW(ranks->send(at::ones({1}), 0), Error);
 }
 
 TEST(Nccl, ADeviceThatIsNotThereIsRefused) {
   HEADROOM_NEEDS_PLUGIN();
-  InMemoryStore store;
+  const auto host = collectives::make_single_communicator();
   devices::DeviceCommunicatorOptions options;
   options.device = 99;
-  EXPECT_THROW(plugin().api->make_communicator(store, "test", 0, 1, options),
-               Error);
+  EXPECT_THROW(plugin().api->connect_ranks(*host, options), Error);
 }
 
 // Beside the test, on whatever machine.

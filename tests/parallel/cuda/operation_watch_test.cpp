@@ -51,5 +51,18 @@ TEST(OperationWatch, EachOperationHasItsOwnTime) {
   EXPECT_TRUE(watch.is_idle());
 }
 
+TEST(OperationWatch, TimeInWhichAPeerWorksDoesNotCount) {
+  const OperationWatch::Time start;
+  OperationWatch watch(seconds(2));
+  Progress sum;
+  sum.begun = true;
+  watch.add(operation("sum", sum));
+  EXPECT_EQ(watch.overdue(start), std::nullopt);
+  EXPECT_EQ(watch.overdue(start + seconds(5), /*a_peer_works=*/true),
+            std::nullopt);
+  EXPECT_EQ(watch.overdue(start + seconds(7), false), std::nullopt);
+  EXPECT_EQ(watch.overdue(start + seconds(8), false), "sum");
+}
+
 }  // namespace
 }  // namespace headroom::cuda

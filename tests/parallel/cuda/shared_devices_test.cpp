@@ -2,36 +2,28 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "tests/support/in_memory_store.h"
+#include "parallel/collectives/counting_communicator.h"
+#include "tests/support/run_ranks.h"
 
 namespace headroom::cuda {
 namespace {
 
 // What each rank says; "" where it goes on.
-std::vector<std::string> answers(const std::vector<std::string>& uuids,
-                                 int missing = -1) {
-  InMemoryStore store;
-  const int size = static_cast<int>(uuids.size());
+std::vector<std::string> answers(const std::vector<std::string>& uuids) {
   std::vector<std::string> said(uuids.size());
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < size; ++rank) {
-    if (rank == missing) continue;
-    ranks.emplace_back([&, rank] {
-      try {
-        refuse_shared_devices(
-            store, "generation 1", rank, size, uuids[static_cast<size_t>(rank)],
-            std::chrono::milliseconds(missing < 0 ? 5000 : 50));
-      } catch (const Error& error) {
-        said[static_cast<size_t>(rank)] = error.what();
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  run_ranks(static_cast<int>(uuids.size()),
+            [&](int rank, collectives::Communicator& world) {
+              try {
+                refuse_shared_devices(world, uuids[static_cast<size_t>(rank)]);
+              } catch (const Error& error) {
+                said[static_cast<size_t>(rank)] = error.what();
+              }
+            });
   return said;
 }
 
@@ -47,10 +39,13 @@ TEST(SharedDevices, EveryRankRefusesTheSamePair) {
             (std::vector<std::string>{refusal, refusal, refusal}));
 }
 
-TEST(SharedDevices, ASilentRankIsALostPeer) {
-  const auto said = answers({"GPU-a", "GPU-b"}, 1);
-  EXPECT_NE(said[0].find("generation 1/device/1"), std::string::npos)
-      << said[0];
+// Nobody asks another rank for anything.
+TEST(SharedDevices, ARankHandsOverItsOwnNameOnce) {
+  run_ranks(16, [](int rank, collectives::Communicator& world) {
+    collectives::CountingCommunicator counting(world.split(0, rank));
+    refuse_shared_devices(counting, "GPU-" + std::to_string(rank));
+    EXPECT_EQ(counting.bytes(), 128);
+  });
 }
 
 }  // namespace

@@ -12,8 +12,11 @@ TEST(Cluster, TheWheelRunsOnWhatItWasBuiltForAndLaterMinorVersions) {
 }
 
 TEST(Cluster, ACardOfTheReserveHasNothingLeft) {
-  EXPECT_EQ(tensor_budget(kGpuReserveBytes), 0);
-  EXPECT_GT(tensor_budget(int64_t{8} << 30), int64_t{5} << 30);
+  EXPECT_EQ(tensor_budget(kGpuReserveBytes, 0), 0);
+  EXPECT_GT(tensor_budget(int64_t{8} << 30, 0), int64_t{5} << 30);
+  EXPECT_EQ(tensor_budget(int64_t{8} << 30, 0) -
+                tensor_budget(int64_t{8} << 30, 1 << 20),
+            1 << 20);
 }
 
 }  // namespace

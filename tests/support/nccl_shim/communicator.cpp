@@ -2,14 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <utility>
-#include <vector>
 
 namespace headroom::nccl_shim {
 namespace {
@@ -73,7 +70,7 @@ void Communicator::end_call() {
 
 ncclResult_t Communicator::start(const char* call,
                                  const std::function<ncclResult_t()>& run) {
-  const auto fault = fault_of_call(call, place_.root_rank);
+  const auto fault = fault_of_call(call, place_.rank);
   using Kind = ShimFault::Kind;
   const auto is = [fault](Kind kind) { return fault && fault->kind == kind; };
   if (is(Kind::kRefuse)) {
@@ -109,7 +106,7 @@ ncclResult_t Communicator::start(const char* call,
 
 ncclResult_t Communicator::take_buffers() {
   if (bytes_ > 0 && !is_full_) return ncclSuccess;
-  const int64_t bytes = place_.shares ? kSharedBytes : kOwnBytes;
+  const int64_t bytes = kBufferBytes;
   if (is_full_ || !hooks().take(place_.device, bytes)) {
     note_error("Failed to CUDA calloc async " + std::to_string(bytes) +
                " bytes");
@@ -141,45 +138,7 @@ ncclResult_t Communicator::meet_first() {
 }
 
 ncclResult_t Communicator::connect() {
-  return start("CommInitRankConfig", [this] { return meet_first(); });
-}
-
-ncclResult_t Communicator::split(int color, int key, bool shares_further,
-                                 const Made& made) {
-  const int64_t number = splits_++;
-  return start("CommSplit", [this, color, key, shares_further, made, number] {
-    Meeting::Notice& own = meeting_->notice(place_.rank);
-    own.numbers[0] = color;
-    own.numbers[1] = key;
-    if (!meet()) return ncclInternalError;
-    std::vector<std::pair<int64_t, int>> members;
-    for (int rank = 0; rank < place_.size; ++rank) {
-      const Meeting::Notice& theirs = meeting_->notice(rank);
-      if (theirs.numbers[0] == color) {
-        members.emplace_back(theirs.numbers[1], rank);
-      }
-    }
-    std::ranges::sort(members);
-    if (!meet()) return ncclInternalError;
-    Place part = place_;
-    part.name += "-" + std::to_string(number) + "-" + std::to_string(color);
-    part.size = static_cast<int>(members.size());
-    part.splits_share = shares_further;
-    part.shares = place_.splits_share;
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (members[i].second == place_.rank) part.rank = static_cast<int>(i);
-    }
-    const auto child = std::make_shared<Communicator>(part);
-    if (part.shares) child->stopped_ = stopped_;
-    child->is_full_ = is_full_;
-    // A child's own abort does not reach this call.
-    const std::shared_ptr<std::atomic<bool>> own_stop = child->stopped_;
-    child->stopped_ = stopped_;
-    const ncclResult_t result = child->meet_first();
-    child->stopped_ = own_stop;
-    if (result == ncclSuccess) made(child);
-    return result;
-  });
+  return start("CommInitRankScalable", [this] { return meet_first(); });
 }
 
 ncclResult_t Communicator::begin(const Collective& collective,
@@ -244,7 +203,7 @@ ncclResult_t Communicator::finalize() {
 }
 
 void Communicator::abort() {
-  *stopped_ = true;
+  stopped_ = true;
   end_call();
 }
 

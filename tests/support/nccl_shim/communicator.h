@@ -4,9 +4,7 @@
 //
 // As NCCL: ranks on one device of one host (NCCL_HOSTID) are refused; buffers
 // are taken beside LibTorch's allocator, at the first collective or, with
-// NCCL_RUNTIME_CONNECT=0, in the beginning; a communicator that is split off
-// shares the buffers and the abort of its parent if the parent's own
-// configuration says splitShare.
+// NCCL_RUNTIME_CONNECT=0, in the beginning.
 #pragma once
 
 #include <nccl.h>
@@ -32,18 +30,12 @@ const char* last_error();
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // Bytes of a communicator's own buffers, and of what another one adds that
-  // shares them.
-  static constexpr int64_t kOwnBytes = 1 << 20;
-  static constexpr int64_t kSharedBytes = 64 << 10;
+  static constexpr int64_t kBufferBytes = 1 << 20;
 
   struct Place {
     std::string name;
     int rank = 0, size = 1;
-    int root_rank = 0;  // of the first communicator
     int device = 0;
-    bool splits_share = false;
-    bool shares = false;
   };
   explicit Communicator(const Place& place);
   ~Communicator();
@@ -53,10 +45,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Begins to connect with the others.
   ncclResult_t connect();
-  // Begins to find out who has the same color; `made` is told this rank's
-  // place among them, once all are connected.
-  using Made = std::function<void(std::shared_ptr<Communicator>)>;
-  ncclResult_t split(int color, int key, bool shares_further, const Made& made);
 
   // `run` is done on the device, in the stream's order; false: stopped.
   struct Collective {
@@ -73,7 +61,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool meet() {
     return meeting_->meet([this] { return is_stopped(); });
   }
-  bool is_stopped() const { return *stopped_; }
+  bool is_stopped() const { return stopped_; }
   Meeting& meeting() { return *meeting_; }
 
  private:
@@ -87,12 +75,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   const Place place_;
   std::unique_ptr<Meeting> meeting_;
-  std::shared_ptr<std::atomic<bool>> stopped_ =
-      std::make_shared<std::atomic<bool>>(false);
+  std::atomic<bool> stopped_{false};
   std::atomic<ncclResult_t> state_{ncclSuccess};
   std::atomic<int64_t> under_way_{0};  // on the device
   int64_t bytes_ = 0;
-  int64_t splits_ = 0;
   bool is_full_ = false, hangs_ = false;  // by the fault of the call under way
   std::thread call_;
 };

@@ -1,6 +1,6 @@
 // Faults of the shim, from HEADROOM_NCCL_FAULTS:
 //
-//   call=AllReduce,rank=1,nth=3,kind=hang;call=CommSplit,kind=refuse
+//   call=AllReduce,rank=1,nth=3,kind=hang;call=AllGather,kind=refuse
 //
 //   kind=delay   the call goes on after ms= milliseconds
 //   kind=never   it stays in progress until the communicator is aborted
@@ -9,7 +9,7 @@
 //   kind=full    the device has no memory for the communicator's buffers
 //   kind=hang    the collective begins on the device and does not end
 //
-// A rank is that of the first communicator; without one it is every rank.
+// A rank is that of the communicator; without one it is every rank.
 // nth= counts a process's calls of that name from 1 (0: each of them); with
 // file=PATH a fault acts while that file exists.
 //

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -80,15 +81,30 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
-                                    int rank, ncclConfig_t* config) {
-  if (config == nullptr || config->blocking != 0) return ncclInvalidArgument;
+// HEADROOM_NCCL_VERSION is another version than the header's.
+ncclResult_t ncclGetVersion(int* version) {
+  const char* const given = std::getenv("HEADROOM_NCCL_VERSION");
+  *version = given != nullptr ? std::atoi(given) : NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+// All ids count: ranks that were told others do not meet.
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* made, int size, int rank,
+                                      int roots, ncclUniqueId* ids,
+                                      ncclConfig_t* config) {
+  if (config == nullptr || config->blocking != 0 || roots < 1) {
+    return ncclInvalidArgument;
+  }
   Communicator::Place place;
-  place.name = id.internal;
-  place.rank = place.root_rank = rank;
+  place.name = ids[0].internal;
+  for (int root = 1; root < roots; ++root) {
+    const std::string other = ids[root].internal;
+    if (other.empty()) return ncclInvalidArgument;
+    place.name += "-" + other.substr(other.size() - 4);
+  }
+  place.rank = rank;
   place.size = size;
   place.device = hooks().current_device();
-  place.splits_share = config->splitShare == 1;
   auto ranks = std::make_shared<Communicator>(place);
   *made = new ncclComm{ranks};
   const ncclResult_t result = ranks->connect();
@@ -97,18 +113,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
     *made = nullptr;
   }
   return result;
-}
-
-// The communicator is there once the call is done, as NCCL's.
-ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key,
-                           ncclComm_t* made, ncclConfig_t* config) {
-  *made = nullptr;
-  return from->ranks->split(
-      color, key, config != nullptr && config->splitShare == 1,
-      [made](std::shared_ptr<Communicator> child) {
-        __atomic_store_n(made, new ncclComm{std::move(child)},
-                         __ATOMIC_RELEASE);
-      });
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t of) { return of->ranks->finalize(); }

@@ -38,14 +38,13 @@ void prepare_test_communicators() {
   set_hooks(&hooks);
 }
 
-std::unique_ptr<collectives::Communicator> make_test_communicator(
-    KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const devices::DeviceInfo& device,
+std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
+    collectives::Communicator& world, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {
-  return cuda::make_nccl_communicator(store, prefix, rank, size,
-                                      {test_device(options.device), device.uuid,
-                                       TestDeviceMemory::host_services()},
-                                      options);
+  return cuda::make_nccl_ranks(world,
+                               {test_device(options.device), device.uuid,
+                                TestDeviceMemory::host_services()},
+                               options);
 }
 
 void abort_test_communicators() { cuda::abort_nccl_communicators(); }
@@ -61,20 +60,14 @@ namespace headroom {
 
 void prepare_test_communicators() {}
 
-// The host's own communicator holds the store as long.
-std::unique_ptr<collectives::Communicator> make_test_communicator(
-    KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const devices::DeviceInfo& device,
+// What goes through the host takes of the device what NCCL would.
+std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
+    collectives::Communicator&, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {
   HEADROOM_CHECK(!options.behind_each, "the host's ranks have no stream");
   constexpr int64_t kBuffers = 1 << 20;
   TestDeviceMemory::of(device.index).take_outside(kBuffers);
-  collectives::GlooOptions gloo;
-  gloo.timeout = options.timeout;
-  return collectives::make_device_host_communicator(
-      collectives::make_gloo_communicator({&store, [](KeyValueStore*) {}},
-                                          prefix, rank, size, gloo),
-      nullptr);
+  return nullptr;
 }
 
 void abort_test_communicators() {}

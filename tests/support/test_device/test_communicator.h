@@ -12,10 +12,9 @@ namespace headroom {
 // Once, before the first.
 void prepare_test_communicators();
 
-// As DeviceApi::make_communicator.
-std::unique_ptr<collectives::Communicator> make_test_communicator(
-    KeyValueStore& store, const std::string& prefix, int rank, int size,
-    const devices::DeviceInfo& device,
+// As DeviceApi::connect_ranks; null where tensors go through the host.
+std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
+    collectives::Communicator& world, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options);
 
 void abort_test_communicators();

@@ -47,11 +47,10 @@ class TestDeviceApi final : public devices::DeviceApi {
   std::unique_ptr<devices::DeviceGraph> make_graph(int device) override {
     return std::make_unique<TestGraph>(device);
   }
-  std::unique_ptr<collectives::Communicator> make_communicator(
-      KeyValueStore& store, const std::string& prefix, int rank, int size,
+  std::shared_ptr<collectives::DeviceRanks> connect_ranks(
+      collectives::Communicator& world,
       const devices::DeviceCommunicatorOptions& options) override {
-    return make_test_communicator(store, prefix, rank, size,
-                                  describe(options.device), options);
+    return connect_test_ranks(world, describe(options.device), options);
   }
   void abort_communicators() override { abort_test_communicators(); }
 

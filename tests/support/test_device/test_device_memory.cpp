@@ -19,7 +19,8 @@ namespace {
 
 devices::HostServices& services() {
   static devices::HostServices given = {&MemoryCategoryScope::of_device,
-                                        &PeerWait::begin, &PeerWait::end};
+                                        &PeerWait::begin, &PeerWait::end,
+                                        &PeerNews::a_peer_works};
   return given;
 }
 

@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 // What rank 1 of two is refused with; "" where it may connect.
 std::string refusal(const std::string& address, int64_t machine) {
   InMemoryStore store;
-  check_address(store, 0, 1, "10.0.0.5", 7);  // rank 0 is there
+  say_here(store, 0, 7);
+  say_here(store, 1, machine);
   try {
     check_address(store, 1, 2, address, machine);
   } catch (const Error& error) {

@@ -214,7 +214,9 @@ template:
         securityContext:
           allowPrivilegeEscalation: false
           readOnlyRootFilesystem: true
-          # EFA pins memory.
+          # EFA pins memory. A user who is not root does not get this right where
+          # the runtime has no ambient capabilities: then the limit on locked
+          # memory of the node's containerd counts (LimitMEMLOCK=infinity).
           capabilities: {drop: [ALL]{{ if gt (int $workers.efa) 0 }}, add: [IPC_LOCK]{{ end }}}
         volumeMounts:
           - {name: runs, mountPath: /runs}

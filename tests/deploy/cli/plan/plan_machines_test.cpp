@@ -5,6 +5,7 @@
 
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
+#include "parallel/predict/nccl_memory.h"
 #include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
@@ -47,7 +48,7 @@ TEST(PlanMachines, WhatOthersUseOfACardIsNotThePlans) {
   ASSERT_TRUE(machines);
   EXPECT_EQ(machines->num_gpus(), 1);
   EXPECT_EQ(machines->gpu_memory_bytes, 59 * kGiB);
-  EXPECT_EQ(machines->budget_bytes, predict::tensor_budget(59 * kGiB));
+  EXPECT_EQ(machines->budget_bytes, predict::tensor_budget(59 * kGiB, 0));
   EXPECT_THAT(machines_text(*machines),
               HasSubstr("card 0: Fake H80, 80 GiB, others use 20 GiB of it"));
 }
@@ -64,8 +65,28 @@ TEST(PlanMachines, ACardIsAProcessAndALimit) {
   const RunRequest request = make_run_request(
       with_machines(line, *machines_of(line, fake())), std::nullopt, 2);
   EXPECT_EQ(request.expected_workers(), 2);
-  EXPECT_EQ(request.config.memory_limit, predict::tensor_budget(23 * kGiB));
+  EXPECT_EQ(request.config.memory_limit,
+            predict::tensor_budget(
+                23 * kGiB, predict::nccl_bytes(
+                               {1, 2, 1}, 0,
+                               {.cards_of_machine = 2, .has_nvlink = true})));
   EXPECT_EQ(request.config.device, "0,1");
+}
+
+// NCCL's buffers are no room for tensors, and a layout with more groups of
+// ranks has more of them.
+TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
+  const auto reserved = [](const std::string& cluster,
+                           const plan::ParallelLayout& layout) {
+    return machines_of(plan({"--cluster", cluster}), fake())
+        ->communication_bytes(layout, 0);
+  };
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  EXPECT_EQ(reserved("p5.48xlarge:1", {1, 8, 1}) / kMiB, 326);
+  EXPECT_EQ(reserved("p5.48xlarge:8", {1, 64, 1}) / kMiB, 473);
+  EXPECT_EQ(reserved("g5.48xlarge:1", {1, 8, 1}) / kMiB, 105);
+  EXPECT_EQ(reserved("g5.xlarge:1", {1, 1, 1}), 0);
+  EXPECT_EQ(reserved("p5.48xlarge:1", {1, 4, 2}) / kMiB, 326 + 147);
 }
 
 // Cards elsewhere are planned for as cards, too: nothing of the CPU's scratch.

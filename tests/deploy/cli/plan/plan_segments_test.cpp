@@ -6,7 +6,6 @@
 #include "deploy/cli/plan/plan_report.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
-#include "parallel/predict/time_model.h"
 
 namespace headroom::cli {
 namespace {
@@ -20,9 +19,8 @@ PlanReport report_of_16_images() {
   return make_plan_report(config, 1, /*with_schedule=*/false);
 }
 
-PlanSegments segments_on(const PlanReport& report, int64_t gpu_memory_bytes) {
-  return segments_of(report.config, report.layers, report.plan,
-                     gpu_memory_bytes);
+PlanSegments segments_on(const PlanReport& report, int64_t room_bytes) {
+  return segments_of(report.config, report.layers, report.plan, room_bytes);
 }
 
 TEST(PlanSegments, AreSaidBesideTheTensors) {
@@ -31,8 +29,7 @@ TEST(PlanSegments, AreSaidBesideTheTensors) {
   const predict::SegmentEstimate& estimate = report.segments->estimate;
   EXPECT_EQ(estimate.tensor_bytes, report.memory[0].total());
   EXPECT_GT(estimate.segment_bytes, estimate.tensor_bytes);
-  EXPECT_EQ(report.segments->room_bytes,
-            (int64_t{8} << 30) - predict::kGpuReserveBytes);
+  EXPECT_EQ(report.segments->room_bytes, int64_t{8} << 30);
   EXPECT_THAT(plan_report_text(report), HasSubstr("Segments of the caching"));
   EXPECT_THAT(plan_report_json(report), HasSubstr("\"segment_bytes\""));
 }
@@ -41,7 +38,7 @@ TEST(PlanSegments, ThatDoNotFitAreRefusedAlthoughTheirTensorsDo) {
   const PlanReport report = report_of_16_images();
   const int64_t tensors = report.memory[0].total();
   try {
-    segments_on(report, predict::kGpuReserveBytes + tensors);
+    segments_on(report, tensors);
     FAIL() << "segments are more than their tensors";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::kNoPlan);

@@ -1,0 +1,72 @@
+#include "parallel/predict/nccl_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace headroom::predict {
+namespace {
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+constexpr int64_t kConnectionBytes =
+    int64_t{8} * 512 * 8 * 16 + int64_t{120} * 640 * 8 * 8 + 4 * kMebibyte;
+// kMostNcclChannels of parallel/cuda/nccl_limits.h. Over PCIe NCCL finds two
+// paths and uses each twice.
+constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
+constexpr int64_t kSwitchBytes = 256 * kMebibyte;
+// What a process takes whatever it connects: the code of the kernels, and
+// NCCL's own tables. An estimate, on the large side.
+constexpr int64_t kProcessBytes = 32 * kMebibyte;
+
+struct Group {
+  int64_t ranks = 1;
+  bool is_on_one_machine = true;
+};
+
+std::vector<Group> groups_of(const plan::ParallelLayout& layout, int zero_stage,
+                             int64_t cards_of_machine) {
+  const int64_t world = layout.world_size();
+  const int64_t data = layout.data_parallel_size;
+  const int64_t spatial = layout.spatial_parallel_size;
+  const bool is_one_machine = world <= cards_of_machine;
+  std::vector<Group> groups;
+  const auto add = [&](int64_t ranks, bool are_neighbours) {
+    if (ranks > 1) {
+      groups.push_back({ranks, is_one_machine || (are_neighbours &&
+                                                  ranks <= cards_of_machine)});
+    }
+  };
+  add(world, true);
+  // The replicas of a stage are all ranks where there is one stage; an image's
+  // ranks are the replicas where there is one of them.
+  if (layout.pipeline_parallel_size > 1) add(data * spatial, true);
+  if (data > 1) add(spatial, true);
+  if (zero_stage > 0 && spatial > 1) add(data, false);
+  return groups;
+}
+
+int64_t bytes_of(const Group& group, const CardLinks& links) {
+  const int64_t channels = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
+  const int64_t senders =
+      std::min<int64_t>(group.is_on_one_machine ? 2 : 3, group.ranks - 1);
+  int64_t bytes = channels * senders * kConnectionBytes;
+  if (links.sums_in_switch && links.cards_of_machine > 2) bytes += kSwitchBytes;
+  return bytes;
+}
+
+}  // namespace
+
+int64_t nccl_groups(const plan::ParallelLayout& layout, int zero_stage) {
+  return static_cast<int64_t>(groups_of(layout, zero_stage, 1).size());
+}
+
+int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
+                   const CardLinks& links) {
+  int64_t bytes = 0;
+  for (const Group& group :
+       groups_of(layout, zero_stage, links.cards_of_machine)) {
+    bytes += bytes_of(group, links);
+  }
+  return bytes == 0 ? 0 : bytes + kProcessBytes;
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,39 @@
+// The memory of a card that NCCL takes, as a plan needs it before a run
+// measures it (worker/memory/device_footprint.h).
+//
+// A communicator receives through buffers in the card's memory, one set for
+// each channel and each rank that sends to it there (NCCL 2.28, comm.h and
+// device.h). For the three protocols:
+//
+//   LL      8 lines x 512 threads x 8 steps x 16 bytes      0.50 MiB
+//   LL128   120 elements x 640 threads x 8 steps x 8 bytes  4.69 MiB
+//   Simple  NCCL_BUFFSIZE                                   4.00 MiB
+//
+// A ring has one sender. A tree adds one within a machine, where it is a chain,
+// and up to two more between machines. So 8 cards behind NVSwitch take
+// 16 x 2 x 9.19 MiB = 294 MiB for a communicator, and several such machines
+// 441 MiB. Sums in the switch (NVLS) would add
+// 16 channels x 2 directions x 8 cards x 1 MiB = 256 MiB.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/plan/layout.h"
+
+namespace headroom::predict {
+
+// How a run's cards reach each other.
+struct CardLinks {
+  int64_t cards_of_machine = 1;
+  bool has_nvlink = false;      // else PCIe
+  bool sums_in_switch = false;  // NCCL_NVLS_ENABLE=1 and an NVSwitch
+};
+
+// The sets of ranks that exchange tensors of cards, each a communicator.
+int64_t nccl_groups(const plan::ParallelLayout& layout, int zero_stage);
+
+// Bytes of one rank; 0 for a run of one.
+int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
+                   const CardLinks& links);
+
+}  // namespace headroom::predict

@@ -1,0 +1,43 @@
+#include "parallel/predict/nccl_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::predict {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr CardLinks kSwitched{.cards_of_machine = 8, .has_nvlink = true};
+
+TEST(NcclMemory, GroupsOfTheSameRanksAreOne) {
+  EXPECT_EQ(nccl_groups({1, 1, 1}, 0), 0);
+  EXPECT_EQ(nccl_groups({1, 8, 1}, 0), 1);
+  EXPECT_EQ(nccl_groups({1, 8, 1}, 3), 1);
+  EXPECT_EQ(nccl_groups({1, 1, 2}, 0), 1);
+  EXPECT_EQ(nccl_groups({1, 4, 2}, 0), 2) << "all, an image's ranks";
+  EXPECT_EQ(nccl_groups({1, 4, 2}, 1), 3) << "and ZeRO's";
+  EXPECT_EQ(nccl_groups({2, 4, 1}, 0), 2) << "all, a stage's replicas";
+  EXPECT_EQ(nccl_groups({2, 1, 1}, 0), 1);
+  EXPECT_EQ(nccl_groups({2, 2, 2}, 2), 4);
+}
+
+TEST(NcclMemory, OneCardTakesNone) {
+  EXPECT_EQ(nccl_bytes({1, 1, 1}, 0, kSwitched), 0);
+}
+
+TEST(NcclMemory, EightCardsBehindASwitch) {
+  const int64_t bytes = nccl_bytes({1, 8, 1}, 0, kSwitched);
+  EXPECT_EQ(bytes / kMiB, 326) << "294 of buffers, 32 of code";
+  CardLinks summing = kSwitched;
+  summing.sums_in_switch = true;
+  EXPECT_EQ(nccl_bytes({1, 8, 1}, 0, summing) - bytes, 256 * kMiB);
+}
+
+TEST(NcclMemory, MachinesAddSendersAndPcieTakesFewChannels) {
+  EXPECT_EQ(nccl_bytes({1, 64, 1}, 0, kSwitched) / kMiB, 473);
+  EXPECT_EQ(nccl_bytes({1, 8, 1}, 0, {.cards_of_machine = 8}) / kMiB, 105);
+  EXPECT_EQ(nccl_bytes({1, 2, 1}, 0, {.cards_of_machine = 2}) / kMiB, 68)
+      << "a peer sends for ring and tree through the same buffers";
+}
+
+}  // namespace
+}  // namespace headroom::predict
