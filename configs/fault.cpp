@@ -47,7 +47,11 @@ constexpr auto kKinds = std::to_array<FaultDescription>(
       .number_member = &Fault::seconds,
       .needs_number = true,
       .example = "pause@rank=0,step=3,seconds=2",
-      .does = "the process stops for so many seconds"}});
+      .does = "the process stops for so many seconds"},
+     {.value = Kind::kDeviceError,
+      .name = "device_error",
+      .example = "device_error@rank=1,step=3,phase=collective",
+      .does = "the card fails for this process"}});
 
 constexpr auto kPhases =
     std::to_array<NamedValue<Phase>>({{Phase::kStep, "step"},
@@ -58,23 +62,30 @@ constexpr auto kPhases =
                                       {Phase::kCheckpoint, "checkpoint"},
                                       {Phase::kForward, "forward"},
                                       {Phase::kBackward, "backward"},
+                                      {Phase::kCollective, "collective"},
                                       {Phase::kBetween, "between"},
                                       {Phase::kEnd, "end"}});
 
 // Whether the phase takes the kind: a process can only be stopped in some, and
 // not at all in others.
 bool fits(const Fault& fault) {
+  const bool is_device_error = fault.kind == Kind::kDeviceError;
   switch (fault.phase) {
+    case Phase::kCollective:
+      return is_device_error;
+    case Phase::kCommit:
+      return true;
     case Phase::kForward:
     case Phase::kBackward:
+      return fault.strikes();
     case Phase::kBetween:
     case Phase::kEnd:
       return fault.stops_the_worker();
     case Phase::kStep:
     case Phase::kLoader:
-      return !fault.stops_the_worker();
+      return !fault.strikes();
     default:
-      return true;
+      return !is_device_error;
   }
 }
 
@@ -135,7 +146,7 @@ Fault read_fault(const std::string& part) {
   const FaultDescription& kind = kind_of(part, part.substr(0, at));
   Fault fault;
   fault.kind = kind.value;
-  if (fault.stops_the_worker()) fault.phase = Phase::kForward;
+  if (fault.strikes()) fault.phase = Phase::kForward;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
     if (name == "phase" && kind.takes_phase) {

@@ -33,7 +33,15 @@
 //                                     it stops there for so long, and says so
 //                                     first: others can be struck meanwhile
 //
-// A worker that was started again meets none of these three of the steps
+//   device_error@rank=1,step=3,phase=backward
+//                                     a kernel traps on its card, as after an
+//                                     error of the hardware: the process cannot
+//                                     use it any more. forward (the default),
+//                                     backward, commit of that step, or
+//                                     collective: the step's first operation of
+//                                     NCCL does not happen
+//
+// A worker that was started again meets none of these four of the steps
 // before.
 //
 // Several are separated by ";". Each fires once: a retried step meets the next
@@ -50,7 +58,15 @@
 namespace headroom::configs {
 
 struct Fault {
-  enum class Kind { kOutOfMemory, kNotANumber, kBallast, kKill, kHang, kPause };
+  enum class Kind {
+    kOutOfMemory,
+    kNotANumber,
+    kBallast,
+    kKill,
+    kHang,
+    kPause,
+    kDeviceError
+  };
   enum class Phase {
     kStep,
     kVote,
@@ -60,6 +76,7 @@ struct Fault {
     kCheckpoint,
     kForward,
     kBackward,
+    kCollective,
     kBetween,
     kEnd
   };
@@ -72,6 +89,10 @@ struct Fault {
   int64_t seconds = 0;  // the length of a pause
   bool stops_the_worker() const {
     return kind == Kind::kKill || kind == Kind::kHang || kind == Kind::kPause;
+  }
+  // Whether it strikes at one moment, and costs the worker or its time.
+  bool strikes() const {
+    return stops_the_worker() || kind == Kind::kDeviceError;
   }
   bool operator==(const Fault&) const = default;
 };

@@ -292,6 +292,12 @@ std::vector<Knob> where_it_runs() {
             .low = 1,
             .high = kMostProcesses,
             .flag = {.spellings = {"--min-processes"}, .value_name = "N"}}),
+      knob("card_failure_steps", &C::card_failure_steps,
+           "A card that fails twice within this many steps is left out: no "
+           "process is started on it any more. Raise it where an unsteady "
+           "card costs more than its share of the speed; lower it where "
+           "failures have causes beside the card.",
+           {.unit = "steps", .low = 1, .high = kMostSteps}),
       knob("layout", &C::layout,
            "The layout splits a step over processes: data shares out the "
            "images, pipeline the model's layers, spatial the lines of each "

@@ -130,6 +130,7 @@ struct RunConfig {
   double require_rate = 0;  // GB/s; 0: any
   int64_t processes = 0;  // 0: one per device, 1 on the CPU
   int64_t min_processes = 1;
+  int64_t card_failure_steps = 1000;
   std::optional<plan::ParallelLayout> layout;  // none: the planner chooses
   int64_t zero_stage = 0;
   int64_t micro_batch_size = 0;  // 0: chosen

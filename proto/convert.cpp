@@ -402,6 +402,34 @@ SuccessorOrder from_wire(const wire::ReportExitResponse& message) {
   return from_message<SuccessorOrder>(message);
 }
 
+void fields(auto& archive, Either<headroom::Card> auto& card) {
+  archive("uuid", card.uuid);
+  archive("name", card.name);
+  archive("bus_address", card.bus_address);
+}
+
+void fields(auto& archive, Either<headroom::CardFault> auto& fault) {
+  archive("kind", fault.kind, headroom::CardFault::Kind::kLeftOut);
+  archive("card", fault.card);
+  archive("words", fault.words);
+}
+
+wire::Card to_wire(const headroom::Card& card) {
+  return to_message<wire::Card>(card);
+}
+
+headroom::Card from_wire(const wire::Card& message) {
+  return from_message<headroom::Card>(message);
+}
+
+wire::CardFault to_wire(const headroom::CardFault& fault) {
+  return to_message<wire::CardFault>(fault);
+}
+
+headroom::CardFault from_wire(const wire::CardFault& message) {
+  return from_message<headroom::CardFault>(message);
+}
+
 void fields(auto& archive, Either<WorkerFailure> auto& failure) {
   archive("exit_code", failure.exit_code);
   archive("message", failure.message);
@@ -409,6 +437,7 @@ void fields(auto& archive, Either<WorkerFailure> auto& failure) {
   archive("committed_steps", failure.committed_steps);
   archive("holds_a_part", failure.holds_a_part);
   archive("checkpoint_steps", failure.checkpoint_steps);
+  archive("card_fault", failure.card_fault);
 }
 
 wire::ReportFailureRequest to_wire(const WorkerFailure& failure) {
@@ -465,6 +494,8 @@ void fields(auto& archive, Either<RankAssignment> auto& assignment) {
   archive("run_directory", assignment.run_directory);
   archive("resume_checkpoint", assignment.resume_checkpoint);
   archive("resume_steps", assignment.resume_steps);
+  archive("left_out_cards", assignment.left_out_cards);
+  archive("card_uuid", assignment.card_uuid);
 }
 
 wire::Assignment to_wire(const RankAssignment& assignment) {
@@ -504,11 +535,10 @@ void check_assignment(const wire::Assignment& message) {
     throw bad_field("local_world_size", message.local_world_size(),
                     "world_size is " + std::to_string(message.world_size()));
   }
-  if (message.local_rank() < 0 ||
-      message.local_rank() >= message.local_world_size()) {
+  if (message.local_rank() < 0 || message.local_rank() >= kMaxWorldSize) {
     throw bad_field(
         "local_rank", message.local_rank(),
-        "local_world_size is " + std::to_string(message.local_world_size()));
+        "a machine has at most " + std::to_string(kMaxWorldSize) + " workers");
   }
   const plan::ParallelLayout layout = from_wire(message.plan().layout());
   if (layout.world_size() != message.world_size()) {

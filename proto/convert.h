@@ -44,6 +44,10 @@ wire::ReportExitRequest to_wire(const WorkerExit& exit);
 WorkerExit from_wire(const wire::ReportExitRequest& message);
 wire::ReportExitResponse to_wire(const SuccessorOrder& order);
 SuccessorOrder from_wire(const wire::ReportExitResponse& message);
+wire::Card to_wire(const headroom::Card& card);
+headroom::Card from_wire(const wire::Card& message);
+wire::CardFault to_wire(const headroom::CardFault& fault);
+headroom::CardFault from_wire(const wire::CardFault& message);
 wire::ReportFailureRequest to_wire(const WorkerFailure& failure);
 WorkerFailure from_wire(const wire::ReportFailureRequest& message);
 wire::LeaveGenerationRequest to_wire(const LeftGeneration& left);
@@ -56,7 +60,7 @@ wire::Assignment to_wire(const RankAssignment& assignment);
 RankAssignment from_wire(const wire::Assignment& message);
 
 // An assignment's numbers must agree with each other: 0 <= rank < world_size,
-// 0 <= local_rank < local_world_size <= world_size, the plan's layout has
+// 0 <= local_rank, 1 <= local_world_size <= world_size, the plan's layout has
 // world_size ranks, the generation is at least 1, and the action is one that
 // this build knows. Throws Error naming the first that does not; ACTION_WAIT
 // and ACTION_EXIT carry no rank and no plan, and are not held to that.

@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "parallel/base/card.h"
 #include "parallel/base/memory_shortfall.h"
 #include "parallel/plan/plan.h"
 
@@ -51,8 +53,10 @@ struct SuccessorOrder {
 // One rank's place in a generation, and what it trains.
 struct RankAssignment {
   int rank = 0;
+  // Its place among all workers of its machine, lost ones included: those that
+  // are left keep their cards. May be local_world_size or more.
   int local_rank = 0;
-  int local_world_size = 1;
+  int local_world_size = 1;  // those of this generation
   int world_size = 1;
   bool has_one_agent = false;  // all ranks have the same one
   plan::Plan plan = {};
@@ -62,6 +66,11 @@ struct RankAssignment {
   // "": as the configuration says.
   std::string resume_checkpoint = {};
   int64_t resume_steps = 0;
+  // UUIDs of cards on which no worker is to run.
+  std::vector<std::string> left_out_cards = {};
+  // UUID of the card on which this worker's predecessor failed: the worker
+  // takes that one, whatever number it has by now. "": the one of its place.
+  std::string card_uuid = {};
 };
 
 // Why a worker cannot go on, and what it still has.
@@ -74,6 +83,8 @@ struct WorkerFailure {
   bool holds_a_part = false;
   // Steps of the newest checkpoint that it knows of; 0: none.
   int64_t checkpoint_steps = 0;
+  // Set where its card is the reason: the worker ends, and is succeeded.
+  std::optional<headroom::CardFault> card_fault = {};
 };
 
 // A worker has left its generation at a committed step: because it was asked

@@ -20,6 +20,7 @@
 #include "configs/worker_flags.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
+#include "parallel/base/card.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/terminal_style.h"
@@ -101,6 +102,14 @@ void allow_many_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Where the card failed libraries would call it once more at the process's end,
+// and abort: the process ends without them. `exit_code`: the generations'.
+int end_with(int exit_code, int wanted) {
+  if (exit_code != headroom::kCardExitCode) return wanted;
+  std::fflush(nullptr);
+  std::_Exit(wanted);
+}
+
 int run(const headroom::configs::WorkerStart& start) {
   headroom::wire::BeatChannel to_agent =
       headroom::wire::BeatChannel::from_environment();
@@ -126,8 +135,9 @@ int run(const headroom::configs::WorkerStart& start) {
        .worker_id = start.worker_id,
        .secret = secret_of_environment()},
       start.advertise_host, headroom::control::kPatience, std::move(to_agent));
-  return headroom::run::run_generations(
+  const int exit_code = headroom::run::run_generations(
       *client, {.advertise_host = start.advertise_host});
+  return end_with(exit_code, exit_code);
 }
 
 // headroom-worker --standalone RUN.YAML, of which `argv` has the end. The
@@ -149,11 +159,11 @@ int run_standalone(int argc, char** argv) {
   prepare_process(run.threads);
   const auto control = headroom::run::StandaloneControl::make(
       run.assignment, headroom::stop_signals::requested);
-  headroom::run::run_generations(*control, {});
+  const int exit_code = headroom::run::run_generations(*control, {});
   const headroom::run::StandaloneEnd end = control->end();
   if (!end.result_json.empty()) std::puts(end.result_json.c_str());
   std::fprintf(stderr, "headroom-worker: %s\n", end.reason.c_str());
-  return end.exit_code;
+  return end_with(exit_code, end.exit_code);
 }
 
 int drive_device(int argc, char** argv) {

@@ -116,6 +116,21 @@ void fields(auto& log, wire::Either<RunEnding> auto& ending) {
   log("known_steps", ending.known_steps);
   log("saver", ending.saver);
   log("saved_step", ending.saved_step);
+  log("checkpoint_steps", ending.checkpoint_steps);
+}
+
+void fields(auto& log, wire::Either<CardFailure> auto& failure) {
+  log("kind", failure.fault.kind, CardFault::Kind::kLeftOut);
+  log("card", failure.fault.card);
+  log("words", failure.fault.words);
+  log("worker_id", failure.worker_id);
+  log("node_id", failure.node_id);
+  log("local_slot", failure.local_slot);
+  log("hostname", failure.hostname);
+  log("step", failure.step);
+  log("is_charged", failure.is_charged);
+  log("is_left_out", failure.is_left_out);
+  log("reason", failure.reason);
 }
 
 // ----------------------------------------------------------------------------
@@ -146,6 +161,7 @@ wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {
   writer("nodes", state.membership_.nodes());
   writer("members", state.membership_.members());
   leavers_fields(writer, state.membership_.leavers());
+  writer("card_failures", state.cards_.all());
   for (const auto& [worker_id, leaving] : state.cycle_.regrouping_.left) {
     *image.add_left() = wire::to_message<wire::LoggedLeaving>(leaving);
     image.mutable_left()->rbegin()->set_worker_id(worker_id);
@@ -170,6 +186,9 @@ void RunStateSnapshot::restore(RunState& state,
   leavers_fields(reader, leavers);
   state.membership_.restore(std::move(nodes), std::move(members),
                             std::move(leavers));
+  std::vector<CardFailure> failures;
+  reader("card_failures", failures);
+  state.cards_.restore(std::move(failures));
   state.membership_.expect_until(now + grace);
   if (state.cycle_.wanted_plan_) state.membership_.open();
   for (const wire::LoggedLeaving& leaving : image.left()) {

@@ -17,8 +17,9 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
       newest_first(regrouping_, inputs_.membership.available());
   members.resize(
       std::min(members.size(), static_cast<size_t>(plan.layout.world_size())));
-  generation_ = next_generation(generation_, assign_ranks(std::move(members)),
-                                plan, begin, reason);
+  generation_ = next_generation(
+      generation_, assign_ranks(members, inputs_.membership.slots()), plan,
+      begin, reason);
   regrouping_ = {};
   busy_.reset();
   leave_requested_ = false;

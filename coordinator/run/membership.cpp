@@ -346,6 +346,16 @@ int Membership::num_available() const {
       members_, [this](const Member& member) { return is_available(member); }));
 }
 
+std::vector<Member> Membership::slots() const {
+  std::vector<Member> slots;
+  for (const Member& member : members_) {
+    if (is_available(member) || !find_node(member.node_id)->silent) {
+      slots.push_back(member);
+    }
+  }
+  return slots;
+}
+
 int Membership::num_coming() const {
   int count = 0;
   for (const Member& member : members_) {

@@ -152,6 +152,9 @@ class Membership {
   // Joined, and neither released nor on a node that is to leave.
   std::vector<Member> available() const;
   int num_available() const;
+  // Available members, and slots of agents that are not silent: each slot is
+  // one device of its machine.
+  std::vector<Member> slots() const;
   // Slots whose worker starts or is started again, on nodes that stay.
   int num_coming() const;
   // Whether any agent stays that is not silent.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "parallel/base/text.h"
@@ -59,28 +60,39 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
 }
 
 std::vector<RankedMember> assign_ranks(std::vector<Member> members) {
+  return assign_ranks(members, members);
+}
+
+std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
+                                       std::vector<Member> slots) {
   std::map<std::string, int> first_rank;  // each machine's first rank
-  std::map<std::string, int> count;
-  for (const Member& member : members) {
+  for (const Member& slot : slots) {
     const auto [entry, added] =
-        first_rank.try_emplace(member.hostname, member.launcher_rank);
-    if (!added) entry->second = std::min(entry->second, member.launcher_rank);
-    ++count[member.hostname];
+        first_rank.try_emplace(slot.hostname, slot.launcher_rank);
+    if (!added) entry->second = std::min(entry->second, slot.launcher_rank);
   }
-  const auto key = [&](const Member& member) {
-    return std::tie(first_rank.at(member.hostname), member.hostname,
-                    member.launcher_rank, member.node_id, member.local_slot);
+  std::map<std::string, int> count;
+  std::set<std::string> taking_part;
+  for (const Member& member : members) {
+    ++count[member.hostname];
+    taking_part.insert(member.worker_id);
+  }
+  const auto key = [&](const Member& slot) {
+    return std::tie(first_rank.at(slot.hostname), slot.hostname,
+                    slot.launcher_rank, slot.node_id, slot.local_slot);
   };
-  std::sort(members.begin(), members.end(),
+  std::sort(slots.begin(), slots.end(),
             [&](const Member& a, const Member& b) { return key(a) < key(b); });
   std::vector<RankedMember> ranked;
-  std::map<std::string, int> taken;
-  for (const Member& member : members) {
+  std::map<std::string, int> places;
+  for (const Member& slot : slots) {
+    const int place = places[slot.hostname]++;
+    if (!taking_part.contains(slot.worker_id)) continue;
     RankedMember entry;
-    entry.worker_id = member.worker_id;
+    entry.worker_id = slot.worker_id;
     entry.rank = static_cast<int>(ranked.size());
-    entry.local_rank = taken[member.hostname]++;
-    entry.local_world_size = count.at(member.hostname);
+    entry.local_rank = place;
+    entry.local_world_size = count.at(slot.hostname);
     ranked.push_back(entry);
   }
   return ranked;

@@ -52,5 +52,10 @@ struct RankedMember {
 
 // Sorted by rank. The order of `members` does not matter.
 std::vector<RankedMember> assign_ranks(std::vector<Member> members);
+// The same, where `slots` has further slots of the machines: their workers do
+// not take part, but keep their local_rank, and with it their device.
+// REQUIRES: `slots` has all of `members`.
+std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
+                                       std::vector<Member> slots);
 
 }  // namespace headroom::coordinator

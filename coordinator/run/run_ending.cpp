@@ -19,10 +19,10 @@ int64_t newest_step(const RunEnding& ending) {
   return newest;
 }
 
-// Steps of the newest checkpoint that any survivor knows of; nothing if none
-// has said.
+// Steps of the newest checkpoint that any survivor or lost worker knows of;
+// nothing if none has said.
 std::optional<int64_t> checkpoint_steps(const RunEnding& ending) {
-  std::optional<int64_t> newest;
+  std::optional<int64_t> newest = ending.checkpoint_steps;
   for (const Survivor& survivor : ending.survivors) {
     newest = std::max(newest, survivor.state.checkpoint_steps);
   }

@@ -73,6 +73,8 @@ struct RunEnding {
   std::string saver;                // told to save; "" for nobody
   TimePoint saver_since;
   std::optional<int64_t> saved_step;
+  // Steps of the newest checkpoint that lost workers knew of.
+  std::optional<int64_t> checkpoint_steps;
 
   // Null if the worker is no survivor.
   Survivor* find(const std::string& worker_id);

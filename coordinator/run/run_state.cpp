@@ -153,6 +153,9 @@ RestartDecision RunState::worker_exited(TimePoint now,
   if (may_return) {
     decision = restart_budgets_[{member->node_id, member->local_slot}].note_end(
         exit_code, num_commits_, membership_.is_draining(member->node_id));
+    const auto left_out =
+        cards_.no_successor(member->node_id, member->local_slot);
+    if (left_out) decision = {.reason = *left_out};
   }
   if (!decision.restart) membership_.expect_no_successor(worker_id);
   Loss loss = loss_of(worker_id, describe_exit(exit_code));
@@ -319,23 +322,6 @@ bool RunState::everybody_told(TimePoint now, bool followers_left) const {
   return true;
 }
 
-RunStatus RunState::status(TimePoint now) const {
-  RunStatus status;
-  status.generation = generation().number;
-  status.state = phase_;
-  status.reason = reason_;
-  status.exit_code = exit_code_;
-  status.says_how_to_go_on = says_how_to_go_on_;
-  status.run_directory = options_.run_directory;
-  status.progress = progress_;
-  status.memory_limit = config_.memory_limit;
-  status.result_json = result_json_;
-  if (generation().number > 0) status.plan = generation().plan;
-  status.members =
-      member_statuses(now, membership_, generation(), measured_peak_bytes_);
-  return status;
-}
-
 // --- what follows from what happened ----------------------------------------
 
 void RunState::note_pause(TimePoint now) {
@@ -486,9 +472,10 @@ void RunState::begin_regrouping(TimePoint now) {
 }
 
 void RunState::advance_regrouping(TimePoint now) {
+  if (end_without_cards(now)) return;
   const CycleDecision next =
       cycle_.decide(now, stop_requested_, progress_.step);
-  reason_ = next.reason;
+  reason_ = next.reason + cards_.left_out_text();
   switch (next.kind) {
     case CycleDecision::Kind::kWait:
       break;

@@ -34,6 +34,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
+#include "coordinator/run/card_failures.h"
 #include "coordinator/run/generation_cycle.h"
 #include "coordinator/run/membership.h"
 #include "coordinator/run/quorum.h"
@@ -124,6 +125,9 @@ class RunState {
   void worker_failed(TimePoint now, const std::string& worker_id, int exit_code,
                      const std::string& message, int64_t committed_steps,
                      bool peer_lost, const SurvivorState& state = {});
+  // The worker's card failed (failure.card_fault): the worker is lost.
+  void card_failed(TimePoint now, const std::string& worker_id,
+                   const wire::WorkerFailure& failure);
   // The worker has left its generation at a committed step.
   std::optional<std::string> generation_left(TimePoint now,
                                              const std::string& worker_id,
@@ -177,6 +181,7 @@ class RunState {
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
   const Membership& membership() const { return membership_; }
+  const CardFailures& cards() const { return cards_; }
   RunStatus status(TimePoint now) const;
 
  private:
@@ -201,6 +206,9 @@ class RunState {
   bool can_regroup() const;
   // Whether a worker that is lost now may be followed by another.
   bool may_have_successor() const;
+  // Ends the run where all cards are left out and no worker can come. True if
+  // so. REQUIRES: kRegrouping.
+  bool end_without_cards(TimePoint now);
   void begin_regrouping(TimePoint now);
   void begin_stopping(TimePoint now);
   void end(TimePoint now, int exit_code, const EndReason& reason);
@@ -231,6 +239,7 @@ class RunState {
   std::map<std::string, RestartDecision> restarts_;
   // Commits of all generations, repeated ones included.
   int64_t num_commits_ = 0;
+  CardFailures cards_;
   std::map<std::pair<std::string, int>, RestartBudget>
       restart_budgets_;  // The restart budget of each slot of each node.
   // Each worker's measured peak.

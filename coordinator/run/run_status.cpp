@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "coordinator/run/run_state.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {
@@ -39,6 +40,10 @@ std::string to_string(MemberActivity activity) {
                  "activity " + std::to_string(static_cast<int>(activity)));
 }
 
+std::string to_string(const LeftOutCard& card) {
+  return to_string(card.card) + " on " + card.hostname + ": " + card.reason;
+}
+
 std::vector<MemberStatus> member_statuses(
     TimePoint now, const Membership& membership, const Generation& generation,
     const std::map<std::string, int64_t>& measured_peak_bytes) {
@@ -74,6 +79,27 @@ std::vector<MemberStatus> member_statuses(
     statuses.push_back(entry);
   }
   return statuses;
+}
+
+RunStatus RunState::status(TimePoint now) const {
+  RunStatus status;
+  status.generation = generation().number;
+  status.state = phase_;
+  status.reason = reason_;
+  status.exit_code = exit_code_;
+  status.says_how_to_go_on = says_how_to_go_on_;
+  status.run_directory = options_.run_directory;
+  status.progress = progress_;
+  status.memory_limit = config_.memory_limit;
+  status.result_json = result_json_;
+  if (generation().number > 0) status.plan = generation().plan;
+  status.members =
+      member_statuses(now, membership_, generation(), measured_peak_bytes_);
+  for (const CardFailure& failure : cards_.left_out()) {
+    status.left_out_cards.push_back(
+        {failure.fault.card, failure.hostname, failure.reason});
+  }
+  return status;
 }
 
 }  // namespace headroom::coordinator

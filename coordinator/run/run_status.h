@@ -13,6 +13,7 @@
 
 #include "coordinator/run/membership.h"
 #include "coordinator/run/regrouping.h"
+#include "parallel/base/card.h"
 #include "parallel/plan/plan.h"
 #include "proto/event_file.h"
 #include "proto/run_progress.h"
@@ -49,6 +50,15 @@ struct MemberStatus {
   int64_t measured_peak_bytes = 0;
 };
 
+// A card on which no worker is started any more.
+struct LeftOutCard {
+  Card card;
+  std::string hostname;
+  std::string reason;  // the driver's words, and why it is left out
+};
+// "NVIDIA H100 (GPU-…, 0000:1b:00.0) on HOST: REASON".
+std::string to_string(const LeftOutCard& card);
+
 std::vector<MemberStatus> member_statuses(
     TimePoint now, const Membership& membership, const Generation& generation,
     const std::map<std::string, int64_t>& measured_peak_bytes);
@@ -65,7 +75,8 @@ struct RunStatus {
   wire::RunProgress progress;  // what rank 0 reports
   std::vector<MemberStatus> members;
   std::optional<plan::Plan> plan;  // once there is a generation
-  std::string result_json;         // summary.json's content, once finished
+  std::vector<LeftOutCard> left_out_cards;
+  std::string result_json;  // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
   int64_t memory_limit = 0;               // bytes of one process; 0: no limit
 

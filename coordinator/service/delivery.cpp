@@ -321,6 +321,19 @@ void Delivery::describe_generation() {
       .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
                                        : generation.begin.checkpoint,
       .resume_steps = generation.begin.committed_steps});
+  for (const CardFailure& failure : state_.cards().left_out()) {
+    if (failure.fault.card.uuid.empty()) continue;
+    common_.add_left_out_cards(failure.fault.card.uuid);
+  }
+}
+
+// The card on which the worker's predecessor failed; "" for none.
+std::string Delivery::card_of(const std::string& worker_id) const {
+  const Member* member = state_.membership().find(worker_id);
+  if (member == nullptr) return "";
+  const CardFailure* failure =
+      state_.cards().newest_of(member->node_id, member->local_slot);
+  return failure == nullptr ? "" : failure->fault.card.uuid;
 }
 
 wire::Assignment Delivery::assignment_for(const Order& order) {
@@ -333,6 +346,7 @@ wire::Assignment Delivery::assignment_for(const Order& order) {
     message.set_rank(member->rank);
     message.set_local_rank(member->local_rank);
     message.set_local_world_size(member->local_world_size);
+    message.set_card_uuid(card_of(order.worker_id));
   }
   message.mutable_stamp()->set_generation(generation.number);
   message.mutable_stamp()->set_run_digest(identity_.run_digest);

@@ -112,6 +112,7 @@ class Delivery {
   void answer_or_wait(PendingLookup* lookup, AfterUnlock& after);
   void end_late_lookups(TimePoint now, AfterUnlock& after);
   void end_lookups(AfterUnlock& after, const grpc::Status& status);
+  std::string card_of(const std::string& worker_id) const;
   wire::Assignment assignment_for(const Order& order);
   void describe_generation();
 

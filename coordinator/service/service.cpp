@@ -387,7 +387,13 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
                   Answer refusal = rules_.check_worker(
                       request->stamp(), caller, request->worker_id(), true);
                   if (refusal) return refusal;
-                  const wire::WorkerFailure failure = wire::from_wire(*request);
+                  wire::WorkerFailure failure = wire::from_wire(*request);
+                  if (failure.card_fault) {
+                    failure.card_fault->words =
+                        short_line(failure.card_fault->words, kMaxMessage);
+                    state_.card_failed(now, request->worker_id(), failure);
+                    return std::nullopt;
+                  }
                   state_.worker_failed(
                       now, request->worker_id(), failure.exit_code,
                       short_line(failure.message, kMaxMessage),

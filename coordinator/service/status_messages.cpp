@@ -32,6 +32,12 @@ void fields(auto& archive, wire::Either<MemberStatus> auto& member) {
   archive("measured_peak_bytes", member.measured_peak_bytes);
 }
 
+void fields(auto& archive, wire::Either<LeftOutCard> auto& card) {
+  archive("card", card.card);
+  archive("hostname", card.hostname);
+  archive("reason", card.reason);
+}
+
 // All but the stamp and the state.
 void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("version", status.version);
@@ -45,6 +51,7 @@ void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("result_json", status.result_json);
   archive("events", status.events);
   archive("memory_limit", status.memory_limit);
+  archive("left_out_cards", status.left_out_cards);
 }
 
 wire::GetStatusResponse to_wire(const RunStatus& status) {

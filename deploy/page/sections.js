@@ -1,14 +1,14 @@
 "use strict";
 // What the page shows: one function a section, each from `state` alone.
 
-const FAULTS = new Set(["loss_of_process", "out_of_memory", "non_finite", "fault", "agent_silent",
+const FAULTS = new Set(["loss_of_process", "card_failure", "out_of_memory", "non_finite", "fault", "agent_silent",
   "coordinator_restart", "coordinator_pause", "memory_prediction", "label_bound", "disk", "picture"]);
 const FOLLOWS = new Set(["activations", "restart", "resume", "rescale", "loss_scale", "generation", "plan", "run_over"]);
-const MARKED = new Set(["loss_of_process", "out_of_memory", "non_finite", "agent_silent", "coordinator_restart"]);
+const MARKED = new Set(["loss_of_process", "card_failure", "out_of_memory", "non_finite", "agent_silent", "coordinator_restart"]);
 // The other kinds are words already.
 const KIND_WORDS = {rescale: "more or fewer processes", join: "worker joined", agent_joins: "agent joined",
   restart: "worker restarted", coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
-  coordinator_log: "coordinator's log", loss_of_process: "worker lost", activations: "activation policy",
+  coordinator_log: "coordinator's log", loss_of_process: "worker lost", card_failure: "card failed", activations: "activation policy",
   memory_prediction: "memory above prediction", label_bound: "more boxes than planned", cuda_graphs: "CUDA graphs",
   non_finite: "not finite", data: "data set", autoanchor: "anchors", weights: "starting weights",
   augment_on: "augmentation", run_directory: "run's folder", resume: "training goes on", run_over: "end of the run"};
@@ -33,6 +33,9 @@ sections.summary = () => {
   setText(by("state"), words);
   by("state").className = `badge ${kind}`;
   setText(by("reason"), run.reason || "");
+  const leftOut = listOf(run.events).filter((event) => event.event === "card_failure" && event.left_out);
+  setText(by("left-out"), leftOut.map((event) => event.reason).join(" | "));
+  by("left-out").hidden = leftOut.length === 0;
   const share = progress.steps > 0 && isNumber(progress.step) ? Math.min(1, progress.step / progress.steps) : null;
   const percent = share === null ? null : Math.floor(share * 100);
   by("progress-bar").style.width = `${(share || 0) * 100}%`;

@@ -17,7 +17,9 @@ std::vector<int> parse_device_list(const std::string& device);
 
 // The card of a process: cards are handed out in order, and from the first
 // again where several processes may share one. Throws Error (exit 2) where they
-// may not. REQUIRES: at least one card, 0 <= local_rank < local_ranks.
+// may not. `local_rank`: its place among all workers of the machine, lost ones
+// included; `local_ranks`: those that run. REQUIRES: at least one card,
+// 0 <= local_rank.
 int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
                  bool may_share);
 

@@ -24,6 +24,8 @@ constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kCoordinatorLog, "coordinator_log",
      "the coordinator's log cannot be written, or can again"},
     {K::kLossOfProcess, "loss_of_process", "a worker was lost"},
+    {K::kCardFailure, "card_failure",
+     "a card failed; a second time leaves it out"},
     {K::kFault, "fault", "a fault was injected, or ends the run"},
     {K::kOutOfMemory, "out_of_memory", "an attempt ran out of memory"},
     {K::kActivations, "activations", "a leaner policy is taken or left"},

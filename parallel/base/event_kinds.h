@@ -22,6 +22,7 @@ enum class EventKind {
   kCoordinatorPause,
   kCoordinatorLog,
   kLossOfProcess,
+  kCardFailure,
   kFault,
   kOutOfMemory,
   kActivations,

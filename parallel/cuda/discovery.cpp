@@ -4,6 +4,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
+#include <cstdio>
+#include <optional>
 #include <string>
 
 #include "parallel/base/check.h"
@@ -35,6 +37,37 @@ std::string uuid_text(const char (&bytes)[16]) {
   return text;
 }
 
+std::string bus_address_text(int domain, int bus, int device) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%04x:%02x:%02x.0",
+                static_cast<unsigned>(domain), static_cast<unsigned>(bus),
+                static_cast<unsigned>(device));
+  return text;
+}
+
+std::optional<std::string> cuda_device_failure(int device) {
+  int before = 0;
+  if (cudaGetDevice(&before) != cudaSuccess) before = device;
+  cudaError_t result = cudaSetDevice(device);
+  // A stream's query waits for nothing and answers with an error that stays;
+  // what it says while the thread captures a graph is no such error.
+  if (result == cudaSuccess) result = cudaStreamQuery(cudaStreamPerThread);
+  if (before != device) static_cast<void>(cudaSetDevice(before));
+  switch (result) {
+    case cudaSuccess:
+    case cudaErrorNotReady:
+    case cudaErrorMemoryAllocation:
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureImplicit:
+      static_cast<void>(cudaGetLastError());  // else the next check throws it
+      return std::nullopt;
+    default:
+      return std::string("CUDA error: ") + cudaGetErrorString(result) + " (" +
+             cudaGetErrorName(result) + ")";
+  }
+}
+
 devices::DeviceInfo describe_cuda_device(int device) {
   check_cuda_device(device);
   cudaDeviceProp properties;
@@ -43,6 +76,8 @@ devices::DeviceInfo describe_cuda_device(int device) {
   info.index = device;
   info.uuid = uuid_text(properties.uuid.bytes);
   info.name = properties.name;
+  info.bus_address = bus_address_text(
+      properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
   info.compute_capability = 10 * properties.major + properties.minor;
   info.code = devices::parse_architectures(HEADROOM_CUDA_ARCHITECTURES);
   info.multiprocessors = properties.multiProcessorCount;

@@ -107,6 +107,25 @@ NcclFamily::Cause cause_of(ncclResult_t result, const std::string& text) {
              : NcclFamily::Cause::kPeer;
 }
 
+struct NextOperation {
+  std::mutex mutex;
+  std::function<void(const c10::Stream&)> hook;  // guarded
+};
+
+NextOperation& next_operation() {
+  static auto* const next = new NextOperation;
+  return *next;
+}
+
+void call_hook(const c10::Stream& stream) {
+  std::function<void(const c10::Stream&)> hook;
+  {
+    const std::lock_guard lock(next_operation().mutex);
+    hook.swap(next_operation().hook);
+  }
+  if (hook) hook(stream);
+}
+
 struct Families {
   std::mutex mutex;
   std::vector<std::weak_ptr<NcclFamily>> all;  // guarded
@@ -118,6 +137,11 @@ Families& families() {
 }
 
 }  // namespace
+
+void before_next_operation(std::function<void(const c10::Stream&)> hook) {
+  const std::lock_guard lock(next_operation().mutex);
+  next_operation().hook = std::move(hook);
+}
 
 std::shared_ptr<NcclFamily> NcclFamily::make() {
   std::shared_ptr<NcclFamily> made(new NcclFamily);
@@ -285,6 +309,7 @@ OperationEnd NcclConnection::issue(const char* operation, const Call& call) {
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   begin->record(stream_);
+  call_hook(stream_);
   settle(
       call(communicator_, static_cast<cudaStream_t>(stream_.native_handle())),
       operation);

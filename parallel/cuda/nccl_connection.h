@@ -72,6 +72,10 @@ class NcclFamily {
   std::atomic<bool> has_failed_{false};
 };
 
+// Calls `hook` once, with the stream of the next operation that any connection
+// issues, before NCCL is given it: a test breaks the device there.
+void before_next_operation(std::function<void(const c10::Stream&)> hook);
+
 // The end of an operation, on the device.
 using OperationEnd = std::shared_ptr<c10::Event>;
 

@@ -16,7 +16,9 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
+#include "parallel/cuda/kernels/trap.h"
 #include "parallel/cuda/nccl_communicator.h"
+#include "parallel/cuda/nccl_connection.h"
 #include "parallel/cuda/plugin_parts.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/nvml/nvml.h"
@@ -123,6 +125,24 @@ class CudaDeviceApi final : public devices::DeviceApi {
                      static_cast<c10::DeviceIndex>(options.device)),
          device.uuid, services_},
         options);
+  }
+
+  std::optional<std::string> failure(int device) const override {
+    return cuda_device_failure(device);
+  }
+
+  void break_device(int device, BreakIn where) override {
+    const auto trap = [](const c10::Stream& stream) {
+      C10_CUDA_CHECK(
+          static_cast<cudaError_t>(headroom_trap(stream.native_handle())));
+    };
+    if (where == BreakIn::kNextCollective) {
+      before_next_operation(trap);
+    } else {
+      trap(
+          c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device))
+              .unwrap());
+    }
   }
 
   void abort_communicators() override { abort_nccl_communicators(); }

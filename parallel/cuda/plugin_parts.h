@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,12 @@ devices::DeviceInfo describe_cuda_device(int device);
 
 // "GPU-00112233-4455-6677-8899-aabbccddeeff" of its 16 bytes.
 std::string uuid_text(const char (&bytes)[16]);
+
+// "0000:1b:00.0".
+std::string bus_address_text(int domain, int bus, int device);
+
+// As DeviceApi::failure.
+std::optional<std::string> cuda_device_failure(int device);
 
 // LibTorch's caching allocator as one DeviceMemory for each device, in order,
 // which counts from now on. They live until the process ends: the allocator

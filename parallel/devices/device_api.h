@@ -93,6 +93,7 @@ struct DeviceInfo {
   int index = 0;
   std::string uuid;  // "GPU-f2b1c3…", as NVML and nvidia-smi write it
   std::string name;
+  std::string bus_address;     // on the PCI bus: "0000:1b:00.0"
   int compute_capability = 0;  // 9.0 as 90
   int multiprocessors = 0;
   int64_t total_bytes = 0;
@@ -189,6 +190,15 @@ class DeviceApi {
   virtual std::shared_ptr<collectives::DeviceRanks> connect_ranks(
       collectives::Communicator& world,
       const DeviceCommunicatorOptions& options) = 0;
+  // The driver's words where it reports an error of the device that stays until
+  // the process ends: nothing that this process gives it is done any more.
+  // Nothing while it works. Does not wait for the device.
+  virtual std::optional<std::string> failure(int device) const = 0;
+  // Breaks the device for this process, for tests (--inject device_error@): a
+  // kernel traps, at once on the thread's stream, or in the place of the next
+  // operation of a communicator.
+  enum class BreakIn { kCurrentStream, kNextCollective };
+  virtual void break_device(int device, BreakIn where) = 0;
   // Ends all communicators that there are, also while they are made: a peer was
   // lost, and whoever waits for it is freed. Does not wait.
   virtual void abort_communicators() = 0;

@@ -67,6 +67,24 @@ TEST(Fault, APauseSaysHowLong) {
   EXPECT_EQ(to_string(faults[0]), text);
 }
 
+TEST(Fault, AnErrorOfTheDeviceStrikesInAStep) {
+  for (const char* phase : {"forward", "backward", "commit", "collective"}) {
+    const std::string text =
+        std::string("device_error@rank=1,step=3,phase=") + phase;
+    EXPECT_EQ(to_string(parse_faults(text)[0]), text);
+    EXPECT_TRUE(parse_faults(text)[0].strikes());
+    EXPECT_FALSE(parse_faults(text)[0].stops_the_worker());
+  }
+  EXPECT_EQ(parse_faults("device_error@rank=1,step=3")[0].phase,
+            Fault::Phase::kForward);
+  for (const char* wrong :
+       {"device_error@phase=vote", "device_error@phase=checkpoint",
+        "device_error@phase=between", "kill@phase=collective",
+        "oom@phase=collective", "nan@phase=commit"}) {
+    EXPECT_THROW(parse_faults(wrong), Error) << wrong;
+  }
+}
+
 TEST(Fault, TheExampleOfEachKindIsOfThatKind) {
   for (const FaultDescription& one : fault_descriptions()) {
     const std::vector<Fault> faults = parse_faults(one.example);

@@ -218,6 +218,7 @@ int run_generations(control::CoordinatorClient& client,
   std::optional<devices::ComputeDevice>
       device;                         // chosen with the first assignment
   memory::DeviceFootprint footprint;  // this process's part of it
+  Card card;
   // Nobody would hear of another failure without an agent, either.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
@@ -229,6 +230,7 @@ int run_generations(control::CoordinatorClient& client,
       return training ? training->committed_steps() : carried.newest_step();
     };
     std::exception_ptr failure;
+    std::optional<CardFault> fault;
     try {
       if (assignment.action == control::Action::kSaveAndExit) {
         HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
@@ -243,16 +245,20 @@ int run_generations(control::CoordinatorClient& client,
       const configs::RunConfig config = configs::parse_run_config(
           assignment.run_config_yaml, run_files::kRun);
       if (!device) {
-        const ChosenDevice chosen = choose_device(config, assignment.local_rank,
-                                                  assignment.local_world_size);
+        const ChosenDevice chosen =
+            choose_device(config, assignment.local_rank,
+                          assignment.local_world_size, card_record(assignment));
         device = chosen.device;
         footprint = chosen.footprint;
+        card = chosen.card;
       }
       if (config.command == "train") {
         if (!faults) {
           faults = std::make_unique<step::FaultInjection>(
               configs::parse_faults(config.inject), *device, assignment.rank,
-              assignment.generation > 1 ? assignment.resume_steps : -1);
+              assignment.generation > 1 ? assignment.resume_steps : -1,
+              assignment.plan.backend == plan::Backend::kNccl &&
+                  assignment.world_size > 1);
         }
         if (assignment.generation > 1) {
           faults->strike(configs::Fault::Phase::kBetween,
@@ -280,6 +286,8 @@ int run_generations(control::CoordinatorClient& client,
       }
     } catch (const CommunicationError& error) {
       log::debug(error.what());
+      // NCCL cannot tell its own card's failure from a peer's.
+      fault = card_fault_behind(std::current_exception(), device, card);
       control::WorkerFailure failure{
           .exit_code = static_cast<int>(ExitCode::kResource),
           .message = error.what(),
@@ -290,10 +298,12 @@ int run_generations(control::CoordinatorClient& client,
         failure.holds_a_part = !training->holds_whole_state();
         failure.checkpoint_steps = training->checkpoint_steps();
       }
-      if (!agent_loss::has_happened()) client.report_failure(failure);
+      if (!fault && !agent_loss::has_happened()) client.report_failure(failure);
     } catch (...) {
       failure = std::current_exception();
+      fault = card_fault_behind(failure, device, card);
     }
+    if (fault) return end_for_card(client, *fault, committed(), training);
     // The exception's frames are gone outside the catch.
     if (failure && !agent_loss::has_happened()) {
       const Refusal refusal = describe(failure);

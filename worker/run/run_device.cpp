@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
@@ -47,6 +48,23 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
+// The process's first call that the card itself answers.
+void make_context(const devices::ComputeDevice& device,
+                  const devices::DeviceInfo& info) {
+  try {
+    // Else a process would also take its share of the first card.
+    c10::impl::getDeviceGuardImpl(device.device().type())
+        ->setDevice(device.device());
+    device.api()->free_bytes(info.index);
+  } catch (const c10::AcceleratorError& error) {
+    const std::optional<std::string> words = error_words(error);
+    if (!words) throw;  // others have its memory
+    throw CardUnusable({.kind = CardFault::Kind::kFailed,
+                        .card = card_of(info),
+                        .words = *words});
+  }
+}
+
 constexpr size_t kNumbers = 8;  // numbers of a line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
@@ -68,10 +86,10 @@ std::array<int64_t, kNumbers> numbers_of(const DeviceMemoryLine& line) {
 }  // namespace
 
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
-                           int local_ranks) {
+                           int local_ranks, const CardRecord& record) {
   const std::vector<int> cards = parse_device_list(config.device);
   if (cards.empty()) return {};
-  const int index =
+  int index =
       card_of_rank(cards, local_rank, local_ranks, config.share_devices);
   const devices::DevicePlugin plugin =
       devices::load_device_plugin(devices::device_plugin_path());
@@ -81,23 +99,25 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
   };
   if (plugin.api == nullptr) throw refuse(plugin.reason);
   const int count = plugin.api->device_count();
-  if (count == 0) throw refuse("there is no device, or no driver for one");
-  if (index >= count) {
+  if (count == 0 && !record.was_listed) {
+    throw refuse("there is no device, or no driver for one");
+  }
+  if (index >= count && !record.was_listed) {
     throw refuse("there is no device " + std::to_string(index) +
                  "; there are " + std::to_string(count) + ", counted from 0");
   }
-  require_code(plugin.api->describe(index));
+  index = usable_card(*plugin.api, index, record);
+  const devices::DeviceInfo info = plugin.api->describe(index);
+  require_code(info);
   kernels::set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
   loss::set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
   set_arithmetic(config);
   const devices::ComputeDevice chosen(*plugin.api, index);
   const std::optional<devices::DeviceUse> before = plugin.api->use_of(index);
-  // Else a process would also take its share of the first card.
-  c10::impl::getDeviceGuardImpl(chosen.device().type())
-      ->setDevice(chosen.device());
-  plugin.api->free_bytes(index);  // creates the context
+  make_context(chosen, info);
   return {chosen,
-          memory::footprint_of_context(before, plugin.api->use_of(index))};
+          memory::footprint_of_context(before, plugin.api->use_of(index)),
+          card_of(info)};
 }
 
 DeviceMemorySample::DeviceMemorySample(const devices::ComputeDevice& device)

@@ -15,21 +15,24 @@
 #include "parallel/predict/memory_model.h"
 #include "worker/memory/device_footprint.h"
 #include "worker/memory/memory_ladder.h"
+#include "worker/run/card_fault.h"
 
 namespace headroom::run {
 
 struct ChosenDevice {
   devices::ComputeDevice device;
   memory::DeviceFootprint footprint;  // its context's; empty for the CPU
+  Card card;                          // empty for the CPU
 };
 
 // The device on which this rank computes. Loads the plugin for devices, makes
 // its kernels known to the model and the loss, sets the arithmetic that the run
 // asks for, and creates the device's context. The main thread calls it once,
 // before LibTorch is first used (compute_device.h). Throws Error (exit 2) that
-// says why there is no such device.
+// says why there is no such device, and CardUnusable where it is one that the
+// run had before.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
-                           int local_ranks);
+                           int local_ranks, const CardRecord& record = {});
 
 // What is taken of a device at one moment.
 class DeviceMemorySample {

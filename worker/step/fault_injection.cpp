@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
 #include "parallel/base/log.h"
 
 namespace headroom::step {
@@ -38,6 +39,23 @@ void stop_here(const configs::Fault& fault) {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
+void require_device(const configs::Fault& fault,
+                    const devices::ComputeDevice& device,
+                    bool has_device_collectives) {
+  if (fault.kind != configs::Fault::Kind::kDeviceError) return;
+  const std::string what = "--inject " + configs::to_string(fault) + ": ";
+  if (device.is_cpu()) {
+    throw Error("inject", what + "the run is on the CPU, which has no card",
+                "name a card with --device");
+  }
+  if (fault.phase == configs::Fault::Phase::kCollective &&
+      !has_device_collectives) {
+    throw Error("inject", what + "the ranks exchange nothing over NCCL",
+                "use --backend nccl with two processes or more, or another "
+                "phase");
+  }
+}
+
 }  // namespace
 
 std::string describe(const FaultReport& report) {
@@ -52,12 +70,12 @@ std::string describe(const FaultReport& report) {
 
 FaultInjection::FaultInjection(std::vector<configs::Fault> faults,
                                const devices::ComputeDevice& device, int rank,
-                               int64_t first_step)
+                               int64_t first_step, bool has_device_collectives)
     : device_(device) {
   for (configs::Fault& fault : faults) {
+    if (first_step < 0) require_device(fault, device, has_device_collectives);
     if (fault.rank != rank) continue;
-    const bool has_happened =
-        fault.stops_the_worker() && fault.step <= first_step;
+    const bool has_happened = fault.strikes() && fault.step <= first_step;
     if (!has_happened) faults_.push_back(fault);
   }
 }
@@ -68,6 +86,8 @@ std::optional<configs::Fault>& FaultInjection::armed() {
 }
 
 void FaultInjection::begin(configs::Fault::Phase phase, int64_t step) {
+  using Phase = configs::Fault::Phase;
+  if (phase == Phase::kStep) strike(Phase::kCollective, step);
   {
     const std::lock_guard lock(mutex_);
     const auto next =
@@ -78,8 +98,8 @@ void FaultInjection::begin(configs::Fault::Phase phase, int64_t step) {
     armed() = *next;
     faults_.erase(next);
   }
-  if (armed()->stops_the_worker()) {
-    stop_here(*std::exchange(armed(), std::nullopt));
+  if (armed()->strikes()) {
+    strike_with(*std::exchange(armed(), std::nullopt));
     return;
   }
   if (armed()->kind == configs::Fault::Kind::kOutOfMemory) {
@@ -102,14 +122,23 @@ void FaultInjection::strike(configs::Fault::Phase phase, int64_t step) {
     const std::lock_guard lock(mutex_);
     const auto next =
         std::ranges::find_if(faults_, [&](const configs::Fault& one) {
-          return one.stops_the_worker() && one.phase == phase &&
-                 one.step == step;
+          return one.strikes() && one.phase == phase && one.step == step;
         });
     if (next == faults_.end()) return;
     fault = *next;
     faults_.erase(next);
   }
-  stop_here(*fault);
+  strike_with(*fault);
+}
+
+void FaultInjection::strike_with(const configs::Fault& fault) const {
+  if (fault.stops_the_worker()) return stop_here(fault);
+  using BreakIn = devices::DeviceApi::BreakIn;
+  log::warn("--inject " + configs::to_string(fault));
+  device_.api()->break_device(device_.device().index(),
+                              fault.phase == configs::Fault::Phase::kCollective
+                                  ? BreakIn::kNextCollective
+                                  : BreakIn::kCurrentStream);
 }
 
 std::optional<FaultReport> FaultInjection::end() {

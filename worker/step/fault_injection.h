@@ -34,18 +34,19 @@ std::string describe(const FaultReport& report);
 class FaultInjection {
  public:
   // Ballasts and allocations that fail are `device`'s. `first_step`: where a
-  // successor takes over; kills, hangs and pauses up to it have happened. -1:
-  // this rank runs from the start.
+  // successor takes over; kills, hangs, pauses and errors of the device up to
+  // it have happened. -1: this rank runs from the start. Throws Error (exit 2)
+  // where an error of the device is asked for that this run cannot have.
   FaultInjection(std::vector<configs::Fault> faults,
                  const devices::ComputeDevice& device, int rank,
-                 int64_t first_step = -1);
+                 int64_t first_step = -1, bool has_device_collectives = false);
 
   // Arms the first fault of this phase and step that has not been armed yet.
   // Allocates a ballast, if it fits. Does not return from a kill or a hang, and
   // late from a pause.
   void begin(configs::Fault::Phase phase, int64_t step);
-  // Kills, hangs or pauses this worker where a fault of this phase and step
-  // says so.
+  // Kills, hangs or pauses this worker, or breaks its device, where a fault of
+  // this phase and step says so.
   void strike(configs::Fault::Phase phase, int64_t step);
   // Disarms.
   std::optional<FaultReport> end();
@@ -61,6 +62,7 @@ class FaultInjection {
   // that work there.
   void fail_allocation(configs::Fault::Phase phase, int64_t n) const;
   int64_t pending_failure(configs::Fault::Phase phase) const;
+  void strike_with(const configs::Fault& fault) const;
 
   const devices::ComputeDevice device_;
   std::vector<at::Tensor> ballasts_;

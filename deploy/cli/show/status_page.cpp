@@ -176,6 +176,9 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
   };
   add(headed("run", status.run_directory));
   add(headed("state", state_text(status)), colour_of(status.state));
+  for (const coordinator::LeftOutCard& card : status.left_out_cards) {
+    add(headed("left out", coordinator::to_string(card)), Colour::kYellow);
+  }
   constexpr size_t kHead = 10;
   const size_t room =
       size.columns > kHead ? size.columns - kHead : size.columns;

@@ -89,6 +89,9 @@ std::string status_table(const coordinator::RunStatus& status) {
             (status.plan->reason.empty() ? "" : ": " + status.plan->reason) +
             "\n";
   }
+  for (const coordinator::LeftOutCard& card : status.left_out_cards) {
+    text += "left out   " + coordinator::to_string(card) + "\n";
+  }
   text += "progress   step " + std::to_string(status.progress.step) + "/" +
           std::to_string(status.progress.num_steps) + "  " +
           progress_line(status, std::nullopt) + "\n\n";
@@ -123,7 +126,15 @@ std::string status_json(const coordinator::RunStatus& status) {
                {"run_directory", status.run_directory},
                {"progress", progress_json(status.progress)},
                {"members", Json::array()},
+               {"left_out_cards", Json::array()},
                {"events", Json::array()}};
+  for (const coordinator::LeftOutCard& card : status.left_out_cards) {
+    json["left_out_cards"].push_back({{"uuid", card.card.uuid},
+                                      {"name", card.card.name},
+                                      {"bus_address", card.card.bus_address},
+                                      {"hostname", card.hostname},
+                                      {"reason", card.reason}});
+  }
   for (const coordinator::MemberStatus& member : status.members) {
     json["members"].push_back(member_json(member));
   }

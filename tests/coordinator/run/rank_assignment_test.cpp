@@ -52,6 +52,15 @@ TEST(RankAssignment, TheOrderOfJoiningDoesNotMatter) {
   }
 }
 
+TEST(RankAssignment, AWorkerKeepsItsPlaceWhereOthersOfItsMachineAreLost) {
+  const Member a0 = joined_member("a0", "a", 0, 0);
+  const Member a1 = joined_member("a1", "a", 0, 1);
+  const Member a2 = joined_member("a2", "a", 0, 2);
+  EXPECT_EQ(assign_ranks({a2, a1}, {a2, a0, a1}),
+            (std::vector<RankedMember>{ranked("a1", 0, 1, 2),
+                                       ranked("a2", 1, 2, 2)}));
+}
+
 TEST(RankAssignment, OneAgentPerSlotOnOneMachineGetsDevicesInLauncherOrder) {
   // mpirun -np 3 on one machine: three agents with one worker each.
   EXPECT_EQ(

@@ -1,5 +1,7 @@
 #include "tests/support/test_device/streams.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -7,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +25,11 @@ using StreamClock = std::chrono::steady_clock;
 
 thread_local std::map<c10::DeviceIndex, int64_t> current_ids;
 thread_local bool is_executor = false;
+
+// CUDA's number and words for a kernel that trapped.
+constexpr int kTrapped = 719;
+constexpr const char* kTrapText =
+    "CUDA error: unspecified launch failure (cudaErrorLaunchFailure)";
 
 struct Item {
   std::function<void()> work;
@@ -48,6 +56,7 @@ struct TestStreams::State {
   std::condition_variable progress;
   std::map<Key, std::unique_ptr<Queue>> queues;  // guarded, as all below
   std::exception_ptr failure;
+  std::set<c10::DeviceIndex> broken;
   int64_t last_id = 0;
   int64_t delayed = 0;
   bool is_ending = false;
@@ -89,9 +98,10 @@ struct TestStreams::State {
       Item item = std::move(queue.waiting.front());
       queue.waiting.pop_front();
       queue.is_running = true;
+      const bool is_broken = broken.contains(queue.handle.device);
       lock.unlock();
       try {
-        item.work();
+        if (!is_broken) item.work();
       } catch (...) {
         const std::lock_guard again(mutex);
         if (!failure) failure = std::current_exception();
@@ -112,6 +122,13 @@ struct TestStreams::State {
       queue.more.notify_all();
     }
     while (queue.done < moment.count) progress.wait(lock);
+  }
+
+  void refuse_broken(c10::DeviceIndex device) const {
+    if (!broken.contains(device)) return;
+    throw c10::AcceleratorError(
+        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kTrapped,
+        kTrapText);
   }
 
   void give(const c10::Stream& stream, std::function<void()> work,
@@ -185,6 +202,19 @@ void TestStreams::give_quietly(const c10::Stream& stream,
   state_->give(stream, std::move(work), /*is_kernel=*/false);
 }
 
+void TestStreams::break_on(const c10::Stream& stream) {
+  give(stream, [this, device = stream.device_index()] {
+    const std::lock_guard lock(state_->mutex);
+    state_->broken.insert(device);
+  });
+}
+
+std::optional<std::string> TestStreams::failure(c10::DeviceIndex device) const {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->broken.contains(device)) return std::nullopt;
+  return kTrapText;
+}
+
 TestStreams::Moment TestStreams::moment(const c10::Stream& stream) const {
   const std::lock_guard lock(state_->mutex);
   return {stream.device_index(), stream.id(),
@@ -204,6 +234,7 @@ void TestStreams::wait(const c10::Stream& stream, const Moment& moment) {
 // Whoever asks is served as one who waits.
 bool TestStreams::is_past(const Moment& moment) const {
   const std::lock_guard lock(state_->mutex);
+  state_->refuse_broken(moment.device);
   Queue& queue = state_->queue({moment.device, moment.stream});
   if (queue.done >= moment.count) return true;
   if (queue.wanted < moment.count) {
@@ -216,6 +247,7 @@ bool TestStreams::is_past(const Moment& moment) const {
 void TestStreams::finish(const Moment& moment) {
   std::unique_lock lock(state_->mutex);
   state_->await(lock, moment);
+  state_->refuse_broken(moment.device);
   if (state_->failure) std::rethrow_exception(state_->failure);
 }
 

@@ -8,7 +8,8 @@
 // wait for each other without the host.
 //
 // Threads: any. Errors: what work throws is thrown by finish() from then on,
-// as a card's errors are.
+// as a card's errors are. Once broken (break_on) a device does no work any more
+// either, and its moments are refused.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -16,6 +17,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 
 namespace headroom {
 
@@ -36,6 +39,12 @@ class TestStreams {
   void give(const c10::Stream& stream, std::function<void()> work);
   // No kernel of anybody's: counted nowhere.
   void give_quietly(const c10::Stream& stream, std::function<void()> work);
+
+  // What the stream is given from now on is not done, and whoever waits for it
+  // or for another stream of its device gets an error that stays.
+  void break_on(const c10::Stream& stream);
+  // That error, once a stream has come to it.
+  std::optional<std::string> failure(c10::DeviceIndex device) const;
 
   // A moment of a stream: all that it had been given.
   struct Moment {

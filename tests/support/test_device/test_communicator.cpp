@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include "parallel/cuda/nccl_communicator.h"
+#include "parallel/cuda/nccl_connection.h"
 #include "tests/support/test_device/stream_handle.h"
 
 namespace headroom {
@@ -49,12 +50,19 @@ std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
 
 void abort_test_communicators() { cuda::abort_nccl_communicators(); }
 
+void before_next_test_operation(std::function<void(const c10::Stream&)> hook) {
+  cuda::before_next_operation(std::move(hook));
+}
+
 }  // namespace headroom
 
 #else
 
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
+#include "tests/support/test_device/streams.h"
 
 namespace headroom {
 
@@ -71,6 +79,14 @@ std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
 }
 
 void abort_test_communicators() {}
+
+void before_next_test_operation(std::function<void(const c10::Stream&)> hook) {
+  hook(TestStreams::instance().current(
+      c10::Device(c10::DeviceType::PrivateUse1,
+                  c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)
+                      ->getDevice()
+                      .index())));
+}
 
 }  // namespace headroom
 

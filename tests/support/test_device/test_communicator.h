@@ -2,6 +2,9 @@
 // tests/support/nccl_shim, or through the host where NCCL's header is missing.
 #pragma once
 
+#include <c10/core/Stream.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,5 +21,8 @@ std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
     const devices::DeviceCommunicatorOptions& options);
 
 void abort_test_communicators();
+
+// As cuda::before_next_operation; at once where tensors pass through the host.
+void before_next_test_operation(std::function<void(const c10::Stream&)> hook);
 
 }  // namespace headroom

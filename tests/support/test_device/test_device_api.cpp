@@ -1,9 +1,13 @@
 #include "tests/support/test_device/test_device_api.h"
 
+#include <cstdlib>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/page_locks.h"
+#include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_communicator.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
@@ -12,17 +16,38 @@
 namespace headroom {
 namespace {
 
+// The cards that the driver lists, by number: those that the file which
+// HEADROOM_TEST_CARDS names has when the process starts, or all. As with CUDA
+// a card's index is its place in this list.
+const std::vector<int>& listed_cards() {
+  static const auto* const cards = [] {
+    auto* const found = new std::vector<int>;
+    const char* const path = std::getenv("HEADROOM_TEST_CARDS");
+    std::ifstream file(path == nullptr ? "" : path);
+    for (int number = 0; file >> number;) found->push_back(number);
+    while (!file.is_open() && std::ssize(*found) < TestDeviceMemory::kDevices) {
+      found->push_back(static_cast<int>(found->size()));
+    }
+    return found;
+  }();
+  return *cards;
+}
+
 class TestDeviceApi final : public devices::DeviceApi {
  public:
   c10::DeviceType device_type() const override {
     return c10::DeviceType::PrivateUse1;
   }
-  int device_count() const override { return TestDeviceMemory::kDevices; }
+  int device_count() const override {
+    return static_cast<int>(listed_cards().size());
+  }
   devices::DeviceInfo describe(int device) const override {
+    const int number = listed_cards().at(static_cast<size_t>(device));
     devices::DeviceInfo info;
     info.index = device;
-    info.uuid = "GPU-test-" + std::to_string(device);
+    info.uuid = "GPU-test-" + std::to_string(number);
     info.name = "test device";
+    info.bus_address = "0000:0" + std::to_string(number + 1) + ":00.0";
     info.total_bytes = TestDeviceMemory::kBytes;
     return info;
   }
@@ -51,6 +76,20 @@ class TestDeviceApi final : public devices::DeviceApi {
       collectives::Communicator& world,
       const devices::DeviceCommunicatorOptions& options) override {
     return connect_test_ranks(world, describe(options.device), options);
+  }
+  std::optional<std::string> failure(int device) const override {
+    return TestStreams::instance().failure(
+        static_cast<c10::DeviceIndex>(device));
+  }
+  void break_device(int device, BreakIn where) override {
+    const auto trap = [](const c10::Stream& stream) {
+      TestStreams::instance().break_on(stream);
+    };
+    if (where == BreakIn::kNextCollective) {
+      before_next_test_operation(trap);
+    } else {
+      trap(TestStreams::instance().current(test_device(device)));
+    }
   }
   void abort_communicators() override { abort_test_communicators(); }
 

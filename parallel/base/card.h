@@ -1,0 +1,34 @@
+// Card: one GPU as its driver names it, and why it cannot be used any more.
+#pragma once
+
+#include <string>
+
+namespace headroom {
+
+struct Card {
+  std::string uuid;         // "GPU-f2b1c3…"; "" where nobody could ask
+  std::string name;         // "NVIDIA H100 80GB HBM3"
+  std::string bus_address;  // on the PCI bus: "0000:1b:00.0"
+  bool operator==(const Card&) const = default;
+};
+
+// "NVIDIA H100 80GB HBM3 (GPU-f2b1c3…, 0000:1b:00.0)".
+std::string to_string(const Card& card);
+
+// The exit code of a worker whose card cannot be used: the run loses that
+// worker, and its agent starts another where the card may be tried again.
+inline constexpr int kCardExitCode = 6;
+
+// A worker cannot go on, or cannot begin, because of its card.
+struct CardFault {
+  enum class Kind {
+    kFailed,   // the driver reports an error that only a new process clears
+    kGone,     // the driver no longer lists the card
+    kLeftOut,  // the run starts no worker on it any more
+  };
+  Kind kind = Kind::kFailed;
+  Card card;
+  std::string words;  // the driver's; for kGone and kLeftOut what was found
+};
+
+}  // namespace headroom

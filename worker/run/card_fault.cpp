@@ -1,0 +1,97 @@
+#include "worker/run/card_fault.h"
+
+#include <algorithm>
+
+#include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "worker/run/training_run.h"
+
+namespace headroom::run {
+
+std::optional<std::string> error_words(const c10::AcceleratorError& error) {
+  constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation
+  if (error.get_error_code() == kNoMemory) return std::nullopt;
+  // LibTorch adds lines on how to debug kernels.
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+CardRecord card_record(const control::Assignment& assignment) {
+  return {.uuid = assignment.card_uuid,
+          .left_out = assignment.left_out_cards,
+          .was_listed = assignment.generation > 1};
+}
+
+Card card_of(const devices::DeviceInfo& info) {
+  return {info.uuid, info.name, info.bus_address};
+}
+
+int usable_card(const devices::DeviceApi& api, int index,
+                const CardRecord& record) {
+  const int count = api.device_count();
+  // Cards behind one that is gone have other numbers than before.
+  if (!record.uuid.empty()) {
+    int found = 0;
+    while (found < count && api.describe(found).uuid != record.uuid) ++found;
+    index = found;
+  }
+  if (index >= count) {
+    throw CardUnusable({.kind = CardFault::Kind::kGone,
+                        .card = {.uuid = record.uuid},
+                        .words = "the driver lists " + std::to_string(count) +
+                                 " cards, and not this one"});
+  }
+  const Card card = card_of(api.describe(index));
+  if (std::ranges::find(record.left_out, card.uuid) != record.left_out.end()) {
+    throw CardUnusable({.kind = CardFault::Kind::kLeftOut,
+                        .card = card,
+                        .words = "the run has left it out"});
+  }
+  return index;
+}
+
+std::optional<CardFault> card_fault_behind(
+    const std::exception_ptr& failure,
+    const std::optional<devices::ComputeDevice>& device, const Card& card) {
+  std::optional<std::string> words;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const CardUnusable& error) {
+    return error.fault();
+  } catch (const c10::AcceleratorError& error) {
+    words = error_words(error);
+  } catch (...) {  // whatever it is, the driver is asked
+  }
+  if (!device || device->is_cpu()) return std::nullopt;
+  if (auto now = device->api()->failure(device->device().index())) {
+    words = std::move(now);
+  }
+  if (!words) return std::nullopt;
+  return CardFault{
+      .kind = CardFault::Kind::kFailed, .card = card, .words = *words};
+}
+
+int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
+                 int64_t committed_steps,
+                 std::unique_ptr<TrainingRun>& training) {
+  const std::string text =
+      "[device] " + to_string(fault.card) + ": " + fault.words;
+  log::warn(text +
+            ": this process ends; the coordinator says whether another "
+            "is started on the card");
+  control::WorkerFailure failure{
+      .exit_code = static_cast<int>(ExitCode::kResource),
+      .message = text,
+      .committed_steps = committed_steps,
+      .card_fault = fault};
+  if (training) failure.checkpoint_steps = training->checkpoint_steps();
+  static_cast<void>(training.release());
+  try {
+    client.report_failure(failure);
+  } catch (const Error& error) {
+    log::warn(error.what());
+  }
+  return kCardExitCode;
+}
+
+}  // namespace headroom::run
