@@ -27,7 +27,6 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
-#include "tests/support/folder_store.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 #include "worker/checkpoint/peer_replicas.h"
@@ -91,8 +90,7 @@ nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
           {"after_commit_ms", median(copies)}, {"copied_bytes", bytes}};
 }
 
-int run(const Request& request, const std::filesystem::path& folder,
-        collectives::Communicator& hosts) {
+int run(const Request& request, collectives::Communicator& hosts) {
   const int rank = hosts.rank();
   // NCCL refuses two ranks on one device of one host.
   setenv("NCCL_HOSTID", ("rank-" + std::to_string(rank)).c_str(), 1);
@@ -103,10 +101,8 @@ int run(const Request& request, const std::filesystem::path& folder,
   options.device = chosen.device.device().index();
   options.may_share_devices = true;
   options.timeout = std::chrono::seconds(60);
-  FolderStore store(folder);
   const auto world = collectives::make_device_host_communicator(
-      hosts.split(0, rank), chosen.device.api()->make_communicator(
-                                store, "nccl", rank, kRanks, options));
+      hosts.split(0, rank), chosen.device.api()->connect_ranks(hosts, options));
   for (const int stage : request.stages) {
     config.zero_stage = stage;
     const nlohmann::ordered_json line =
@@ -142,10 +138,9 @@ int benchmark(int argc, char** argv) {
   try {
     configs::set_from_text(config, *configs::find_knob("precision"),
                            request.precision);
-    return run_forked_ranks(kRanks, folder,
-                            [&](collectives::Communicator& world) {
-                              return run(request, folder, world);
-                            });
+    return run_forked_ranks(
+        kRanks, folder,
+        [&](collectives::Communicator& world) { return run(request, world); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

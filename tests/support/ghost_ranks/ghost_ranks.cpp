@@ -13,7 +13,6 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend_parts.h"
 #include "tests/support/ghost_ranks/stream_time.h"
-#include "tests/support/in_memory_store.h"
 
 namespace headroom {
 namespace {
@@ -46,8 +45,9 @@ struct GhostRanks::State {
 
   const Options options;
   const devices::ComputeDevice device;
-  InMemoryStore store;
-  int num_worlds = 0;
+  // The host's group of this rank, beside NCCL's.
+  const std::unique_ptr<Communicator> alone =
+      collectives::make_single_communicator();
   // Of the call under way.
   double holds = 0;
   StreamMoment end;
@@ -275,11 +275,13 @@ std::unique_ptr<Communicator> GhostRanks::make_world() {
   options.behind_each = [state = state_.get()](const c10::Stream& operations) {
     state->behind(operations);
   };
-  return std::make_unique<World>(
-      state_,
-      state_->device.api()->make_communicator(
-          state_->store, "ghosts-" + std::to_string(state_->num_worlds++),
-          /*rank=*/0, /*size=*/1, options));
+  const auto made =
+      state_->device.api()->connect_ranks(*state_->alone, options);
+  if (made == nullptr) {
+    throw Error("ghost ranks", "this device's ranks go through the host",
+                "build where NCCL's header is");
+  }
+  return std::make_unique<World>(state_, made->over(*state_->alone));
 }
 
 void GhostRanks::measure_exposed(bool measures) {
