@@ -195,6 +195,7 @@ class GhostRanks::World final : public Communicator {
     check();
     on_host(sizeof(int64_t), 1)->wait();
   }
+  void connect() override { alone_->connect(); }
   void check() override { alone_->check(); }
   void synchronize() override { alone_->synchronize(); }
   void abandon() override { alone_->abandon(); }
