@@ -77,7 +77,7 @@ bool fits(const Fault& fault) {
       return true;
     case Phase::kForward:
     case Phase::kBackward:
-      return fault.strikes();
+      return fault.strikes() || fault.kind == Kind::kOutOfMemory;
     case Phase::kBetween:
     case Phase::kEnd:
       return fault.stops_the_worker();

@@ -9,6 +9,8 @@
 //                                     something else that this rank does:
 //     vote, commit            of that step: neither allocates, so there such a
 //                             fault reports that it was not reached
+//     forward, backward       of that step: counted from where its first such
+//                             pass begins
 //     loader                  where that step's targets are assigned
 //     validation, checkpoint  after that many committed steps
 //                                     Of --device's allocations, but of the

@@ -101,10 +101,8 @@ int run(const Request& request, collectives::Communicator& hosts) {
   options.device = chosen.device.device().index();
   options.may_share_devices = true;
   options.timeout = std::chrono::seconds(60);
-  auto devices = chosen.device.api()->connect_ranks(hosts, options);
   const auto world = collectives::make_device_host_communicator(
-      hosts.split(0, rank), std::move(devices));
-  world->connect();
+      hosts.split(0, rank), chosen.device.api()->connect_ranks(hosts, options));
   for (const int stage : request.stages) {
     config.zero_stage = stage;
     const nlohmann::ordered_json line =
@@ -140,10 +138,9 @@ int benchmark(int argc, char** argv) {
   try {
     configs::set_from_text(config, *configs::find_knob("precision"),
                            request.precision);
-    return run_forked_ranks(kRanks, folder,
-                            [&](collectives::Communicator& world) {
-                              return run(request, world);
-                            });
+    return run_forked_ranks(
+        kRanks, folder,
+        [&](collectives::Communicator& world) { return run(request, world); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -85,6 +85,15 @@ TEST(Fault, AnErrorOfTheDeviceStrikesInAStep) {
   }
 }
 
+TEST(Fault, AnAllocationFailsInThePassThatItSays) {
+  for (const char* phase : {"forward", "backward"}) {
+    const std::string text =
+        std::string("oom@rank=1,step=3,allocation=2,phase=") + phase;
+    EXPECT_EQ(to_string(parse_faults(text)[0]), text);
+  }
+  EXPECT_THROW(parse_faults("ballast@bytes=1,phase=backward"), Error);
+}
+
 TEST(Fault, TheExampleOfEachKindIsOfThatKind) {
   for (const FaultDescription& one : fault_descriptions()) {
     const std::vector<Fault> faults = parse_faults(one.example);

@@ -231,7 +231,8 @@ class RankJudges(unittest.TestCase):
         self.assertIn('take 600 MiB of a rank, plans reserve 256', verdict.notes[0])
 
     def test_a_replay_that_no_abort_ends_is_a_failure(self):
-        rows = [{'what': 'calls', 'blocking': True, 'call_us': 9}, {'what': 'calls', 'blocking': False, 'call_us': 40},
+        rows = [*[{'what': 'bytes', 'splits_share': True, 'most_blocks': blocks} for blocks in (0, 0, 8)],
+                {'what': 'calls', 'blocking': True, 'call_us': 9}, {'what': 'calls', 'blocking': False, 'call_us': 40},
                 {'what': 'captured', 'sums_are_right': True, 'replay_us': 20}]
         aborted = {'what': 'aborted', 'peer_was_waited_for': True, 'stream_is_free': True, 'free_after_s': .01}
         def failures(**changed):

@@ -117,16 +117,22 @@ void FaultInjection::begin(configs::Fault::Phase phase, int64_t step) {
 }
 
 void FaultInjection::strike(configs::Fault::Phase phase, int64_t step) {
+  using Kind = configs::Fault::Kind;
   std::optional<configs::Fault> fault;
   {
     const std::lock_guard lock(mutex_);
     const auto next =
         std::ranges::find_if(faults_, [&](const configs::Fault& one) {
-          return one.strikes() && one.phase == phase && one.step == step;
+          return (one.strikes() || one.kind == Kind::kOutOfMemory) &&
+                 one.phase == phase && one.step == step;
         });
     if (next == faults_.end()) return;
     fault = *next;
     faults_.erase(next);
+  }
+  if (fault->kind == Kind::kOutOfMemory) {
+    armed() = fault;
+    return fail_allocation(phase, fault->allocation);
   }
   strike_with(*fault);
 }

@@ -45,8 +45,8 @@ class FaultInjection {
   // Allocates a ballast, if it fits. Does not return from a kill or a hang, and
   // late from a pause.
   void begin(configs::Fault::Phase phase, int64_t step);
-  // Kills, hangs or pauses this worker, or breaks its device, where a fault of
-  // this phase and step says so.
+  // Kills, hangs or pauses this worker, breaks its device, or has it refuse an
+  // allocation from here on, where a fault of this phase and step says so.
   void strike(configs::Fault::Phase phase, int64_t step);
   // Disarms.
   std::optional<FaultReport> end();

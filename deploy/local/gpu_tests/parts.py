@@ -8,7 +8,8 @@ from runner import Part, Step
 
 
 def card(kit):
-    programs = [kit.program(name) for name in ('headroom-worker', 'test_cuda', 'benchmark_gpu_step', kit.plugin.name)]
+    programs = [kit.program(name) for name in ('headroom-worker', 'test_cuda', 'benchmark_gpu_step',
+                                              'benchmark_state_copies', kit.plugin.name)]
     describe = [kit.program('benchmark_device_passes'), '--describe']
     return [
         Step('the driver and the card', ['nvidia-smi'], judge.says(r'Driver Version: \S+', r'CUDA Version: \S+'),

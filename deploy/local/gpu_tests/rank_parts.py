@@ -107,7 +107,7 @@ def device_error(kit):
 
 def communicators(kit):
     words = [kit.program('communicator_costs'), kit.results / 'communicators']
-    words += [] if kit.has_card else ['--splits', '2', '--variant', 'as it is', '--variant', 'own']
+    words += [] if kit.has_card else ['--variant', 'as it is']
     return [Step('bytes of communicators', words, rank_judge.communicators)]
 
 

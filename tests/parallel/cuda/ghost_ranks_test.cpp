@@ -57,18 +57,18 @@ class Ghosts : public testing::Test {
 };
 
 TEST_F(Ghosts, ASumOnTheDeviceKeepsItsValuesAndHoldsTheStreamNotTheHost) {
-  GhostRanks ghosts(two_ranks(0.2), device);
+  GhostRanks ghosts(two_ranks(1), device);
   const auto world = ghosts.make_world();
   const at::Tensor tensor = ones();
   synchronize();
   const Clock::time_point begin = Clock::now();
   world->all_reduce(tensor);
-  EXPECT_LT(seconds_since(begin), 0.15);
+  EXPECT_LT(seconds_since(begin), 1);
   EXPECT_EQ(tensor.sum().item<float>(), kElements);
-  EXPECT_GE(seconds_since(begin), 0.2);
+  EXPECT_GE(seconds_since(begin), 1);
   const GhostRanks::Figures figures = ghosts.take();
   EXPECT_EQ(figures.sums, 1);
-  EXPECT_NEAR(figures.held_seconds, 0.2, 1e-9);
+  EXPECT_NEAR(figures.held_seconds, 1, 1e-9);
   EXPECT_EQ(figures.host_waits, 0);
 }
 
@@ -115,11 +115,11 @@ TEST_F(Ghosts, OnlyTheTimeInWhichTheDeviceIsIdleIsExposed) {
   const at::Tensor tensor = ones();
   world->all_reduce(tensor);
   synchronize();
-  EXPECT_NEAR(ghosts.take().exposed_seconds, 0.2, 0.1);
+  EXPECT_GE(ghosts.take().exposed_seconds, 0.19);
 
   const auto work =
       world->all_reduce_async(tensor, collectives::ReduceOp::kSum);
-  hold_stream(stream(), 1, 0.4);
+  hold_stream(stream(), 1, 1);
   work->wait();
   synchronize();
   EXPECT_LT(ghosts.take().exposed_seconds, 0.1);

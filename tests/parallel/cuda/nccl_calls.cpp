@@ -1,11 +1,14 @@
-// What a call of NCCL costs the host, and what becomes of one in a CUDA graph:
-// plain NCCL and CUDA, nothing of the project. Needs a card, which two
-// processes share.
+// What NCCL's communicators take of a card, what a call costs the host, and
+// what becomes of one in a CUDA graph: plain NCCL and CUDA, nothing of the
+// project. Needs a card, which two processes share.
 //
 //   nccl_calls
 //
 // Lines of JSON:
 //
+//   bytes      MiB of a rank for the first communicator, and for all that are
+//              split off it, with and without resources that they share, and
+//              with at most 8 blocks
 //   calls      microseconds of the host for an all-reduce of 4 bytes, on a
 //              blocking communicator and on a non-blocking one that is polled
 //   captured   an all-reduce in a graph: its sums are right, microseconds of a
@@ -32,6 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRanks = 2;
+constexpr int kSplits = 5;
 constexpr int kCalls = 200;
 constexpr int kReplays = 20;
 constexpr auto kPatience = std::chrono::seconds(10);
@@ -98,12 +102,14 @@ class Rank {
   }
 
   void run() {
+    for (const bool shares : {true, false}) measure_bytes(shares, 0);
+    measure_bytes(/*shares=*/true, /*most_blocks=*/8);
     for (const bool blocks : {true, false}) time_calls(blocks);
     capture();
   }
 
  private:
-  ncclComm_t connect(bool blocks) {
+  ncclComm_t connect(bool blocks, bool shares = true, int most_blocks = 0) {
     ncclUniqueId id = {};
     if (rank_ == 0) {
       check(ncclGetUniqueId(&id), "an id");
@@ -113,6 +119,8 @@ class Rank {
     }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = blocks ? 1 : 0;
+    config.splitShare = shares ? 1 : 0;
+    if (most_blocks > 0) config.maxCTAs = most_blocks;
     ncclComm_t ranks = nullptr;
     const ncclResult_t begun =
         ncclCommInitRankConfig(&ranks, kRanks, id, rank_, &config);
@@ -139,6 +147,46 @@ class Rank {
            "a sum");
   }
 
+  void end(ncclComm_t ranks) {
+    settle(ranks, ncclCommFinalize(ranks), "the end");
+    check(ncclCommDestroy(ranks), "the end");
+  }
+
+  // What both ranks have of the card, halved; both at the same point.
+  double taken_mib() {
+    check(cudaDeviceSynchronize(), "the card");
+    peer_.meet();
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "memory");
+    peer_.meet();
+    return static_cast<double>(total - free) / kRanks / (1 << 20);
+  }
+
+  void measure_bytes(bool shares, int most_blocks) {
+    const double before = taken_mib();
+    const ncclComm_t world = connect(/*blocks=*/true, shares, most_blocks);
+    set_number(0);
+    all_reduce(world);
+    const double with_world = taken_mib();
+    ncclComm_t splits[kSplits] = {};
+    for (ncclComm_t& split : splits) {
+      check(ncclCommSplit(world, 0, rank_, &split, nullptr), "a split");
+      all_reduce(split);
+    }
+    const double with_splits = taken_mib();
+    if (rank_ == 0) {
+      std::printf(
+          "{\"what\": \"bytes\", \"splits_share\": %s, \"most_blocks\": %d, "
+          "\"world_MiB\": %.1f, \"split_MiB\": %.1f}\n",
+          shares ? "true" : "false", most_blocks, with_world - before,
+          (with_splits - with_world) / kSplits);
+      std::fflush(stdout);
+    }
+    for (const ncclComm_t split : splits) end(split);
+    end(world);
+    peer_.meet();
+  }
+
   void time_calls(bool blocks) {
     const ncclComm_t ranks = connect(blocks);
     set_number(0);
@@ -159,8 +207,7 @@ class Rank {
       std::fflush(stdout);
     }
     peer_.meet();
-    settle(ranks, ncclCommFinalize(ranks), "the end");
-    check(ncclCommDestroy(ranks), "the end");
+    end(ranks);
     peer_.meet();
   }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -46,10 +45,9 @@ struct GhostRanks::State {
 
   const Options options;
   const devices::ComputeDevice device;
-  // The only rank that exists. Each world's calls go over ranks of their own.
+  // The host's group of this rank, beside NCCL's.
   const std::unique_ptr<Communicator> alone =
       collectives::make_single_communicator();
-  std::vector<std::shared_ptr<collectives::DeviceRanks>> worlds;
   // Of the call under way.
   double holds = 0;
   StreamMoment end;
@@ -197,6 +195,7 @@ class GhostRanks::World final : public Communicator {
     check();
     on_host(sizeof(int64_t), 1)->wait();
   }
+  void connect() override { alone_->connect(); }
   void check() override { alone_->check(); }
   void synchronize() override { alone_->synchronize(); }
   void abandon() override { alone_->abandon(); }
@@ -277,12 +276,13 @@ std::unique_ptr<Communicator> GhostRanks::make_world() {
   options.behind_each = [state = state_.get()](const c10::Stream& operations) {
     state->behind(operations);
   };
-  state_->worlds.push_back(
-      state_->device.api()->connect_ranks(*state_->alone, options));
-  HEADROOM_CHECK(state_->worlds.back() != nullptr,
-                 "this device has no ranks of its own");
-  return std::make_unique<World>(state_,
-                                 state_->worlds.back()->over(*state_->alone));
+  const auto made =
+      state_->device.api()->connect_ranks(*state_->alone, options);
+  if (made == nullptr) {
+    throw Error("ghost ranks", "this device's ranks go through the host",
+                "build where NCCL's header is");
+  }
+  return std::make_unique<World>(state_, made->over(*state_->alone));
 }
 
 void GhostRanks::measure_exposed(bool measures) {
