@@ -33,12 +33,13 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || over() || !worker.card_fault) return;
   membership_.heartbeat_worker(now, worker_id);
-  CardFailure failure{.fault = *worker.card_fault,
-                      .worker_id = worker_id,
-                      .node_id = member->node_id,
-                      .local_slot = member->local_slot,
-                      .hostname = member->hostname,
-                      .step = std::max(progress_.step, worker.committed_steps)};
+  CardFailure failure;
+  failure.fault = *worker.card_fault;
+  failure.worker_id = worker_id;
+  failure.node_id = member->node_id;
+  failure.local_slot = member->local_slot;
+  failure.hostname = member->hostname;
+  failure.step = std::max(progress_.step, worker.committed_steps);
   std::optional<FirstLoss> first_loss;
   if (ending_.loss) {
     first_loss = {ending_.loss->worker_id, ending_.loss->rank,

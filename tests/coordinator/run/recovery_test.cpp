@@ -55,6 +55,107 @@ TEST(Recovery, AKilledWorkerIsStartedAgainAndTheLayoutStays) {
   EXPECT_EQ(run.events(), "loss_of_process restart join generation plan");
 }
 
+wire::WorkerFailure out_of_memory(int64_t steps, bool can_go_on = true) {
+  return {.exit_code = 5,
+          .message = "[memory] out of memory",
+          .kind = wire::FailureKind::kOutOfMemory,
+          .can_go_on = can_go_on,
+          .committed_steps = steps};
+}
+
+TEST(Recovery, ARankOutOfMemoryAndItsPeersGoOnInTheirPlaces) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(12, std::nullopt);
+  run.state.worker_failed(run.now, "w1", out_of_memory(12));
+  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  EXPECT_TRUE(run.state.peer_lost()) << "its peers are freed";
+  EXPECT_EQ(run.orders(), "");
+  run.complain(0, 12);
+  EXPECT_EQ(run.orders(), "w0:run w1:run");
+  const Generation& generation = run.state.generation();
+  EXPECT_EQ(generation.number, 2u);
+  EXPECT_TRUE(generation.keeps_state);
+  EXPECT_EQ(generation.begin, (ResumePoint{12, ""}));
+  EXPECT_EQ(generation.reason,
+            "rank 1 ran out of memory; 2 of 2 workers are there");
+  EXPECT_EQ(run.events(), "generation plan") << "no process is lost";
+}
+
+TEST(Recovery, NobodyKeepsTheStateWhereOneCannot) {
+  // One cannot go on as it is; one is a step behind; one is lost meanwhile.
+  for (int why = 0; why < 3; ++why) {
+    SCOPED_TRACE(why);
+    ScriptedRun run(2);
+    run.start();
+    run.state.committed(12, std::nullopt);
+    run.state.worker_failed(run.now, "w1", out_of_memory(12, why != 0));
+    if (why == 2) {
+      run.state.worker_exited(run.now, "w1", 137, "");
+      run.succeed(1);
+    }
+    run.complain(0, why == 1 ? 11 : 12);
+    EXPECT_EQ(run.state.generation().number, 2u);
+    EXPECT_FALSE(run.state.generation().keeps_state);
+    EXPECT_EQ(run.state.generation().begin.committed_steps, 12);
+  }
+}
+
+TEST(Recovery, GenerationsWithoutAStepEndTheRunWithTheirReasons) {
+  ScriptedRun run(2);
+  run.start();
+  run.state.committed(3, std::nullopt);
+  const auto fail = [&](int64_t steps) {
+    run.state.worker_failed(run.now, "w0",
+                            {.exit_code = 5,
+                             .message = "[nccl] unhandled system error",
+                             .kind = wire::FailureKind::kConnection,
+                             .can_go_on = true,
+                             .committed_steps = steps});
+    run.complain(1, steps);
+  };
+  fail(3);  // its generation committed three steps
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(run.state.phase(), RunPhase::kRunning) << i;
+    fail(3);
+  }
+  EXPECT_EQ(run.state.generation().number, 6u);
+  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  fail(3);
+  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.state.generation().number, 6u);
+  run.pass(2000);
+  EXPECT_NE(run.orders().find("w0:save"), std::string::npos);
+  wire::FinishedRun saved;
+  saved.step = 3;
+  run.state.finish(run.now, "w0", saved);
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), 5);
+  const std::string& reason = run.state.reason();
+  EXPECT_TRUE(reason.starts_with(
+      "5 generations in a row ended without a committed step: generation 2: "
+      "rank 0 failed: [nccl] unhandled system error; 2 of 2 workers are there; "
+      "generation 3: "))
+      << reason;
+  EXPECT_NE(reason.find("the state after 3 steps is saved"), std::string::npos)
+      << reason;
+}
+
+TEST(Recovery, StepsAndALadderThatMovesAreProgress) {
+  ScriptedRun run(2);
+  run.start();
+  for (int i = 0; i < 20; ++i) {
+    run.state.worker_failed(run.now, "w1", out_of_memory(0));
+    run.complain(0, 0);
+    ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << i;
+  }
+  for (int i = 1; i < 20; ++i) {
+    run.complain(0, i);
+    run.complain(1, i);
+    ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << i;
+  }
+}
+
 TEST(Recovery, AReportOfAnExitThatComesTwiceCountsOnce) {
   ScriptedRun run(2);
   run.start();
