@@ -240,7 +240,7 @@ class RunState {
       restart_budgets_;  // The restart budget of each slot of each node.
   // Each worker's measured peak.
   std::map<std::string, int64_t> measured_peak_bytes_;
-  std::map<std::string, bool> waits_;  // for others, when last heard
+  std::map<std::string, bool> waits_;  // each member, when last heard
   std::set<std::string> given_up_;     // lost, their exit not yet reported
   std::set<std::string> told_nodes_;   // have had an answer since the end
   std::vector<Order> orders_;
