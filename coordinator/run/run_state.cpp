@@ -41,7 +41,6 @@ std::optional<std::string> RunState::register_node(TimePoint now, Node node) {
     return membership_.find(worker_id) == nullptr;
   };
   std::erase_if(given_up_, is_forgotten);
-  std::erase_if(working_, is_forgotten);
   std::erase_if(restarts_,
                 [&](const auto& entry) { return is_forgotten(entry.first); });
   advance(now);
@@ -65,11 +64,7 @@ bool RunState::worker_heartbeat(
     const std::optional<wire::RunProgress>& progress,
     std::optional<std::chrono::milliseconds> age) {
   if (!membership_.heartbeat_worker(now, worker_id, age)) return false;
-  if (progress && progress->waits_for_peers) {
-    working_.erase(worker_id);
-  } else {
-    working_.insert(worker_id);
-  }
+  waits_[worker_id] = progress && progress->waits_for_peers;
   if (progress) {
     measured_peak_bytes_[worker_id] = progress->measured_peak_bytes;
     // Heartbeats and commits overtake each other: never go back.
@@ -79,12 +74,6 @@ bool RunState::worker_heartbeat(
     lose_if_stuck(now, worker_id, *progress);
   }
   return true;
-}
-
-bool RunState::a_member_works() const {
-  return std::ranges::any_of(working_, [this](const std::string& worker_id) {
-    return cycle_.rank_of(worker_id) >= 0;
-  });
 }
 
 // Its peers wait for it, and only its end frees them; also where one of them is
@@ -104,7 +93,6 @@ void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
 void RunState::give_up(TimePoint now, const std::string& worker_id,
                        const std::string& how) {
   given_up_.insert(worker_id);
-  working_.erase(worker_id);
   membership_.leave(worker_id);
   lose(now, loss_of(worker_id, how, /*explained=*/true));
 }

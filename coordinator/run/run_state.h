@@ -23,6 +23,7 @@
 //   3. finished and failed are final: exit code and reason no longer change.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -175,7 +176,11 @@ class RunState {
   }
   // Whether a member of this generation, when last heard, waited for nobody:
   // the others wait for a rank that is late.
-  bool a_member_works() const;
+  bool a_member_works() const {
+    return std::ranges::any_of(waits_, [this](const auto& entry) {
+      return !entry.second && cycle_.rank_of(entry.first) >= 0;
+    });
+  }
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
@@ -256,9 +261,9 @@ class RunState {
       restart_budgets_;  // The restart budget of each slot of each node.
   // Each worker's measured peak.
   std::map<std::string, int64_t> measured_peak_bytes_;
-  std::set<std::string> working_;     // wait for nobody, when last heard
-  std::set<std::string> given_up_;    // lost, their exit not yet reported
-  std::set<std::string> told_nodes_;  // have had an answer since the end
+  std::map<std::string, bool> waits_;  // each member, when last heard
+  std::set<std::string> given_up_;     // lost, their exit not yet reported
+  std::set<std::string> told_nodes_;   // have had an answer since the end
   std::vector<Order> orders_;
   std::vector<wire::EventRecord> events_;
 };

@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 std::atomic<int> waiting{0};
 std::atomic<int> working{0};  // LongWork under way
 constexpr std::chrono::seconds kNewsLast{5};
-std::atomic<Clock::rep> peer_worked{0};  // when the news came
+std::atomic<Clock::rep> peer_worked{0};  // the time of the news
 std::atomic<Clock::rep> last_sign{Clock::now().time_since_epoch().count()};
 
 std::mutex mutex;

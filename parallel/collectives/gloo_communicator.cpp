@@ -102,7 +102,7 @@ struct Origin {
   GlooOptions options;
   // Null until a group that does not connect lazily has introduced its ranks.
   std::shared_ptr<Device> device;
-  TensorPort::Secret secret{};  // of the first group
+  TensorPort::Secret secret{};  // the first group's
 };
 
 // A group that connects lazily, whose ranks know each other's addresses.

@@ -45,7 +45,7 @@ class NcclRanks {
   std::shared_ptr<NcclConnection> connect(collectives::Communicator& host);
 
   const NcclConnection::Place place_;
-  // By the ranks of the generation that they have.
+  // The key of each: its ranks, as numbered in the generation.
   std::map<std::vector<int64_t>, std::shared_ptr<NcclConnection>> connections_;
 };
 

@@ -56,7 +56,7 @@ class OperationWatch {
  private:
   const std::chrono::milliseconds timeout_;
   std::deque<Operation> under_way_;       // the first one alone can have begun
-  std::optional<PeerPatience> patience_;  // since the first one has begun
+  std::optional<PeerPatience> patience_;  // set once the first one has begun
 };
 
 }  // namespace headroom::cuda

@@ -34,7 +34,7 @@ std::string library_with(const std::vector<std::string>& all,
 }
 
 // Plugins export a table for each version of NCCL's interface, which begins
-// with their name (nccl_net.h).
+// with their name.
 std::string name_of_plugin(const std::string& file) {
   void* const plugin = dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (plugin == nullptr) return "";

@@ -18,10 +18,10 @@ std::string socket_interface_fault(const std::string& value,
 std::vector<std::string> interface_names(
     const std::filesystem::path& sys = "/sys");
 
-// Over what NCCL leaves the machine: the name that its network plugin gives
-// itself ("AWS Libfabric"), "InfiniBand or RoCE" or "TCP sockets". Known once
-// NCCL has connected: it looks for these libraries then, and takes the first
-// that finds a device.
+// The network over which NCCL leaves the machine: the name that its plugin
+// gives itself ("AWS Libfabric"), "InfiniBand or RoCE" or "TCP sockets". Known
+// once NCCL has connected: it looks for these libraries then, and takes the
+// first that finds a device.
 std::string nccl_transport();
 
 // The same, decided: `plugin` is the loaded plugin's name for itself, "" where

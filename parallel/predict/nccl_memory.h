@@ -2,8 +2,8 @@
 // measures it (worker/memory/device_footprint.h).
 //
 // A communicator receives through buffers in the card's memory, one set for
-// each channel and each rank that sends to it there (NCCL 2.28, comm.h and
-// device.h). For the three protocols:
+// each channel and each rank that sends to it there (the sizes of NCCL
+// 2.28). For the three protocols:
 //
 //   LL      8 lines x 512 threads x 8 steps x 16 bytes      0.50 MiB
 //   LL128   120 elements x 640 threads x 8 steps x 8 bytes  4.69 MiB

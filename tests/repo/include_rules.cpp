@@ -426,9 +426,9 @@ std::string library_of(const std::string& header) {
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h", "dlfcn.h",  "fcntl.h", "glob.h",    "ifaddrs.h",
-      "malloc.h", "netdb.h",  "poll.h",  "pthread.h", "sched.h",
-      "signal.h", "stdlib.h", "unistd.h"};
+      "dirent.h", "dlfcn.h",  "fcntl.h",  "glob.h",  "ifaddrs.h",
+      "link.h",   "malloc.h", "netdb.h",  "poll.h",  "pthread.h",
+      "sched.h",  "signal.h", "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
       header.starts_with("net/") || header.starts_with("netinet/") ||

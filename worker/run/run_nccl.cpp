@@ -91,7 +91,9 @@ double rate_inside(collectives::Communicator& host, int machine,
 }
 
 std::string gigabytes(double bytes_per_second) {
-  return significant_text(bytes_per_second / 1e9, 2) + " GB/s";
+  const double rate = bytes_per_second / 1e9;
+  return (rate < 10 ? significant_text(rate, 2) : fixed_text(rate, 0)) +
+         " GB/s";
 }
 
 std::string slow_text(const char* where, double rate, double expected,
@@ -164,7 +166,7 @@ void require_rate(const NcclRates& rates, double gigabytes_per_second) {
                   (has_network ? " between machines over " + rates.transport
                                : std::string(" inside the machine")) +
                   ", and --require-rate asks for " +
-                  significant_text(gigabytes_per_second, 3) + " GB/s",
+                  gigabytes(1e9 * gigabytes_per_second),
               kCauses);
 }
 

@@ -123,7 +123,8 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
 int64_t PlanMachines::communication_bytes(const plan::ParallelLayout& layout,
                                           int zero_stage) const {
   if (!instance && cards.empty()) return predict::kGpuCommunicationBytes;
-  // Of cards here only the number is known; more is measured at the start.
+  // NVLink is assumed for cards here, of which only the number is known: a run
+  // measures what NCCL takes.
   const bool has_nvlink = instance ? instance->link.starts_with("NV") : true;
   return predict::nccl_bytes(
       layout, zero_stage,

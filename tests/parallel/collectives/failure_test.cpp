@@ -376,7 +376,8 @@ TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
               communication_error_of([&] { operation(ranks); });
           learns.join();
           EXPECT_THAT(what, HasSubstr("rank 0 of 2"));
-          EXPECT_THAT(taken, AllOf(Ge(milliseconds(250)), Lt(seconds(2))));
+          EXPECT_THAT(taken, AllOf(Ge(milliseconds(250)), Lt(seconds(2))))
+              << name;
           gate.pass_one();
         },
         options);
