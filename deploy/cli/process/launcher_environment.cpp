@@ -20,7 +20,7 @@ namespace headroom::cli {
 namespace {
 
 // More processes than any job has; keeps products of two in range.
-constexpr int kMostProcesses = 1 << 20;
+constexpr int kMostRanks = 1 << 20;
 constexpr int kLastPort = 65535;
 // Where SageMaker says the same to images without its Python toolkit.
 constexpr const char* kSageMakerConfig =
@@ -174,10 +174,10 @@ class Reader {
                     std::string(names.substr(0, names.find('|'))) +
                     " is missing");
     }
-    const auto number = parse_whole(variable->value, 0, kMostProcesses);
+    const auto number = parse_whole(variable->value, 0, kMostRanks);
     if (!number) {
       throw refusal(shown(names) + " is no whole number from 0 to " +
-                    std::to_string(kMostProcesses));
+                    std::to_string(kMostRanks));
     }
     return static_cast<int>(*number);
   }
@@ -281,7 +281,7 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    const auto number = parse_whole(text_of(row_.devices), 1, kMostProcesses);
+    const auto number = parse_whole(text_of(row_.devices), 1, kMostRanks);
     place.workers = static_cast<int>(number.value_or(0));
     place.counts_cards = row_.started != Started::kWorkers;
   }
@@ -338,7 +338,7 @@ class Reader {
         const std::vector<std::string> words = words_of(text, " ");
         for (size_t i = 0; i < words.size(); i += 2) {
           if (i + 1 == words.size() ||
-              !parse_whole(words[i + 1], 0, kMostProcesses)) {
+              !parse_whole(words[i + 1], 0, kMostRanks)) {
             throw refusal(shown(name) + " is no list of names and numbers");
           }
           hosts.push_back(words[i]);
@@ -359,7 +359,7 @@ class Reader {
       }
     }
     hosts = without_repeats(hosts);
-    if (hosts.empty() || hosts.size() > kMostProcesses) {
+    if (hosts.empty() || hosts.size() > kMostRanks) {
       throw refusal(shown(name) + " lists no machine");
     }
     return hosts;
@@ -473,7 +473,7 @@ bool gives_way(const Launcher& row, const Launcher& outer,
                const Environment& environment, const LauncherMachine& machine) {
   const auto number_of = [&](std::string_view names) {
     const auto variable = set_among(environment, names);
-    return parse_whole(variable ? variable->value : "", 0, kMostProcesses);
+    return parse_whole(variable ? variable->value : "", 0, kMostRanks);
   };
   try {
     const LauncherJob other = Reader(outer, environment, machine).read();
