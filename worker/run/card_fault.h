@@ -40,8 +40,8 @@ class CardUnusable : public std::exception {
 
 // What the run knows of cards from before this process.
 struct CardRecord {
-  std::string uuid;                   // the predecessor's card; "": unknown
-  std::vector<std::string> left_out;  // UUIDs
+  std::string uuid = {};  // the predecessor's card; "": unknown
+  std::vector<std::string> left_out = {};  // UUIDs
   bool was_listed = false;  // a missing card was there when the run began
 };
 

@@ -18,6 +18,7 @@
 #include "parallel/base/run_files.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
+#include "parallel/collectives/local_communication_error.h"
 #include "parallel/collectives/network_measurement.h"
 #include "parallel/predict/time_model.h"
 #include "worker/control/agent_loss.h"
@@ -175,6 +176,8 @@ control::FailureKind kind_of(const std::exception_ptr& exception) {
   using control::FailureKind;
   try {
     std::rethrow_exception(exception);
+  } catch (const LocalCommunicationError&) {
+    return FailureKind::kConnection;
   } catch (const CommunicationError&) {
     return FailureKind::kLostPeer;
   } catch (const c10::OutOfMemoryError&) {
@@ -196,13 +199,14 @@ bool leave_failed_generation(control::CoordinatorClient& client,
                              collectives::CountingCommunicator* communicator,
                              TrainingRun* training, int64_t committed_steps) {
   using control::FailureKind;
-  const bool is_peers = kind == FailureKind::kLostPeer;
+  const bool is_connection =
+      kind == FailureKind::kLostPeer || kind == FailureKind::kConnection;
   // MPI cannot connect the same processes anew.
   const bool can_retry = kind == FailureKind::kOutOfMemory &&
                          training != nullptr && training->can_go_on() &&
                          assignment.world_size > 1 &&
                          assignment.plan.backend != plan::Backend::kMpi;
-  if (!is_peers && !can_retry) return false;
+  if (!is_connection && !can_retry) return false;
   log::debug(message);
   control::WorkerFailure failure{
       .exit_code = static_cast<int>(ExitCode::kResource),

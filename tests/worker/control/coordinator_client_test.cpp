@@ -147,7 +147,9 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(6));
   EXPECT_FALSE(w0->stop_requested());
-  EXPECT_THROW(w0->report_failure({5, "x", true}), CommunicationError);
+  EXPECT_THROW(w0->report_failure({.exit_code = 5,
+                                   .message = "x",
+                                   .kind = FailureKind::kLostPeer}), CommunicationError);
 }
 
 TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
