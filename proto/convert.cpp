@@ -459,6 +459,7 @@ void fields(auto& archive, Either<WorkerFailure> auto& failure) {
   archive("message", failure.message);
   archive("kind", failure.kind, FailureKind::kConnection);
   archive("can_go_on", failure.can_go_on);
+  archive("recorded_epochs", failure.recorded_epochs);
   archive("committed_steps", failure.committed_steps);
   archive("holds_a_part", failure.holds_a_part);
   archive("checkpoint_steps", failure.checkpoint_steps);

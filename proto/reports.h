@@ -116,6 +116,7 @@ struct WorkerFailure {
   FailureKind kind = FailureKind::kFatal;
   // It could go on with all that it has, if all members could.
   bool can_go_on = false;
+  int64_t recorded_epochs = 0;  // whose results are written
   int64_t committed_steps = 0;
   // Holds a part of the state, which it cannot save alone.
   bool holds_a_part = false;

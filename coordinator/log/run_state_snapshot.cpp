@@ -73,6 +73,7 @@ void fields(auto& log, wire::Either<SurvivorState> auto& state) {
   log("holds_a_part", state.holds_a_part);
   log("checkpoint_steps", state.checkpoint_steps);
   log("can_go_on", state.can_go_on);
+  log("recorded_epochs", state.recorded_epochs);
 }
 
 void fields(auto& log, wire::Either<RestartDecision> auto& decision) {

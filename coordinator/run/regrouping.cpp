@@ -23,7 +23,8 @@ Leaving leaving_of(const wire::LeftGeneration& left) {
 SurvivorState survivor_state(const wire::WorkerFailure& failure) {
   return {.holds_a_part = failure.holds_a_part,
           .checkpoint_steps = failure.checkpoint_steps,
-          .can_go_on = failure.can_go_on};
+          .can_go_on = failure.can_go_on,
+          .recorded_epochs = failure.recorded_epochs};
 }
 
 std::vector<RankedMember> still_to_leave(
@@ -149,7 +150,9 @@ bool can_keep_state(const Generation& previous, const Generation& next,
     const auto left = regrouping.left.find(member.worker_id);
     return before != nullptr && before->rank == member.rank &&
            left != regrouping.left.end() && left->second.state.can_go_on &&
-           left->second.from.committed_steps == next.begin.committed_steps;
+           left->second.from.committed_steps == next.begin.committed_steps &&
+           left->second.state.recorded_epochs ==
+               regrouping.left.begin()->second.state.recorded_epochs;
   });
 }
 

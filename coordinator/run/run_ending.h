@@ -53,6 +53,7 @@ struct SurvivorState {
   std::optional<int64_t> checkpoint_steps = {};
   // It could go on in the next generation with all that it has.
   bool can_go_on = false;
+  int64_t recorded_epochs = 0;
 };
 
 // A worker of the generation that is not the lost one.

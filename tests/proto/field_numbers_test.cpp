@@ -44,7 +44,7 @@ TEST(FieldNumbers, AreNeverReused) {
       {"LookupRequest", "1:stamp 2:key 3:timeout_ms"},
       {"ReportFailureRequest",
        "1:stamp 2:worker_id 3:exit_code 4:message 5:committed_steps "
-       "7:holds_a_part 8:checkpoint_steps 9:kind 10:can_go_on"},
+       "7:holds_a_part 8:checkpoint_steps 9:kind 10:can_go_on 11:recorded_epochs"},
       {"ReportExitRequest",
        "1:stamp 2:node_id 3:worker_id 4:exit_code 5:last_words"},
       {"FinishRequest",

@@ -142,6 +142,9 @@ class CheckpointSaver {
   // Goes on over the mesh's world, connected anew. Collective.
   void reconnect();
 
+  // Steps of the checkpoint that rank 0 is writing; 0: none, or another rank.
+  int64_t writing_steps() const { return job_ ? job_->record().step : 0; }
+
   // Rank 0 returns each outcome once, as soon as it is known.
   std::vector<CheckpointOutcome> take_outcomes();
 

@@ -216,6 +216,7 @@ bool leave_failed_generation(control::CoordinatorClient& client,
   if (training != nullptr) {
     training->leave_peers();
     failure.can_go_on = training->can_go_on();
+    failure.recorded_epochs = training->recorded_epochs();
     failure.holds_a_part = !training->holds_whole_state();
     failure.checkpoint_steps = training->checkpoint_steps();
   }

@@ -1,5 +1,9 @@
 #include "worker/run/run_checkpoints.h"
 
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
 #include "parallel/base/check.h"
 #include "parallel/predict/phase_memory.h"
 #include "worker/memory/memory_comparison.h"
@@ -38,6 +42,12 @@ void RunCheckpoints::begin() {
     }
   }
   note_memory(watch);
+}
+
+int64_t RunCheckpoints::agreed_steps(collectives::Communicator& world) const {
+  int64_t steps = std::max(newest_steps_, in_.saver.writing_steps());
+  world.broadcast(at::from_blob(&steps, {1}, at::kLong), /*root=*/0);
+  return steps;
 }
 
 void RunCheckpoints::settle() {

@@ -44,6 +44,9 @@ class RunCheckpoints {
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
+  // Rank 0's newest, one that it is still writing included: the others learn of
+  // each later than it does. Collective.
+  int64_t agreed_steps(collectives::Communicator& world) const;
   // The time since one was last begun, or training was.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;

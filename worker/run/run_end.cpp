@@ -145,8 +145,8 @@ RunOutcome RunEnd::save_for_successors() {
           .has_no_agent = true};
 }
 
-RunOutcome RunEnd::catch_up(const std::string& reason) {
-  if (in_.checkpoints.newest_steps() < committed()) in_.checkpoints.write();
+RunOutcome RunEnd::catch_up(const std::string& reason, int64_t saved) {
+  if (saved < committed()) in_.checkpoints.write();
   if (in_.pictures != nullptr && in_.validates && is_between_epochs()) {
     in_.pictures->say_what_is_lost();
   }

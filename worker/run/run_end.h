@@ -106,7 +106,8 @@ class RunEnd {
   RunOutcome leave_as_asked();
   RunOutcome save_for_successors();
   // A generation before this one had all but the end.
-  RunOutcome catch_up(const std::string& reason);
+  // `saved`: steps of rank 0's newest checkpoint.
+  RunOutcome catch_up(const std::string& reason, int64_t saved);
   // A peer is lost, and nobody takes its place: what this rank has is saved.
   RunOutcome save_alone();
 

@@ -543,8 +543,11 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
 // What was to follow the newest step, and was cut off with the generation
 // before this one: the run's end, a checkpoint.
 std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
-  if (const auto reason = ending->reason()) return ending->catch_up(*reason);
-  if (checkpoints->newest_steps() <
+  const int64_t saved = checkpoints->agreed_steps(mesh->world);
+  if (const auto reason = ending->reason()) {
+    return ending->catch_up(*reason, saved);
+  }
+  if (saved <
       newest_due_checkpoint(config, steps_in_epoch, committed())) {
     checkpoints->begin();
   }
@@ -606,7 +609,15 @@ void TrainingRun::leave_peers() {
 
 bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
-  return run.source && !run.state->is_torn();
+  if (!run.source || run.state->is_torn()) return false;
+  // What these do between steps is not done twice.
+  return !run.tracer &&
+         !(run.config.image_weights && run.is_between_epochs());
+}
+
+int64_t TrainingRun::recorded_epochs() const {
+  const Implementation& run = *implementation_;
+  return run.state ? run.state->counters.recorded_epochs : 0;
 }
 
 void TrainingRun::enter(const control::Assignment& next) {

@@ -64,6 +64,7 @@ class TrainingRun {
   // Writes the state of the last committed step, after a peer was lost.
   RunOutcome save_committed();
   int64_t committed_steps() const;
+  int64_t recorded_epochs() const;
   // Steps of the newest checkpoint; 0 if there is none.
   int64_t checkpoint_steps() const;
   // Whether save_committed() can succeed.
