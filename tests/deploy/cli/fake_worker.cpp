@@ -182,7 +182,10 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
       std::fprintf(stderr, "the roof is on fire\n");
       raise(SIGKILL);
     } else if (behaviour == "crash") {
-      client.report_failure({5, "[communication] rank 1 is gone", true, 2});
+      client.report_failure({.exit_code = 5,
+                             .message = "[communication] rank 1 is gone",
+                             .kind = control::FailureKind::kLostPeer,
+                             .committed_steps = 2});
     } else if (behaviour == "idle") {
       for (;;) ::pause();
     } else if (behaviour == "stubborn") {

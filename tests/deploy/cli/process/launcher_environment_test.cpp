@@ -52,17 +52,17 @@ std::string refusal(const Environment& environment,
 // What a launcher documents that it sets, for the second of two agents where
 // nothing else is said.
 struct Documented {
-  std::string name;  // the name of its row
-  std::string variables;
+  std::string name = {};  // the name of its row
+  std::string variables = {};
   LauncherMachine where = machine("here");
   int rank = 1;
   int size = 2;
-  std::string coordinator;
+  std::string coordinator = {};
   int local_rank = 0;
   int local_size = 1;
   int workers = 0;
-  std::string job_id;
-  std::string error_file;
+  std::string job_id = {};
+  std::string error_file = {};
   int exit_code_of_leaver = 0;
 };
 
