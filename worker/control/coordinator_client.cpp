@@ -144,7 +144,7 @@ wire::LookupResponse RendezvousClient::look_up(const std::string& key,
     if (response.found()) return response;
     const auto now = SteadyClock::now();
     const bool is_over = patience.is_over(now, PeerNews::a_peer_works());
-    if (left <= slice && !is_over) deadline = now + kSlice;
+    if (left <= slice && !is_over) deadline = now + std::min(timeout, kSlice);
     if (left <= slice && is_over) {
       throw CommunicationError(
           "nobody published rendezvous key '" + key +

@@ -15,7 +15,7 @@ namespace headroom::cli {
 const std::vector<CommandSummary>& command_summaries() {
   static const std::vector<CommandSummary> all = {
       {"train",
-       "trains a detector: alone, or under mpirun, srun, torchrun and others",
+       "trains a detector: alone, or under mpirun, srun, torchrun, …",
        true,
        {"headroom train --data my.yaml --cfg yolov5n --img 320 --epochs 60",
         "headroom train --data my.yaml --weights yolov5s.safetensors "

@@ -418,7 +418,8 @@ TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
   EXPECT_EQ(run.state.reason(),
             "rank 2 (worker w2) on h was killed by signal 9 (SIGKILL); the "
-            "state after 6 steps is not saved");
+            "state after 6 steps is not saved; start the run again if its "
+            "checkpoints/ is empty");
 }
 
 TEST(Loss, EverybodyComplainsAndNobodyIsLost) {

@@ -445,8 +445,8 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
                 object.contains("reason") && object.contains("time"));
     events.push_back(object["event"]);
   }
-  EXPECT_EQ(events, (std::vector<std::string>{"join", "generation", "plan",
-                                              "run_over"}));
+  EXPECT_EQ(events, (std::vector<std::string>{"join", "devices", "generation",
+                                              "plan", "run_over"}));
   std::filesystem::remove_all(folder);
 }
 

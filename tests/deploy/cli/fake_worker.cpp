@@ -184,7 +184,7 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
     } else if (behaviour == "crash") {
       client.report_failure({.exit_code = 5,
                              .message = "[communication] rank 1 is gone",
-                             .kind = control::FailureKind::kLostPeer,
+                             .kind = headroom::wire::FailureKind::kLostPeer,
                              .committed_steps = 2});
     } else if (behaviour == "idle") {
       for (;;) ::pause();

@@ -179,7 +179,7 @@ TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
       }
       int64_t parts = 0;
       const auto again = shared.run(world, generations, parts);
-      EXPECT_EQ(parts, 1) << "point " << point;
+      EXPECT_LE(parts, 1) << "point " << point;
       EXPECT_EQ(activations::CountingAllocator::pending_failure(), 0)
           << "point " << point;
       ASSERT_EQ(again.size(), whole.size());

@@ -45,8 +45,8 @@ Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image
 
 In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
   stage  start-up  training  validation  checkpoint  host
-  0      8.67 MiB  353 MiB   304 MiB     2.55 MiB    1.27 GiB
-  1      53.6 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
+  0      8.47 MiB  353 MiB   304 MiB     2.55 MiB    1.27 GiB
+  1      35.7 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
 
 Layers of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  layers  parameters  multiply-adds  share  memory   of one stage  ranks
@@ -65,9 +65,9 @@ stage 1  .  F0 B0 F1 B1 .
 Other layouts of 4 processes
   data=4,pipeline=1,spatial=1  possible: 501 MiB in the fullest process, 0.44 times this plan's step time, as predicted
   data=1,pipeline=4,spatial=1  possible: 323 MiB in the fullest process, 1.97 times this plan's step time, as predicted
-  data=2,pipeline=1,spatial=2  possible: 534 MiB in the fullest process, 0.47 times this plan's step time, as predicted
-  data=1,pipeline=2,spatial=2  possible: 402 MiB in the fullest process, 0.87 times this plan's step time, as predicted
-  data=1,pipeline=1,spatial=4  possible: 592 MiB in the fullest process, 0.50 times this plan's step time, as predicted
+  data=2,pipeline=1,spatial=2  possible: 533 MiB in the fullest process, 0.47 times this plan's step time, as predicted
+  data=1,pipeline=2,spatial=2  possible: 399 MiB in the fullest process, 0.87 times this plan's step time, as predicted
+  data=1,pipeline=1,spatial=4  possible: 590 MiB in the fullest process, 0.50 times this plan's step time, as predicted
 )");
 }
 
