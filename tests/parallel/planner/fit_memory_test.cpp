@@ -47,12 +47,13 @@ TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
   config.activations = "keep";
   config.micro_batch_size = 16;
   EXPECT_THAT(decide(config).reason, HasSubstr(" in a step with activations"));
-  // A stage builds the whole model, of which it keeps a half.
-  config = request(4, 16 << 20);
+  // Each rank builds the whole model, of which it keeps a quarter.
+  config = request(4, 8 << 20);
   config.cfg = "yolov5n";
-  config.layout = plan::parse_layout("pipeline=2");
+  config.layout = plan::parse_layout("data=4");
+  config.zero_stage = 3;
   config.image_height = config.image_width = 64;
-  EXPECT_THAT(decide(config, 2).reason, HasSubstr(" at the start with"));
+  EXPECT_THAT(decide(config, 4).reason, HasSubstr(" at the start with"));
 }
 
 TEST(FitMemory, TheLargestMultipleOfTheGroupIsTaken) {
