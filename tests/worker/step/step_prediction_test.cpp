@@ -119,7 +119,7 @@ Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
 TEST(StepPrediction, IsAboutWhatIsMeasured) {
   const Seen seen = train([](predict::MemoryRequest&) {});
   for (const memory::StepEvent& event : seen.events) {
-    ADD_FAILURE() << event.reason;
+    ADD_FAILURE() << event.reason << event.detail_json;
   }
   for (const double ratio : seen.ratios) {
     EXPECT_GE(ratio, 1);
