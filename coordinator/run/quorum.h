@@ -52,8 +52,8 @@ struct RankedMember {
 
 // Sorted by rank. The order of `members` does not matter.
 std::vector<RankedMember> assign_ranks(std::vector<Member> members);
-// The same, where `slots` has further slots of the machines: their workers do
-// not take part, but keep their local_rank, and with it their device.
+// Ranks `members` alone, but counts local ranks over all `slots` of a machine: a
+// worker whose neighbour is lost keeps its local_rank, and with it its device.
 // REQUIRES: `slots` has all of `members`.
 std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
                                        std::vector<Member> slots);

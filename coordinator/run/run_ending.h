@@ -51,7 +51,7 @@ struct SurvivorState {
   bool holds_a_part = false;
   // Steps of the newest checkpoint that it knows of; 0: there is none.
   std::optional<int64_t> checkpoint_steps = {};
-  // It could go on in the next generation with all that it has.
+  // Its state, loaders and caches are fit for the next generation.
   bool can_go_on = false;
   int64_t recorded_epochs = 0;
 };

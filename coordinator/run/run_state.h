@@ -174,8 +174,8 @@ class RunState {
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
-  // Whether a member of this generation, when last heard, waited for nobody:
-  // the others wait for a rank that is late.
+  // Whether any member's last heartbeat said that it was computing, not waiting
+  // for its peers. Then the others wait for a rank that is late.
   bool a_member_works() const {
     return std::ranges::any_of(waits_, [this](const auto& entry) {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;

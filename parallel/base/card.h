@@ -6,7 +6,7 @@
 namespace headroom {
 
 struct Card {
-  std::string uuid;         // "GPU-f2b1c3…"; "" where nobody could ask
+  std::string uuid;         // "GPU-f2b1c3…"; "" if unknown
   std::string name;         // "NVIDIA H100 80GB HBM3"
   std::string bus_address;  // on the PCI bus: "0000:1b:00.0"
   bool operator==(const Card&) const = default;

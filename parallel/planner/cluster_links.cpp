@@ -9,7 +9,7 @@
 namespace headroom::planner {
 namespace {
 
-// What links are assumed to do where nobody measured them. NVSwitch: nccl-tests
+// Assumed rates of links that were not measured. NVSwitch: nccl-tests
 // on eight H200 sum 4 MiB at 107 GB/s and 128 MiB at 402 GB/s, which this meets
 // within a tenth; a data sheet counts both ways.
 constexpr double kLinkShare = 0.9;

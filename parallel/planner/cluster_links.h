@@ -9,7 +9,7 @@
 
 namespace headroom::planner {
 
-// One message's delay over a network that nobody measured.
+// One message's assumed delay over a network that was not measured.
 inline constexpr double kNetworkLatency = 20e-6;
 
 // Between two cards of a machine: its switch, else PCIe.

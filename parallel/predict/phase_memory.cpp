@@ -298,7 +298,6 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   start.element_bytes = request.element_bytes;
   start.is_mixed = request.map_bytes < request.element_bytes;
   start.num_moments = request.num_moments;
-  start.num_threads = request.num_threads;
   start.resumes =
       request.resumes && plan::rank_of(request.plan.layout, rank) == 0;
   estimate.transient =

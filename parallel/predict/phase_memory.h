@@ -50,7 +50,6 @@ struct StartUpRequest {
   int64_t element_bytes = 4;
   bool is_mixed = false;  // a copy of the weights in 16 bits, but for ZeRO 3
   int64_t num_moments = 1;
-  int64_t num_threads = 1;
   bool resumes = false;  // this rank reads a checkpoint
 };
 

@@ -40,8 +40,6 @@ class CollectiveCursor {
   // Ticks off the next one. REQUIRES: it is `collective`.
   void pass(const LayerCollective& collective);
   bool done() const { return next_ == list_.size(); }
-  const std::vector<LayerCollective>& list() const { return list_; }
-  size_t num_done() const { return next_; }
   // REQUIRES: !done().
   const LayerCollective& next() const { return list_.at(next_); }
   bool next_is(const LayerCollective& collective) const {

@@ -152,8 +152,6 @@ Refusal describe(const std::exception_ptr& exception) {
   constexpr int kResource = static_cast<int>(ExitCode::kResource);
   try {
     std::rethrow_exception(exception);
-  } catch (const CommunicationError& error) {
-    return {kResource, error.what()};
   } catch (const Error& error) {
     return {static_cast<int>(error.exit_code()), error.what()};
   } catch (const c10::OutOfMemoryError& error) {
