@@ -16,7 +16,7 @@ bool allows_avx512(const std::string& max_cpu_isa) {
   return name != "AVX";
 }
 
-bool convolves_bfloat16() {
+bool onednn_uses_avx512() {
   static const bool does = [] {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets it later
     const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");

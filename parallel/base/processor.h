@@ -6,9 +6,10 @@
 
 namespace headroom {
 
-// Does oneDNN convolve bfloat16 here? It does with AVX-512 BW, VL and DQ,
-// unless ONEDNN_MAX_CPU_ISA (its own variable) keeps it from them.
-bool convolves_bfloat16();
+// Does oneDNN compute with AVX-512 BW, VL and DQ here? It convolves bfloat16
+// only with them, and takes other scratch memory without. ONEDNN_MAX_CPU_ISA
+// (its own variable) may keep it from them.
+bool onednn_uses_avx512();
 
 // May oneDNN use AVX-512, by this value of ONEDNN_MAX_CPU_ISA? "" stands for a
 // variable that is not set.

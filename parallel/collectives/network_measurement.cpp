@@ -1,12 +1,13 @@
 #include "parallel/collectives/network_measurement.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <string>
+#include <system_error>
 
 #include "parallel/collectives/gather.h"
 
@@ -123,12 +124,13 @@ std::vector<int> first_ranks(const std::vector<int64_t>& machine_of_rank) {
 }  // namespace
 
 int64_t this_machine() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
+  std::error_code error;  // where /proc is not mounted
+  const auto network =
+      std::filesystem::read_symlink("/proc/self/ns/net", error);
   return static_cast<int64_t>(
-      std::hash<std::string>()(std::string(name) + "/" + start));
+      std::hash<std::string>()(start + "/" + network.string()));
 }
 
 std::vector<MachinePairs> measuring_rounds(int machines) {

@@ -21,8 +21,8 @@
 
 namespace headroom::collectives {
 
-// A number that the processes of this machine share, and those of others do
-// not: of its name and of its start.
+// A number of this machine's network and of its start: processes share it that
+// reach each other by loopback, and no others do.
 int64_t this_machine();
 
 using MachinePairs = std::vector<std::pair<int, int>>;

@@ -14,8 +14,9 @@ constexpr int64_t kLeastBatch = 16;
 constexpr int64_t kLeastPixels = 200;
 // Elements of a single map that is small to LibTorch.
 constexpr int64_t kSmallMap = 20480;
-// A primitive's own scratch.
+// A primitive's own scratch, and that of one without AVX-512.
 constexpr int64_t kPrimitiveBytes = 8344;
+constexpr int64_t kAvx2PrimitiveBytes = 12'464;
 constexpr int64_t kStridedBytes = 32 << 10;
 constexpr int64_t kBlockChannels = 16;
 // The channels of a sample that a 1x1 weight gradient in bfloat16 transposes at
@@ -24,6 +25,11 @@ constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
 constexpr int64_t kSmallGradientBytes = 128;
+constexpr int64_t kAvx2GradientBytes = 8320;
+
+int64_t primitive_bytes(const MicroBatchShape& shape) {
+  return shape.has_avx512 ? kPrimitiveBytes : kAvx2PrimitiveBytes;
+}
 
 bool is_float(const MicroBatchShape& shape) {
   return shape.element_bytes == kFloatBytes;
@@ -91,7 +97,9 @@ int64_t inputs_in_blocks(const ConvolutionShape& convolution) {
              : round_up(convolution.in_channels, 16);
 }
 
-// Blocks of 16 channels and, for some shapes, a row of sums beside them.
+// Blocks of 16 channels and, for some shapes, a row of sums beside them;
+// without AVX-512 one for every eighth row of 64 to 255 output channels, at
+// most.
 int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
                              const MicroBatchShape& shape) {
   if (is_depthwise(convolution))
@@ -109,6 +117,9 @@ int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
   const int64_t bytes = convolution.kernel * convolution.kernel *
                         std::max<int64_t>(convolution.in_channels, 4) *
                         blocks(convolution.out_channels) * shape.element_bytes;
+  if (!shape.has_avx512 && convolution.out_channels >= 64) {
+    return bytes + bytes / (convolution.out_channels < 256 ? 8 : 32);
+  }
   return convolution.kernel == 1 ? bytes + bytes / 32 : bytes;
 }
 
@@ -120,6 +131,19 @@ int64_t columns_bytes(const ConvolutionShape& convolution,
   return shape.map_bytes(
       convolution.in_channels * convolution.kernel * convolution.kernel,
       convolution.out_stride);
+}
+
+// Without AVX-512 oneDNN unfolds maps that are narrower than the kernel, a
+// sample for each thread, and adds up a gradient for each.
+int64_t narrow_gradient(const ConvolutionShape& convolution,
+                        const MicroBatchShape& shape) {
+  if (shape.image_width / convolution.out_stride >= convolution.kernel)
+    return 0;
+  const int64_t windows =
+      (convolution.kernel * convolution.kernel + 1) * convolution.in_channels *
+      shape.cells(convolution.out_stride) / shape.samples * shape.element_bytes;
+  return (1 + 4 * shape.num_threads) * convolution.weight_bytes(shape) +
+         shape.num_threads * windows + kSmallGradientBytes * 3;
 }
 
 // A bfloat16 weight gradient multiplies pairs of pixels: for one sample per
@@ -276,7 +300,8 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
   const int64_t columns = columns_bytes(convolution, shape);
   if (!uses_onednn(convolution, shape))
     return columns + apart(convolution, shape);
-  int64_t bytes = blocked_weight_bytes(convolution, shape) + kPrimitiveBytes;
+  int64_t bytes =
+      blocked_weight_bytes(convolution, shape) + primitive_bytes(shape);
   // Groups of less than a block, strided: some rows of the input in blocks.
   if (shape.is_mixed() && convolution.groups > 1 && convolution.stride > 1)
     bytes +=
@@ -302,7 +327,8 @@ int64_t input_gradient_scratch(const ConvolutionShape& convolution,
     return columns +
            (convolution.groups > 1 ? input_bytes(convolution, shape) : 0);
   }
-  int64_t bytes = blocked_weight_bytes(convolution, shape) + kPrimitiveBytes;
+  int64_t bytes =
+      blocked_weight_bytes(convolution, shape) + primitive_bytes(shape);
   if (convolution.groups > 1) {
     if (shape.is_mixed() && convolution.stride > 1)
       bytes +=
@@ -353,8 +379,11 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
   if (convolution.groups > 1)
     return group_weight_bytes(convolution, shape) + 2 * plain;
   // Blocked, plain, and in the weight's memory format.
-  return std::max(unfolded,
-                  blocked_weight_bytes(convolution, shape) + 2 * plain);
+  const int64_t reordered =
+      blocked_weight_bytes(convolution, shape) + 2 * plain;
+  if (shape.has_avx512) return std::max(unfolded, reordered);
+  return std::max(unfolded, std::max(reordered + kAvx2GradientBytes,
+                                     narrow_gradient(convolution, shape)));
 }
 
 Memory cast_weight(const OpContext& context,

@@ -64,8 +64,9 @@ struct MemoryRequest {
   // Bytes per element of the state kept between steps.
   int64_t element_bytes = 4;
   int64_t map_bytes = 4;  // Bytes per element of a step's maps.
-  // These three are MicroBatchShape's.
+  // These four are MicroBatchShape's.
   bool convolves_in_float = false;
+  bool has_avx512 = true;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h

@@ -360,8 +360,10 @@ struct Refused {
 
 TEST(Device, WhatIsNotThereIsRefused) {
   const std::vector<Refused> cases = {
-      {kPlugin, {"--device", "9"}, "there is no device 9"},
-      {kPlugin, {"--device", "gpu"}, "write cpu, or cards by number"},
+      {kPlugin, {"--device", "9"}, "there is no card 9"},
+      {kPlugin,
+       {"--device", "gpu"},
+       "write auto, cpu, all, or cards by number"},
       {kPlugin,
        {"--device", "0", "--processes", "2"},
        "--set share_devices=true"},

@@ -39,11 +39,29 @@ namespace {
 // writing a checkpoint meanwhile.
 constexpr std::chrono::minutes kOperationTimeout{2};
 
+// What of this process outlives a generation.
+struct ThisProcess {
+  CrossGenerationState carried;
+  // The ranks of the newest generation; `training` borrows them.
+  std::unique_ptr<collectives::CountingCommunicator> communicator;
+  std::unique_ptr<TrainingRun> training;
+  std::unique_ptr<step::FaultInjection> faults;
+  // Chosen with the first assignment.
+  std::optional<devices::ComputeDevice> device;
+  memory::DeviceFootprint footprint;  // this process's part of it
+  Card card;
+
+  int64_t committed_steps() const {
+    return training ? training->committed_steps() : carried.newest_step();
+  }
+};
+
 std::unique_ptr<collectives::Communicator> connect_ranks(
     const control::Assignment& assignment, const configs::RunConfig& config,
     control::CoordinatorClient& client, const WorkerOptions& options,
-    const devices::ComputeDevice& device, memory::DeviceFootprint& footprint,
-    std::optional<plan::NetworkRates>& network) {
+    ThisProcess& process) {
+  const devices::ComputeDevice& device = *process.device;
+  std::optional<plan::NetworkRates>& network = process.carried.network;
   collectives::GlooOptions gloo;
   gloo.hostname = options.advertise_host;
   gloo.timeout = kOperationTimeout;
@@ -79,7 +97,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
     ranks = collectives::make_device_host_communicator(std::move(ranks),
                                                        std::move(devices));
     ranks->connect();
-    footprint.communication =
+    process.footprint.communication =
         has_nccl
             ? before.taken_since().value_or(predict::kGpuCommunicationBytes)
             : 0;
@@ -110,81 +128,71 @@ void finish(control::CoordinatorClient& client,
   communicator.barrier();
 }
 
-// Connects the ranks, in `communicator`, which a training run that goes on
-// borrows already.
-RunOutcome run_connected(
-    const control::Assignment& assignment, const configs::RunConfig& config,
-    control::CoordinatorClient& client, const WorkerOptions& options,
-    const devices::ComputeDevice& device, memory::DeviceFootprint& footprint,
-    std::optional<plan::NetworkRates>& network,
-    std::unique_ptr<collectives::CountingCommunicator>& communicator,
-    TrainingRun* training) {
+// Connects the ranks, and runs what they are there for.
+RunOutcome run_connected(const control::Assignment& assignment,
+                         const configs::RunConfig& config,
+                         control::CoordinatorClient& client,
+                         const WorkerOptions& options, ThisProcess& process) {
+  const devices::ComputeDevice& device = *process.device;
   std::optional<AbortableWait> abortable;
   if (!device.is_cpu()) {
     abortable.emplace([api = device.api()] { api->abort_communicators(); });
   }
-  std::unique_ptr<collectives::Communicator> ranks = connect_ranks(
-      assignment, config, client, options, device, footprint, network);
+  std::unique_ptr<collectives::Communicator> ranks =
+      connect_ranks(assignment, config, client, options, process);
+  auto& communicator = process.communicator;
   if (assignment.keeps_state) {
     communicator->reconnect(std::move(ranks));
   } else {
     communicator =
         std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
   }
-  RunOutcome end = training != nullptr ? training->run(*communicator)
-                                       : run_validation(assignment, client,
-                                                        *communicator, device);
+  RunOutcome end = process.training ? process.training->run(*communicator)
+                                    : run_validation(assignment, client,
+                                                     *communicator, device);
   if (!end.left && !end.has_no_agent) {
-    finish(client, assignment, end,
-           training != nullptr ? training->committed_steps() : 0,
-           *communicator);
+    finish(client, assignment, end, process.committed_steps(), *communicator);
   }
   return end;
 }
 
-// What an exception that is not a lost peer means for the run.
-struct Refusal {
-  int exit_code = 1;
+// What an exception means for this rank and its run.
+struct Failure {
+  control::FailureKind kind = control::FailureKind::kFatal;
+  int exit_code = static_cast<int>(ExitCode::kResource);
   std::string message;
 };
 
-Refusal describe(const std::exception_ptr& exception) {
-  constexpr int kResource = static_cast<int>(ExitCode::kResource);
-  try {
-    std::rethrow_exception(exception);
-  } catch (const Error& error) {
-    return {static_cast<int>(error.exit_code()), error.what()};
-  } catch (const c10::OutOfMemoryError& error) {
-    return {kResource, "[memory] " +
-                           std::string(error.what_without_backtrace()) +
-                           ": use a smaller --batch or --img"};
-  } catch (const c10::Error& error) {
-    return {kResource,
-            "[worker] " + std::string(error.what_without_backtrace())};
-  } catch (const std::bad_alloc&) {
-    return {kResource,
-            "[memory] the process is out of host memory: use a smaller "
-            "--batch, --img or --host-memory-limit"};
-  } catch (const std::exception& error) {
-    return {kResource, "[worker] " + std::string(error.what())};
-  }
-}
-
-control::FailureKind kind_of(const std::exception_ptr& exception) {
+Failure describe(const std::exception_ptr& exception) {
   using control::FailureKind;
+  Failure failure;
+  const auto note = [&](const Error& error, FailureKind kind) {
+    failure = {kind, static_cast<int>(error.exit_code()), error.what()};
+  };
   try {
     std::rethrow_exception(exception);
-  } catch (const LocalCommunicationError&) {
-    return FailureKind::kConnection;
-  } catch (const CommunicationError&) {
-    return FailureKind::kLostPeer;
-  } catch (const c10::OutOfMemoryError&) {
-    return FailureKind::kOutOfMemory;
+  } catch (const LocalCommunicationError& error) {
+    note(error, FailureKind::kConnection);
+  } catch (const CommunicationError& error) {
+    note(error, FailureKind::kLostPeer);
+  } catch (const Error& error) {
+    note(error, FailureKind::kFatal);
+  } catch (const c10::OutOfMemoryError& error) {
+    failure.kind = FailureKind::kOutOfMemory;
+    failure.message = "[memory] " +
+                      std::string(error.what_without_backtrace()) +
+                      ": use a smaller --batch or --img";
   } catch (const std::bad_alloc&) {
-    return FailureKind::kOutOfMemory;
-  } catch (...) {
-    return FailureKind::kFatal;
+    failure.kind = FailureKind::kOutOfMemory;
+    failure.message =
+        "[memory] the process is out of host memory: use a smaller --batch, "
+        "--img or --host-memory-limit";
+  } catch (const c10::Error& error) {
+    failure.message = "[worker] " + std::string(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    failure.message = "[worker] " + std::string(error.what());
   }
+  return failure;
 }
 
 // A rank that fails in what all ranks do together leaves its generation, and
@@ -192,34 +200,31 @@ control::FailureKind kind_of(const std::exception_ptr& exception) {
 // rank has to end: nothing else of it can be trusted, or nobody would wait.
 bool leave_failed_generation(control::CoordinatorClient& client,
                              const control::Assignment& assignment,
-                             control::FailureKind kind,
-                             const std::string& message,
-                             collectives::CountingCommunicator* communicator,
-                             TrainingRun* training, int64_t committed_steps) {
+                             const Failure& failure, ThisProcess& process) {
   using control::FailureKind;
-  const bool is_connection =
-      kind == FailureKind::kLostPeer || kind == FailureKind::kConnection;
+  TrainingRun* const training = process.training.get();
+  const bool is_connection = failure.kind == FailureKind::kLostPeer ||
+                             failure.kind == FailureKind::kConnection;
   // MPI cannot connect the same processes anew.
-  const bool can_retry = kind == FailureKind::kOutOfMemory &&
+  const bool can_retry = failure.kind == FailureKind::kOutOfMemory &&
                          training != nullptr && training->can_go_on() &&
                          assignment.world_size > 1 &&
                          assignment.plan.backend != plan::Backend::kMpi;
   if (!is_connection && !can_retry) return false;
-  log::debug(message);
-  control::WorkerFailure failure{
-      .exit_code = static_cast<int>(ExitCode::kResource),
-      .message = message,
-      .kind = kind,
-      .committed_steps = committed_steps};
+  log::debug(failure.message);
+  control::WorkerFailure report{.exit_code = failure.exit_code,
+                                .message = failure.message,
+                                .kind = failure.kind,
+                                .committed_steps = process.committed_steps()};
   if (training != nullptr) {
     training->leave_peers();
-    failure.can_go_on = training->can_go_on();
-    failure.recorded_epochs = training->recorded_epochs();
-    failure.holds_a_part = !training->holds_whole_state();
-    failure.checkpoint_steps = training->checkpoint_steps();
+    report.can_go_on = training->can_go_on();
+    report.recorded_epochs = training->recorded_epochs();
+    report.holds_a_part = !training->holds_whole_state();
+    report.checkpoint_steps = training->checkpoint_steps();
   }
-  if (communicator != nullptr) communicator->disconnect();
-  if (!agent_loss::has_happened()) client.report_failure(failure);
+  if (process.communicator) process.communicator->disconnect();
+  if (!agent_loss::has_happened()) client.report_failure(report);
   return true;
 }
 
@@ -259,19 +264,85 @@ void leave_generation(control::CoordinatorClient& client,
   client.leave_generation(left);
 }
 
+// The faults and the training run of this generation: the one there is, where
+// its state is kept.
+void prepare_training(const control::Assignment& assignment,
+                      const configs::RunConfig& config,
+                      control::CoordinatorClient& client,
+                      ThisProcess& process) {
+  const bool is_first = assignment.generation == 1;
+  if (!process.faults) {
+    process.faults = std::make_unique<step::FaultInjection>(
+        configs::parse_faults(config.inject), *process.device, assignment.rank,
+        is_first ? -1 : assignment.resume_steps,
+        assignment.plan.backend == plan::Backend::kNccl &&
+            assignment.world_size > 1);
+  }
+  if (!is_first) {
+    process.faults->strike(configs::Fault::Phase::kBetween,
+                           assignment.resume_steps);
+  }
+  if (assignment.keeps_state) {
+    HEADROOM_CHECK(process.training != nullptr, "there is no state to keep");
+    process.training->enter(assignment);
+    return;
+  }
+  if (process.training) {  // only its state is still wanted
+    process.training->hold_committed();
+    process.training.reset();
+    step::release_failed_graph();
+    kernels::release_freed_memory();
+  }
+  process.training = std::make_unique<TrainingRun>(
+      TrainingRun::Inputs{.assignment = assignment,
+                          .client = client,
+                          .faults = *process.faults,
+                          .device = *process.device,
+                          .footprint = process.footprint,
+                          .carried = process.carried});
+}
+
+// Does what the assignment asks for, to its end.
+void take_part(const control::Assignment& assignment,
+               control::CoordinatorClient& client, const WorkerOptions& options,
+               ThisProcess& process) {
+  if (assignment.action == control::Action::kSaveAndExit) {
+    HEADROOM_CHECK(process.training != nullptr, "nothing was trained yet");
+    RunOutcome end = process.training->save_committed();
+    client.finish(finished_run(std::move(end), process.committed_steps()));
+    return;
+  }
+  if (const auto met = client.rendezvous(assignment.generation)) {
+    // Sent before all that takes time: nobody waits for who is not there.
+    say_here(*met, assignment.rank, collectives::this_machine());
+  }
+  const configs::RunConfig config =
+      configs::parse_run_config(assignment.run_config_yaml, run_files::kRun);
+  if (!process.device) {
+    const ChosenDevice chosen = choose_device(
+        config, assignment.local_rank, assignment.local_world_size,
+        options.card, card_record(assignment));
+    process.device = chosen.device;
+    process.footprint = chosen.footprint;
+    process.card = chosen.card;
+  }
+  if (config.command == "train") {
+    prepare_training(assignment, config, client, process);
+  }
+  const RunOutcome end =
+      run_connected(assignment, config, client, options, process);
+  process.communicator.reset();  // all ranks are here: it ends in order
+  if (end.left) {
+    leave_generation(client, *end.left, process.device->memory(),
+                     process.training);
+  }
+}
+
 }  // namespace
 
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
-  CrossGenerationState carried;  // outlives generations
-  // The ranks of the newest generation; `training` borrows them.
-  std::unique_ptr<collectives::CountingCommunicator> communicator;
-  std::unique_ptr<TrainingRun> training;         // outlives a lost peer
-  std::unique_ptr<step::FaultInjection> faults;  // outlives generations
-  std::optional<devices::ComputeDevice>
-      device;                         // chosen with the first assignment
-  memory::DeviceFootprint footprint;  // this process's part of it
-  Card card;
+  ThisProcess process;
   // Nobody would hear of another failure without an agent, either.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
@@ -279,97 +350,32 @@ int run_generations(control::CoordinatorClient& client,
     log::set_prefix("gen " + std::to_string(assignment.generation) + " rank " +
                     std::to_string(assignment.rank) + "/" +
                     std::to_string(assignment.world_size));
-    const auto committed = [&] {
-      return training ? training->committed_steps() : carried.newest_step();
-    };
-    std::exception_ptr failure;
+    std::exception_ptr exception;
     std::optional<CardFault> fault;
     try {
-      if (assignment.action == control::Action::kSaveAndExit) {
-        HEADROOM_CHECK(training != nullptr, "nothing was trained yet");
-        RunOutcome end = training->save_committed();
-        client.finish(finished_run(std::move(end), committed()));
-        continue;
-      }
-      if (const auto met = client.rendezvous(assignment.generation)) {
-        // Sent before all that takes time: nobody waits for who is not there.
-        say_here(*met, assignment.rank, collectives::this_machine());
-      }
-      const configs::RunConfig config = configs::parse_run_config(
-          assignment.run_config_yaml, run_files::kRun);
-      if (!device) {
-        const ChosenDevice chosen =
-            choose_device(config, assignment.local_rank,
-                          assignment.local_world_size, options.card,
-                          card_record(assignment));
-        device = chosen.device;
-        footprint = chosen.footprint;
-        card = chosen.card;
-      }
-      if (config.command == "train") {
-        if (!faults) {
-          faults = std::make_unique<step::FaultInjection>(
-              configs::parse_faults(config.inject), *device, assignment.rank,
-              assignment.generation > 1 ? assignment.resume_steps : -1,
-              assignment.plan.backend == plan::Backend::kNccl &&
-                  assignment.world_size > 1);
-        }
-        if (assignment.generation > 1) {
-          faults->strike(configs::Fault::Phase::kBetween,
-                         assignment.resume_steps);
-        }
-        if (assignment.keeps_state) {
-          HEADROOM_CHECK(training != nullptr, "there is no state to keep");
-          training->enter(assignment);
-        } else {
-          if (training) {  // only its state is still wanted
-            training->hold_committed();
-            training.reset();
-            step::release_failed_graph();
-            kernels::release_freed_memory();
-          }
-          training = std::make_unique<TrainingRun>(
-              TrainingRun::Inputs{.assignment = assignment,
-                                  .client = client,
-                                  .faults = *faults,
-                                  .device = *device,
-                                  .footprint = footprint,
-                                  .carried = carried});
-        }
-      }
-      const RunOutcome end =
-          run_connected(assignment, config, client, options, *device, footprint,
-                        carried.network, communicator, training.get());
-      communicator.reset();  // all ranks are here: it ends in order
-      if (end.left) {
-        leave_generation(client, *end.left, device->memory(), training);
-      }
+      take_part(assignment, client, options, process);
     } catch (...) {
-      failure = std::current_exception();
-      fault = card_fault_behind(failure, device, card);
+      exception = std::current_exception();
+      fault = card_fault_behind(exception, process.device, process.card);
     }
-    if (fault) return end_for_card(client, *fault, committed(), training);
-    // The exception's frames are gone outside the catch.
-    if (failure) {
-      const control::FailureKind kind = kind_of(failure);
-      const Refusal refusal = describe(failure);
-      failure = nullptr;
-      if (leave_failed_generation(client, assignment, kind, refusal.message,
-                                  communicator.get(), training.get(),
-                                  committed())) {
-        continue;
-      }
-      if (agent_loss::has_happened()) break;
-      if (kind == control::FailureKind::kOutOfMemory && training &&
-          assignment.world_size == 1 &&
-          saved_alone(client, *training, refusal.message)) {
-        continue;
-      }
-      client.report_failure({.exit_code = refusal.exit_code,
-                             .message = refusal.message,
-                             .committed_steps = committed()});
-      return refusal.exit_code;
+    if (fault) {
+      return end_for_card(client, *fault, process.committed_steps(),
+                          process.training);
     }
+    if (!exception) continue;
+    const Failure failure = describe(exception);
+    exception = nullptr;  // what its frames hold is gone, outside the catch
+    if (leave_failed_generation(client, assignment, failure, process)) continue;
+    if (agent_loss::has_happened()) break;
+    if (failure.kind == control::FailureKind::kOutOfMemory &&
+        process.training && assignment.world_size == 1 &&
+        saved_alone(client, *process.training, failure.message)) {
+      continue;
+    }
+    client.report_failure({.exit_code = failure.exit_code,
+                           .message = failure.message,
+                           .committed_steps = process.committed_steps()});
+    return failure.exit_code;
   }
   return static_cast<int>(ExitCode::kResource);
 }

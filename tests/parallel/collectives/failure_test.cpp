@@ -344,6 +344,8 @@ using GlooLossTest = testing::TestWithParam<RankBackend>;
 
 TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
+  // Filled before the loss is heard of, however busy the machine is.
+  const at::Tensor large = at::ones({32 << 20});
   const std::map<std::string, Operation> operations = {
       {"all_reduce", [](auto& ranks) { ranks.all_reduce(at::ones({1000})); }},
       {"all_gather",
@@ -355,7 +357,7 @@ TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
          ranks.reduce_scatter(at::empty({1000}), at::ones({2000}));
        }},
       {"broadcast", [](auto& ranks) { ranks.broadcast(at::ones({1000}), 1); }},
-      {"send", [](auto& ranks) { ranks.send(at::ones({32 << 20}), 1); }},
+      {"send", [&](auto& ranks) { ranks.send(large, 1); }},
       {"recv", [](auto& ranks) { ranks.recv(at::empty({1000}), 1); }},
       {"barrier", [](auto& ranks) { ranks.barrier(); }}};
   for (const auto& [name, operation] : operations) {
