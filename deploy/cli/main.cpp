@@ -85,10 +85,11 @@ int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   try {
     line = parse_command_line(words);
   } catch (const headroom::Error& error) {
-    // Every process has the same words under a launcher: rank 0 says what is
-    // wrong with them.
-    if (!end.job || end.job->place.rank == 0) throw;
-    wait_for_rank_zero(end.job->place, std::chrono::seconds(1));
+    // Every process has the same words under a launcher, also words that name
+    // no command: rank 0 says what is wrong with them.
+    const auto job = end.job ? end.job : read_launcher(process_environment());
+    if (!job || job->place.rank == 0) throw;
+    wait_for_rank_zero(job->place, std::chrono::seconds(1));
     return static_cast<int>(error.exit_code());
   }
   return run(line);

@@ -32,11 +32,12 @@ void redirect(const fs::path& path, int descriptor) {
 
 bool is_flag(const std::string& word) { return word.starts_with("--"); }
 
-// The command with only the last use of a flag that `headroom train`, val or
-// plan is given twice.
+// The command with only the last use of a flag that `headroom train`,
+// coordinator, val or plan is given twice.
 std::vector<std::string> each_flag_once(std::vector<std::string> command) {
   const auto verb = std::ranges::find_if(command, [](const auto& word) {
-    return word == "train" || word == "val" || word == "plan";
+    return word == "train" || word == "coordinator" || word == "val" ||
+           word == "plan";
   });
   if (verb == command.end()) return command;
   std::vector<std::vector<std::string>> uses;

@@ -79,16 +79,18 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
                           "activation_policies", "reason"}) {
     EXPECT_EQ(plan.at(key), again.at(key)) << key;
   }
+  // The first, one for each try with leaner activations, one under another
+  // plan; the resumed run counts its generations anew.
   const std::vector<Json> generations = events_named(folder, "generation");
-  ASSERT_EQ(generations.size(), 3u);
-  const std::string why = generations[1].at("reason");
-  EXPECT_NE(why.find("generation 2: step 2, rank 1: out of memory"),
+  ASSERT_EQ(generations.size(), 8u);
+  const std::string why = generations[6].at("reason");
+  EXPECT_NE(why.find("generation 7: step 2, rank 1: out of memory with the "
+                     "leanest activations"),
             std::string::npos)
       << why;
   const std::string reason = plan.at("reason");
   EXPECT_NE(reason.find("instead of data=2"), std::string::npos) << reason;
-  // The resumed run counts its generations anew.
-  for (const size_t step : {2, 3}) EXPECT_EQ(all[step].at("generation"), 2);
+  for (const size_t step : {2, 3}) EXPECT_EQ(all[step].at("generation"), 7);
   EXPECT_EQ(all[4].at("generation"), 1);
   expect_equivalent(undisturbed(), all);
 }
@@ -106,31 +108,33 @@ TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
                 std::to_string(limit), "--inject",
                 "ballast@rank=1,step=2,bytes=" + std::to_string(limit - room)});
   expect_equivalent(calm, steps);
+  // The last one is under another plan; those before it went down the ladder.
+  const std::vector<Json> generations = events_named(folder, "generation");
+  ASSERT_GE(generations.size(), 2u);
   for (size_t step = 0; step < steps.size(); ++step) {
     EXPECT_EQ(steps[step].at("step"), step);
-    EXPECT_EQ(steps[step].at("generation"), step < kFailingStep ? 1 : 2);
+    EXPECT_EQ(steps[step].at("generation"),
+              step < kFailingStep ? 1 : generations.size());
     EXPECT_EQ(steps[step].at("attempt"), 1) << "it really fits";
   }
   for (const int64_t bytes : measured_peaks(steps)) EXPECT_LE(bytes, limit);
 
-  const std::vector<Json> generations = events_named(folder, "generation");
-  ASSERT_EQ(generations.size(), 2u);
-  const std::string why = generations[1].at("reason");
-  EXPECT_NE(why.find("generation 2: step 2, rank 1: out of memory with the "
-                     "leanest activations: asked for"),
+  const std::string why = generations.back().at("reason");
+  EXPECT_NE(why.find("step 2, rank 1: out of memory with the leanest "
+                     "activations: asked for"),
             std::string::npos)
       << why;
   const std::vector<Json> plans = events_named(folder, "plan");
-  ASSERT_EQ(plans.size(), 2u);
-  const std::string reason = plans[1].at("reason");
+  ASSERT_EQ(plans.size(), generations.size());
+  const std::string reason = plans.back().at("reason");
   EXPECT_NE(reason.find("instead of data=2"), std::string::npos) << reason;
   std::printf("%s\n", reason.c_str());
-  for (const Json& bytes : plans[1].at("plan").at("predicted_peak_bytes")) {
+  for (const Json& bytes : plans.back().at("plan").at("predicted_peak_bytes")) {
     EXPECT_LE(bytes, room);
   }
   const Json summary = read_json(run_directory(folder) / "summary.json");
   EXPECT_EQ(summary.at("steps"), 5);
-  EXPECT_EQ(summary.at("generations"), 2);
+  EXPECT_EQ(summary.at("generations"), generations.size());
 }
 
 TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {

@@ -8,8 +8,8 @@
 namespace headroom::testing {
 
 std::vector<std::string> train_fp64(const std::string& batch) {
-  return train_shapes(batch, {"--epochs", "40", "--precision", "fp64",
-                              "--device", "cpu", "--noval"});
+  return train_shapes(batch,
+                      {"--epochs", "40", "--precision", "fp64", "--noval"});
 }
 
 std::vector<std::string> train_fp64_on(const std::string& data,

@@ -314,6 +314,7 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
 TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
   setenv("FAKE_WORKER", "host", 1);
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
+  setenv("FAKE_DEVICES", "2", 1);
   const std::string shared =
       run_program(train({"--processes", "2", "--device", "0", "--set",
                          "share_devices=true"}),
@@ -321,6 +322,7 @@ TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
           .err;
   const std::string apart =
       run_program(train({"--processes", "2", "--device", "0,1"}), folder_).err;
+  unsetenv("FAKE_DEVICES");
   unsetenv("HEADROOM_DEVICE_PLUGIN");
   EXPECT_THAT(shared, ContainsRegex("rank 0 is host '[^']+-0'"));
   EXPECT_THAT(shared, ContainsRegex("rank 1 is host '[^']+-1'"));
