@@ -1,6 +1,7 @@
 #include "coordinator/run/card_failures.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "parallel/base/text.h"
@@ -9,17 +10,15 @@
 namespace headroom::coordinator {
 namespace {
 
-// Where the driver gave no UUID, a slot stands for its card.
-bool is_same_card(const CardFailure& a, const CardFailure& b) {
-  const std::string& uuid = a.fault.card.uuid;
-  if (!uuid.empty() || !b.fault.card.uuid.empty()) {
-    return uuid == b.fault.card.uuid;
-  }
+bool is_same_slot(const CardFailure& a, const CardFailure& b) {
   return a.node_id == b.node_id && a.local_slot == b.local_slot;
 }
 
-bool is_same_slot(const CardFailure& a, const CardFailure& b) {
-  return a.node_id == b.node_id && a.local_slot == b.local_slot;
+// Where the driver gave no UUID, a slot stands for its card.
+bool is_same_card(const CardFailure& a, const CardFailure& b) {
+  const std::string& uuid = a.fault.card.uuid;
+  const bool has_uuid = !uuid.empty() || !b.fault.card.uuid.empty();
+  return has_uuid ? uuid == b.fault.card.uuid : is_same_slot(a, b);
 }
 
 constexpr const char* kLeftOut =
@@ -82,11 +81,9 @@ CardDecision decide_card_failure(TimePoint now,
 std::optional<CardDecision> CardFailures::note(
     TimePoint now, CardFailure failure,
     const std::optional<FirstLoss>& first_loss, int64_t within_steps) {
-  const bool is_known =
-      std::ranges::any_of(failures_, [&](const CardFailure& one) {
-        return one.worker_id == failure.worker_id;
-      });
-  if (is_known) return std::nullopt;
+  const auto known =
+      std::ranges::find(failures_, failure.worker_id, &CardFailure::worker_id);
+  if (known != failures_.end()) return std::nullopt;
   const CardDecision decision =
       decide_card_failure(now, failures_, failure, first_loss, within_steps);
   failure.is_charged = decision.is_charged;
@@ -103,11 +100,10 @@ std::optional<CardDecision> CardFailures::note(
 
 const CardFailure* CardFailures::newest_of(const std::string& node_id,
                                            int local_slot) const {
-  const auto newest = std::find_if(
-      failures_.rbegin(), failures_.rend(), [&](const CardFailure& one) {
-        return one.node_id == node_id && one.local_slot == local_slot;
-      });
-  return newest == failures_.rend() ? nullptr : &*newest;
+  for (const CardFailure& one : failures_ | std::views::reverse) {
+    if (one.node_id == node_id && one.local_slot == local_slot) return &one;
+  }
+  return nullptr;
 }
 
 std::optional<std::string> CardFailures::no_successor(

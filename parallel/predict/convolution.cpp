@@ -133,12 +133,12 @@ int64_t columns_bytes(const ConvolutionShape& convolution,
       convolution.out_stride);
 }
 
-// Without AVX-512 oneDNN unfolds maps that are narrower than the kernel, a
+// Without AVX-512 oneDNN unfolds inputs that are narrower than the kernel, a
 // sample for each thread, and adds up a gradient for each.
 int64_t narrow_gradient(const ConvolutionShape& convolution,
                         const MicroBatchShape& shape) {
-  if (shape.image_width / convolution.out_stride >= convolution.kernel)
-    return 0;
+  const int64_t in_stride = convolution.out_stride / convolution.stride;
+  if (shape.image_width / in_stride >= convolution.kernel) return 0;
   const int64_t windows =
       (convolution.kernel * convolution.kernel + 1) * convolution.in_channels *
       shape.cells(convolution.out_stride) / shape.samples * shape.element_bytes;

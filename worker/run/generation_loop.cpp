@@ -46,11 +46,9 @@ struct ThisProcess {
   std::unique_ptr<collectives::CountingCommunicator> communicator;
   std::unique_ptr<TrainingRun> training;
   std::unique_ptr<step::FaultInjection> faults;
-  // Chosen with the first assignment.
-  std::optional<devices::ComputeDevice> device;
-  memory::DeviceFootprint footprint;  // this process's part of it
+  std::optional<devices::ComputeDevice> device;  // since the first assignment
+  memory::DeviceFootprint footprint;             // this process's part of it
   Card card;
-
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }

@@ -329,8 +329,9 @@ class Agent {
   RunExit watch() {
     Clock::time_point over_since = Clock::time_point::max();
     while (true) {
-      report_exits();
       const coordinator::NodeOrders orders = client_->node_orders();
+      // A coordinator that has told the run's end does not stay to hear more.
+      if (!orders.run_over) report_exits();
       kill_lost(orders.lost_worker_ids);
       if (!orders.run_over) {
         start_successors();
