@@ -458,6 +458,7 @@ void fields(auto& archive, Either<WorkerFailure> auto& failure) {
   archive("exit_code", failure.exit_code);
   archive("message", failure.message);
   archive("kind", failure.kind, FailureKind::kConnection);
+  archive("is_leaner", failure.is_leaner);
   archive("can_go_on", failure.can_go_on);
   archive("recorded_epochs", failure.recorded_epochs);
   archive("committed_steps", failure.committed_steps);

@@ -84,8 +84,8 @@ struct RankAssignment {
   int local_world_size = 1;  // those of this generation
   int world_size = 1;
   bool has_one_agent = false;  // all ranks have the same one
-  // All ranks had these places in the generation before, and go on with all that
-  // they have: state, loaders, caches.
+  // All ranks had these places in the generation before, and go on with all
+  // that they have: state, loaders, caches.
   bool keeps_state = false;
   plan::Plan plan = {};
   std::string run_config_yaml = {};
@@ -114,6 +114,8 @@ struct WorkerFailure {
   int exit_code = 0;
   std::string message = {};
   FailureKind kind = FailureKind::kFatal;
+  // Out of memory, and will need less of it next time.
+  bool is_leaner = false;
   // It could go on with all that it has, if all members could.
   bool can_go_on = false;
   int64_t recorded_epochs = 0;  // whose results are written

@@ -147,7 +147,8 @@ std::vector<const NodeCard*> candidates_of(const configs::RunConfig& config,
 
 std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
                                   const Node& node,
-                                  std::span<const Node> others) {
+                                  std::span<const Node> others,
+                                  const std::set<std::string>& left_out) {
   const size_t num_slots = node.worker_ids.size();
   std::vector<int64_t> cards(num_slots, -1);
   if (num_slots == 0 || config.device == kCpuDevice || !has_looked(node)) {
@@ -161,7 +162,15 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
                              : mixed_error(node, *unlike);
   }
   if (node.cards.empty()) return cards;
-  const std::vector<const NodeCard*> candidates = candidates_of(config, node);
+  std::vector<const NodeCard*> candidates = candidates_of(config, node);
+  const size_t num_failed = std::erase_if(
+      candidates,
+      [&](const NodeCard* card) { return left_out.contains(card->uuid); });
+  if (candidates.empty() && num_failed > 0) {
+    throw refusal("the cards of " + name_of(node) +
+                      " have failed in this run, and are left out of it",
+                  "name others with --device, or use another machine");
+  }
   const Taken taken = taken_on_machine_of(node, others);
   std::set<std::string> keys = taken.keys;  // keys of cards with a worker
   const auto is_free = [&](const NodeCard* card) {
@@ -204,9 +213,10 @@ std::string settled_device(const configs::RunConfig& config, bool has_cards) {
 }  // namespace
 
 SlotCards choose_slot_cards(const configs::RunConfig& config, const Node& node,
-                            std::span<const Node> others) {
+                            std::span<const Node> others,
+                            const std::set<std::string>& left_out) {
   try {
-    return {chosen_cards(config, node, others), std::nullopt};
+    return {chosen_cards(config, node, others, left_out), std::nullopt};
   } catch (const Error& error) {
     return {{}, error};
   }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,9 +33,11 @@ struct SlotCards {
 // the nodes that are registered. Refuses a node without a card beside nodes
 // with cards, and the other way round; a card that is named and not there, that
 // may not be computed on, or that two workers would need. It chooses nothing
-// (-1) on the CPU, and for an agent that has not looked for cards.
+// (-1) on the CPU, and for an agent that has not looked for cards. `left_out`:
+// the UUIDs of cards that failed, and are not chosen.
 SlotCards choose_slot_cards(const configs::RunConfig& config, const Node& node,
-                            std::span<const Node> others);
+                            std::span<const Node> others,
+                            const std::set<std::string>& left_out = {});
 
 // Why the node starts another number of workers than the run expects of each
 // node of its launcher: one of its cards is missing, for example. Nothing if it

@@ -167,7 +167,7 @@ void GenerationCycle::note_failure(const std::string& worker_id,
   left.state = survivor_state(failure);
   if (failure.kind == FailureKind::kLostPeer) return;
   const bool is_memory = failure.kind == FailureKind::kOutOfMemory;
-  regrouping_.is_leaner |= is_memory;
+  regrouping_.is_leaner |= failure.is_leaner;
   if (!regrouping_.failure.empty()) return;
   regrouping_.failure = "rank " + std::to_string(rank_of(worker_id)) +
                         (is_memory ? " ran out of memory"

@@ -20,8 +20,12 @@ bool is_same_job(const LauncherJob& job, const fs::path& run) {
   std::ifstream in(run / kJobFile);
   std::string starter, key;
   if (!std::getline(in, starter) || !std::getline(in, key)) return false;
-  const bool is_same_starter = !job.starter.empty() && starter == job.starter;
-  return is_same_starter || (job.restarts > 0 && key == job.run_key);
+  if (!starter.empty() && starter == job.starter) return true;
+  // Another process of this machine's launcher is another job's; one on another
+  // machine may be the same job's.
+  const std::string machine = job.starter.substr(0, job.starter.find(':') + 1);
+  if (!machine.empty() && starter.starts_with(machine)) return false;
+  return job.restarts > 0 && !key.empty() && key == job.run_key;
 }
 
 // The newest; "" for none.

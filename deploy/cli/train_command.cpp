@@ -329,9 +329,11 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
   const std::string host = host_of(address, "--coordinator");
   const Clock::time_point end = Clock::now() + kNameTimeout;
   while (!resolves(host)) {
-    if (Clock::now() < end && !interrupts::wait(std::chrono::seconds(1))) {
-      continue;
+    if (interrupts::wait(std::chrono::seconds(1))) {
+      throw Error("launch", "interrupted while waiting for " + host,
+                  "start it again", ExitCode::kInterrupted);
     }
+    if (Clock::now() < end) continue;
     throw Error("network",
                 host + ", which " + job.coordinator_from +
                     " names, has no address after " +

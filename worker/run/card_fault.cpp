@@ -72,8 +72,7 @@ std::optional<CardFault> card_fault_behind(
 }
 
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
-                 int64_t committed_steps,
-                 std::unique_ptr<TrainingRun>& training) {
+                 int64_t committed_steps, const TrainingRun* training) {
   const std::string text =
       "[device] " + to_string(fault.card) + ": " + fault.words;
   log::warn(text +
@@ -84,8 +83,9 @@ int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
       .message = text,
       .committed_steps = committed_steps,
       .card_fault = fault};
-  if (training) failure.checkpoint_steps = training->checkpoint_steps();
-  static_cast<void>(training.release());
+  if (training != nullptr) {
+    failure.checkpoint_steps = training->checkpoint_steps();
+  }
   try {
     client.report_failure(failure);
   } catch (const Error& error) {

@@ -64,10 +64,9 @@ std::optional<CardFault> card_fault_behind(
     const std::exception_ptr& failure,
     const std::optional<devices::ComputeDevice>& device, const Card& card);
 
-// Reports the fault and gives up what is on the card, whose destructors would
-// fail. Returns the exit code; the process should end by std::_Exit.
+// Reports the fault. Returns the exit code; the process should end by
+// std::_Exit. `training`: null where none has begun.
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
-                 int64_t committed_steps,
-                 std::unique_ptr<TrainingRun>& training);
+                 int64_t committed_steps, const TrainingRun* training);
 
 }  // namespace headroom::run

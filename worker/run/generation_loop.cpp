@@ -42,10 +42,10 @@ constexpr std::chrono::minutes kOperationTimeout{2};
 // What of this process outlives a generation.
 struct ThisProcess {
   CrossGenerationState carried;
-  // The ranks of the newest generation; `training` borrows them.
-  std::unique_ptr<collectives::CountingCommunicator> communicator;
-  std::unique_ptr<TrainingRun> training;
   std::unique_ptr<step::FaultInjection> faults;
+  // The ranks of the newest generation.
+  std::unique_ptr<collectives::CountingCommunicator> communicator;
+  std::unique_ptr<TrainingRun> training;         // borrows the above
   std::optional<devices::ComputeDevice> device;  // since the first assignment
   memory::DeviceFootprint footprint;             // this process's part of it
   Card card;
@@ -215,6 +215,7 @@ bool leave_failed_generation(control::CoordinatorClient& client,
                                 .kind = failure.kind,
                                 .committed_steps = process.committed_steps()};
   if (training != nullptr) {
+    report.is_leaner = can_retry && training->needs_less();
     training->leave_peers();
     report.can_go_on = training->can_go_on();
     report.recorded_epochs = training->recorded_epochs();
@@ -340,7 +341,8 @@ void take_part(const control::Assignment& assignment,
 
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
-  ThisProcess process;
+  auto owned = std::make_unique<ThisProcess>();
+  ThisProcess& process = *owned;
   // Nobody would hear of another failure without an agent, either.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
@@ -357,8 +359,10 @@ int run_generations(control::CoordinatorClient& client,
       fault = card_fault_behind(exception, process.device, process.card);
     }
     if (fault) {
+      // What is on the card, and all that it uses, stays: destructors fail.
+      static_cast<void>(owned.release());
       return end_for_card(client, *fault, process.committed_steps(),
-                          process.training);
+                          process.training.get());
     }
     if (!exception) continue;
     const Failure failure = describe(exception);

@@ -342,12 +342,6 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
   if (records_) {
     write_or_say(run_files::kRun, is_end, [&] { make_folder_again(); });
-    write_or_say(run_files::kResults, is_end, [&] {
-      if (!results_) {
-        results_ = std::make_unique<Results>(directory_.root(), record.epoch);
-      }
-      results_->write(record);
-    });
   }
   std::vector<std::string> names = {run_files::kLastWeights};
   if (is_best) names.push_back(run_files::kBestWeights);
@@ -360,6 +354,13 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
+  // After all that ranks do together, which may be done once more.
+  write_or_say(run_files::kResults, is_end, [&] {
+    if (!results_) {
+      results_ = std::make_unique<Results>(directory_.root(), record.epoch);
+    }
+    results_->write(record);
+  });
   client_.report_event(
       {.event = EventKind::kEpoch,
        .step = record.step,

@@ -73,7 +73,8 @@ struct TrainingRun::Implementation {
   RunOutcome run(collectives::Communicator& communicator);
   // Everything that may refuse the run; the run directory comes last of that.
   void prepare(collectives::Communicator& communicator);
-  // What is borrowed from the mesh goes on over its new connections. Collective.
+  // What is borrowed from the mesh goes on over its new connections.
+  // Collective.
   void reconnect();
   void make_trainer();
   void open_source();
@@ -153,6 +154,7 @@ struct TrainingRun::Implementation {
   // images are drawn: a step that is tried again goes on from there.
   std::optional<loader::Batch> batch;
   bool epoch_is_open = false;
+  bool needs_less = false;  // TrainingRun::needs_less, of a step
 
   StepRecord newest;     // known to every rank: rank 0 may be lost
   EpochWork epoch_work;  // the work of the epoch that has begun
@@ -182,6 +184,7 @@ TrainingRun::Implementation::Implementation(const Inputs& given)
 
 RunOutcome TrainingRun::Implementation::run(
     collectives::Communicator& communicator) {
+  needs_less = false;
   if (source) {
     reconnect();
   } else {
@@ -466,6 +469,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
     if (mesh->world.size() == 1) {
       return ending->leave_for_memory(/*failed_rank=*/0, trainer->shortfall());
     }
+    needs_less = !trainer->ladder().is_exhausted;
     C10_THROW_ERROR(OutOfMemoryError, result.out_of_memory);
   }
   if (!result.committed) return ending->refuse_step(result, batch);
@@ -473,10 +477,15 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
     reports->report(batch.step,
                     {EventKind::kLossScale, lowered_scale_text(result)});
   }
-  reports->note_first_step();
   const auto taken = std::chrono::steady_clock::now() - start;
-  note_step(batch, result, std::chrono::duration<double>(taken).count());
-  this->batch.reset();
+  // Whatever fails from here on, the step is not done again.
+  const loader::Batch done = *std::exchange(this->batch, std::nullopt);
+  note_step(done, result, std::chrono::duration<double>(taken).count());
+  reports->note_first_step();
+  if (buddies) {
+    buddies->after_commit(*state, newest_line());
+    carried.held.clear();
+  }
 
   if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch
@@ -517,9 +526,6 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
   if (pictures) pictures->begin();
   reports->say_once(batch.faults);
   reports->commit(newest);
-  if (!buddies) return;
-  buddies->after_commit(*state, newest_line());
-  carried.held.clear();
 }
 
 // What a finished epoch leaves, its checkpoint, and how the run goes on.
@@ -547,8 +553,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
   if (const auto reason = ending->reason()) {
     return ending->catch_up(*reason, saved);
   }
-  if (saved <
-      newest_due_checkpoint(config, steps_in_epoch, committed())) {
+  if (saved < newest_due_checkpoint(config, steps_in_epoch, committed())) {
     checkpoints->begin();
   }
   return std::nullopt;
@@ -611,8 +616,14 @@ bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
   if (!run.source || run.state->is_torn()) return false;
   // What these do between steps is not done twice.
-  return !run.tracer &&
-         !(run.config.image_weights && run.is_between_epochs());
+  return !run.tracer && !(run.config.image_weights && run.is_between_epochs());
+}
+
+bool TrainingRun::needs_less() const {
+  const Implementation& run = *implementation_;
+  return run.needs_less ||
+         (run.trainer &&
+          run.validation_parts != run.trainer->ladder().validation_parts);
 }
 
 int64_t TrainingRun::recorded_epochs() const {

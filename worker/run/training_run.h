@@ -61,6 +61,10 @@ class TrainingRun {
   // REQUIRES: can_go_on().
   void enter(const control::Assignment& next);
 
+  // After run() ran out of memory: whether this rank takes less where it did in
+  // the next generation. Asked before leave_peers().
+  bool needs_less() const;
+
   // Writes the state of the last committed step, after a peer was lost.
   RunOutcome save_committed();
   int64_t committed_steps() const;

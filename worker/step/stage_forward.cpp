@@ -152,15 +152,17 @@ void StageForward::prepare_retry(const std::string& failure, int64_t samples) {
                                    : first_num_parts_ == 0;
   const bool is_smallest = !is_first && num_parts_ >= samples;
   retry_.note(failure, is_first ? "caches are released and it is tried again"
-                       : is_smallest
-                           ? "nothing smaller is left"
-                           : "the batch goes through in parts of " +
-                                 std::to_string(2 * num_parts_));
+                       : is_smallest ? "nothing smaller is left"
+                                     : "the batch goes through in parts of " +
+                                           std::to_string(2 * num_parts_));
   if (is_smallest) {
     throw Error("memory", "one image does not fit: " + failure,
                 "use a smaller --batch or --img", ExitCode::kResource);
   }
-  if (!is_alone()) C10_THROW_ERROR(OutOfMemoryError, failure);
+  if (!is_alone()) {
+    has_thrown_ = true;
+    C10_THROW_ERROR(OutOfMemoryError, failure);
+  }
   if (is_first) return;
   num_parts_ *= 2;
   ++num_halvings_;

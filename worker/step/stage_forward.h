@@ -64,10 +64,12 @@ class StageForward {
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
   // Every batch goes through in at least so many parts, the same number on all
   // ranks that run the network together: 0 before the first failure that was
-  // thrown, 1 after it (freed memory may suffice), then twice as many each time.
+  // thrown, 1 after it (freed memory may suffice), then twice as many each
+  // time.
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
   // What set_num_parts() should be given after a failure that was thrown.
   int64_t num_parts_after_failure() const {
+    if (!has_thrown_) return first_num_parts_;  // what failed is not this
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
   }
   // Takes the place of run() on a replica that has no batch left while others
@@ -108,6 +110,7 @@ class StageForward {
   pipeline::PipelineExecutor executor_;
   memory::MemoryRetry retry_;
   int64_t num_halvings_ = 0;
+  bool has_thrown_ = false;  // for want of memory, that more parts may save
   int64_t first_num_parts_ = 0;
   // How the present batch goes through.
   int64_t num_parts_ = 1;

@@ -403,7 +403,7 @@ class Reader {
     // "none" is what jobs without a name are called.
     const std::string name = text_of(row_.run_id);
     const std::string place = text_of(row_.address) + ":" + text_of(row_.port);
-    job.run_key = name.empty() || name == "none" ? place : name;
+    job.run_key = name == "none" ? "" : name;
     job.local_key = name + " " + place + " " + std::to_string(job.place.rank) +
                     " " + std::to_string(job.restarts);
   }

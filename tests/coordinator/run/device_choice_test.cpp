@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,17 @@ std::string refusal_of(const configs::RunConfig& config, const Node& node,
                        const std::vector<Node>& others = {}) {
   const SlotCards chosen = choose_slot_cards(config, node, others);
   return chosen.refusal ? chosen.refusal->what() : "";
+}
+
+TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
+  const Node node = node_of("h", 1, 2);
+  const std::set<std::string> first = {node.cards[0].uuid};
+  EXPECT_EQ(choose_slot_cards(config_of("auto"), node, {}, first).cards,
+            std::vector<int64_t>{1});
+  const std::set<std::string> both = {node.cards[0].uuid, node.cards[1].uuid};
+  const SlotCards none = choose_slot_cards(config_of("auto"), node, {}, both);
+  ASSERT_TRUE(none.refusal);
+  EXPECT_THAT(none.refusal->what(), HasSubstr("have failed in this run"));
 }
 
 TEST(DeviceChoice, AutomaticIsAllCardsOrTheCpu) {

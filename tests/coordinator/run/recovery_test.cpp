@@ -59,6 +59,7 @@ wire::WorkerFailure out_of_memory(int64_t steps, bool can_go_on = true) {
   return {.exit_code = 5,
           .message = "[memory] out of memory",
           .kind = wire::FailureKind::kOutOfMemory,
+          .is_leaner = true,
           .can_go_on = can_go_on,
           .committed_steps = steps};
 }
@@ -98,6 +99,26 @@ TEST(Recovery, NobodyKeepsTheStateWhereOneCannot) {
     EXPECT_EQ(run.state.generation().number, 2u);
     EXPECT_FALSE(run.state.generation().keeps_state);
     EXPECT_EQ(run.state.generation().begin.committed_steps, 12);
+  }
+}
+
+// A worker that needs less each time is waited for, however often it fails; one
+// that runs out where nothing can be made smaller is not.
+TEST(Recovery, MemoryThatRunsOutForGoodEndsTheRun) {
+  for (const bool is_leaner : {true, false}) {
+    SCOPED_TRACE(is_leaner);
+    ScriptedRun run(2);
+    run.start();
+    run.state.committed(3, std::nullopt);
+    for (int i = 0; i < 12 && run.state.phase() == RunPhase::kRunning; ++i) {
+      wire::WorkerFailure failure = out_of_memory(3);
+      failure.is_leaner = is_leaner;
+      run.state.worker_failed(run.now, "w1", failure);
+      run.complain(0, 3);
+    }
+    EXPECT_EQ(run.state.phase(),
+              is_leaner ? RunPhase::kRunning : RunPhase::kStopping);
+    EXPECT_EQ(run.state.generation().number, is_leaner ? 13u : 6u);
   }
 }
 
@@ -273,11 +294,10 @@ TEST(Recovery, AStepBetweenMakesItNoCrashLoop) {
 TEST(Recovery, AWorkersOwnFailureIsNoReasonToTryAgain) {
   ScriptedRun run(2);
   run.start();
-  run.state.worker_failed(
-      run.now, "w0",
-      {.exit_code = 5,
-       .message = "[memory] out of memory",
-       .committed_steps = 3});
+  run.state.worker_failed(run.now, "w0",
+                          {.exit_code = 5,
+                           .message = "[memory] out of memory",
+                           .committed_steps = 3});
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   EXPECT_FALSE(run.state.worker_exited(run.now, "w0", 5, "").restart);
   run.complain(1, 3);

@@ -335,7 +335,11 @@ TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   setenv("FAKE_WORKER", "late", 1);
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_TRUE(fs::exists(folder_ / "left")) << run.err;
+  ASSERT_TRUE(fs::exists(folder_ / "left")) << run.err;
+  // The coordinator has gone by then, and is not asked to hear of it.
+  EXPECT_LT(
+      fs::file_time_type::clock::now() - fs::last_write_time(folder_ / "left"),
+      std::chrono::seconds(3));
   expect_nobody_left();
 }
 
