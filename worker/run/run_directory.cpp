@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <set>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "configs/replaced_files.h"
@@ -30,15 +32,21 @@ RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void RunDirectory::lock() {
+void RunDirectory::lock(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
   lock_ = ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
-  if (lock_ >= 0 && errno != EWOULDBLOCK) return;  // a disk without locks
+  while (lock_ >= 0) {
+    if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
+    if (errno != EWOULDBLOCK) return;  // a disk without locks
+    if (std::chrono::steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   throw Error("run", root_.string() + " is being written by another run",
               "wait for its end, stop it, or choose another --name");
 }
 
-void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
+void RunDirectory::create(bool may_exist, int64_t needed_bytes,
+                          std::chrono::milliseconds patience) {
   std::error_code error;
   const bool existed = fs::exists(root_, error);
   if (!may_exist && is_begun_run_folder(root_)) {
@@ -54,7 +62,7 @@ void RunDirectory::create(bool may_exist, int64_t needed_bytes) {
                     error.message() + ")",
                 "choose a writable one with --project DIR");
   }
-  lock();
+  lock(patience);
   const auto space = fs::space(root_, error);
   if (!error && static_cast<int64_t>(space.available) < needed_bytes) {
     if (!existed) fs::remove(root_, error);

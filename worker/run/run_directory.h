@@ -4,6 +4,7 @@
 // or written.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -22,9 +23,11 @@ class RunDirectory {
   // Makes the folder and its sub-folders. --exist-ok and --resume say that it
   // `may_exist`.
   // Holds a lock until destroyed or killed: two runs never write one folder.
-  // Refuses when another holds it, and when less than `needed_bytes` are free
-  // there, naming both.
-  void create(bool may_exist, int64_t needed_bytes);
+  // Refuses when another holds it for longer than `patience` (a process of this
+  // run that was killed may take seconds to end), and when less than
+  // `needed_bytes` are free there, naming both.
+  void create(bool may_exist, int64_t needed_bytes,
+              std::chrono::milliseconds patience = {});
 
   // Makes them also where somebody has removed the folder.
   void make_sub_folders() const;
@@ -52,7 +55,7 @@ class RunDirectory {
   }
 
  private:
-  void lock();
+  void lock(std::chrono::milliseconds patience);
 
   std::filesystem::path root_;
   int lock_ = -1;  // descriptor of the locked folder

@@ -170,7 +170,11 @@ void RunRecorder::open_files(const std::string& newest_line) {
                                         : config.keep_checkpoints + 1;
   const int64_t needed =
       checkpoints * checkpoint::checkpoint_bytes(subject_.state);
-  directory_.create(config.exist_ok || resumed, needed);
+  constexpr std::chrono::seconds kTimeToDie(20);  // of a rank 0 before this
+  directory_.create(config.exist_ok || resumed, needed,
+                    subject_.assignment.generation > 1
+                        ? kTimeToDie
+                        : std::chrono::seconds(0));
   // One that a new run was to replace, and did not.
   if (!config.resume.empty()) directory_.keep_older_run();
   if (!resumed) directory_.mark_older_run();
