@@ -140,8 +140,9 @@ int64_t narrow_gradient(const ConvolutionShape& convolution,
   const int64_t in_stride = convolution.out_stride / convolution.stride;
   if (shape.image_width / in_stride >= convolution.kernel) return 0;
   const int64_t windows =
-      (convolution.kernel * convolution.kernel + 1) * convolution.in_channels *
-      shape.cells(convolution.out_stride) / shape.samples * shape.element_bytes;
+      (convolution.kernel * convolution.kernel + 1) *
+      shape.map_bytes(convolution.in_channels, convolution.out_stride) /
+      std::max<int64_t>(1, shape.samples);
   return (1 + 4 * shape.num_threads) * convolution.weight_bytes(shape) +
          shape.num_threads * windows + kSmallGradientBytes * 3;
 }

@@ -45,6 +45,8 @@ TEST_F(Convolutions, WithoutAvx512MoreLiesBesideThem) {
   EXPECT_EQ(weight_gradient_bytes(narrow, shape_), 2'969'984);
   shape_.num_threads = 2;
   EXPECT_EQ(weight_gradient_bytes(narrow, shape_), 5'349'760);
+  shape_.samples = 0;  // a rank without images
+  EXPECT_GT(weight_gradient_bytes(narrow, shape_), 0);
 }
 
 // What was observed of the shape; of another one nothing is known.
