@@ -129,6 +129,15 @@ std::vector<CardFailure> CardFailures::left_out() const {
   return cards;
 }
 
+std::set<std::string> CardFailures::left_out_uuids() const {
+  std::set<std::string> uuids;
+  for (const CardFailure& failure : left_out()) {
+    uuids.insert(failure.fault.card.uuid);
+  }
+  uuids.erase("");
+  return uuids;
+}
+
 std::string CardFailures::left_out_text() const {
   const std::vector<CardFailure> cards = left_out();
   if (cards.empty()) return "";

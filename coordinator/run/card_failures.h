@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,8 @@ class CardFailures {
                                           int local_slot) const;
   // The failure that left each card out, in order.
   std::vector<CardFailure> left_out() const;
+  // The UUIDs of those cards, where the driver gave one.
+  std::set<std::string> left_out_uuids() const;
   // "; left out: NVIDIA H100 (GPU-…) on h", or "".
   std::string left_out_text() const;
 

@@ -35,12 +35,11 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   membership_.heartbeat_worker(now, worker_id);
   CardFailure failure;
   failure.fault = *worker.card_fault;
-  // A card that the driver no longer lists has only its UUID left.
-  Card& card_of_worker = failure.fault.card;
-  for (const CardFailure& one : cards_.all()) {
-    const Card& known = one.fault.card;
-    if (!known.uuid.empty() && known.uuid == card_of_worker.uuid)
-      card_of_worker = known;
+  // A worker whose card the driver no longer lists knows only its UUID.
+  const CardFailure* const before =
+      cards_.newest_of(member->node_id, member->local_slot);
+  if (before != nullptr && before->fault.card.uuid == failure.fault.card.uuid) {
+    failure.fault.card = before->fault.card;
   }
   failure.worker_id = worker_id;
   failure.node_id = member->node_id;

@@ -1,6 +1,4 @@
 // The part of RunState that decides what the run computes on.
-#include <set>
-#include <string>
 #include <utility>
 
 #include "coordinator/run/device_choice.h"
@@ -17,14 +15,8 @@ std::optional<std::string> RunState::place_on_cards(TimePoint now, Node& node) {
     refusal = launcher_count_error(node, options_.quorum.expected_workers);
   }
   if (!refusal) {
-    std::set<std::string> left_out;
-    for (const CardFailure& failure : cards_.left_out()) {
-      if (const auto& uuid = failure.fault.card.uuid; !uuid.empty()) {
-        left_out.insert(uuid);
-      }
-    }
-    SlotCards chosen =
-        choose_slot_cards(config_, node, membership_.nodes(), left_out);
+    SlotCards chosen = choose_slot_cards(config_, node, membership_.nodes(),
+                                         cards_.left_out_uuids());
     node.slot_cards = std::move(chosen.cards);
     refusal = chosen.refusal;
   }

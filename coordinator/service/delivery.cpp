@@ -324,9 +324,8 @@ void Delivery::describe_generation() {
       .resume_checkpoint = begins_anew ? identity_.resume_checkpoint
                                        : generation.begin.checkpoint,
       .resume_steps = generation.begin.committed_steps});
-  for (const CardFailure& failure : state_.cards().left_out()) {
-    if (failure.fault.card.uuid.empty()) continue;
-    common_.add_left_out_cards(failure.fault.card.uuid);
+  for (const std::string& uuid : state_.cards().left_out_uuids()) {
+    common_.add_left_out_cards(uuid);
   }
 }
 

@@ -312,7 +312,7 @@ void take_part(const control::Assignment& assignment,
     return;
   }
   if (const auto met = client.rendezvous(assignment.generation)) {
-    // Sent before all that takes time: nobody waits for who is not there.
+    // Before the slow work below: other ranks learn early who is here.
     say_here(*met, assignment.rank, collectives::this_machine());
   }
   const configs::RunConfig config =

@@ -336,7 +336,7 @@ TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   ASSERT_TRUE(fs::exists(folder_ / "left")) << run.err;
-  // The coordinator has gone by then, and is not asked to hear of it.
+  // The coordinator has ended by then, so the agent must not wait for it.
   EXPECT_LT(
       fs::file_time_type::clock::now() - fs::last_write_time(folder_ / "left"),
       std::chrono::seconds(3));

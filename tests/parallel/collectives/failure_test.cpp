@@ -344,7 +344,8 @@ using GlooLossTest = testing::TestWithParam<RankBackend>;
 
 TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
-  // Filled before the loss is heard of, however busy the machine is.
+  // Allocated here: on a busy machine filling it inside the operation could
+  // take longer than the 300 ms after which the loss is announced.
   const at::Tensor large = at::ones({32 << 20});
   const std::map<std::string, Operation> operations = {
       {"all_reduce", [](auto& ranks) { ranks.all_reduce(at::ones({1000})); }},
