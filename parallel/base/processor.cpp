@@ -1,31 +1,39 @@
 #include "parallel/base/processor.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 
 namespace headroom {
 
-bool allows_avx512(const std::string& max_cpu_isa) {
+OnednnIsa most_allowed_isa(const std::string& max_cpu_isa) {
   std::string name;
   for (const char c : max_cpu_isa) {
     name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
-  for (const char* below : {"SSE", "AVX2"}) {
-    if (name.starts_with(below)) return false;
+  if (name == "AVX" || name.starts_with("SSE") || name.starts_with("AVX2")) {
+    return OnednnIsa::kAvx2;
   }
-  return name != "AVX";
+  const bool names_one = name.starts_with("AVX");
+  return !names_one || name.find("AMX") != std::string::npos
+             ? OnednnIsa::kAmx
+             : OnednnIsa::kAvx512;
 }
 
-bool onednn_uses_avx512() {
-  static const bool does = [] {
+OnednnIsa onednn_isa() {
+  static const OnednnIsa isa = [] {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets it later
     const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");
-    return __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") &&
-           allows_avx512(limit == nullptr ? "" : limit);
+    OnednnIsa has = OnednnIsa::kAvx2;
+    if (__builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq")) {
+      has = __builtin_cpu_supports("amx-bf16") ? OnednnIsa::kAmx
+                                               : OnednnIsa::kAvx512;
+    }
+    return std::min(has, most_allowed_isa(limit == nullptr ? "" : limit));
   }();
-  return does;
+  return isa;
 }
 
 }  // namespace headroom

@@ -6,13 +6,15 @@
 
 namespace headroom {
 
-// Does oneDNN compute with AVX-512 BW, VL and DQ here? It convolves bfloat16
-// only with them, and takes other scratch memory without. ONEDNN_MAX_CPU_ISA
-// (its own variable) may keep it from them.
-bool onednn_uses_avx512();
+// What oneDNN computes with, on which its scratch memory depends. It convolves
+// bfloat16 only with AVX-512 BW, VL and DQ, and faster with AMX.
+enum class OnednnIsa { kAvx2, kAvx512, kAmx };
 
-// May oneDNN use AVX-512, by this value of ONEDNN_MAX_CPU_ISA? "" stands for a
+// This processor's, unless ONEDNN_MAX_CPU_ISA (oneDNN's own variable) has less.
+OnednnIsa onednn_isa();
+
+// The most that this value of ONEDNN_MAX_CPU_ISA allows. "" stands for a
 // variable that is not set.
-bool allows_avx512(const std::string& max_cpu_isa);
+OnednnIsa most_allowed_isa(const std::string& max_cpu_isa);
 
 }  // namespace headroom

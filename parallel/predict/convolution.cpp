@@ -4,6 +4,7 @@
 
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/units.h"
+#include "parallel/predict/amx_convolution.h"
 
 namespace headroom::predict {
 namespace {
@@ -28,7 +29,8 @@ constexpr int64_t kSmallGradientBytes = 128;
 constexpr int64_t kAvx2GradientBytes = 8320;
 
 int64_t primitive_bytes(const MicroBatchShape& shape) {
-  return shape.has_avx512 ? kPrimitiveBytes : kAvx2PrimitiveBytes;
+  return shape.onednn_isa == OnednnIsa::kAvx2 ? kAvx2PrimitiveBytes
+                                              : kPrimitiveBytes;
 }
 
 bool is_float(const MicroBatchShape& shape) {
@@ -117,10 +119,16 @@ int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
   const int64_t bytes = convolution.kernel * convolution.kernel *
                         std::max<int64_t>(convolution.in_channels, 4) *
                         blocks(convolution.out_channels) * shape.element_bytes;
-  if (!shape.has_avx512 && convolution.out_channels >= 64) {
+  if (shape.onednn_isa == OnednnIsa::kAvx2 && convolution.out_channels >= 64) {
     return bytes + bytes / (convolution.out_channels < 256 ? 8 : 32);
   }
   return convolution.kernel == 1 ? bytes + bytes / 32 : bytes;
+}
+
+bool uses_amx(const ConvolutionShape& convolution,
+              const MicroBatchShape& shape) {
+  return shape.onednn_isa == OnednnIsa::kAmx && shape.is_mixed() &&
+         convolution.groups == 1;
 }
 
 int64_t columns_bytes(const ConvolutionShape& convolution,
@@ -298,6 +306,10 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
            forward_scratch(convolution, wide) -
            output_bytes(convolution, shape);
   }
+  if (uses_amx(convolution, shape)) {
+    return amx::forward_scratch(convolution, shape,
+                                blocked_weight_bytes(convolution, shape));
+  }
   const int64_t columns = columns_bytes(convolution, shape);
   if (!uses_onednn(convolution, shape))
     return columns + apart(convolution, shape);
@@ -322,6 +334,10 @@ int64_t input_gradient_scratch(const ConvolutionShape& convolution,
     return widened_bytes(convolution, wide) +
            input_gradient_scratch(convolution, wide) +
            input_bytes(convolution, shape);
+  }
+  if (uses_amx(convolution, shape)) {
+    return amx::input_gradient_scratch(
+        convolution, shape, blocked_weight_bytes(convolution, shape));
   }
   const int64_t columns = columns_bytes(convolution, shape);
   if (!uses_onednn(convolution, shape)) {
@@ -359,6 +375,10 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
   if (has_small_gradient(convolution)) {
     return 3 * depthwise_weight_bytes(convolution, shape) + kSmallGradientBytes;
   }
+  if (uses_amx(convolution, shape)) {
+    return amx::weight_gradient_bytes(convolution, shape,
+                                      blocked_weight_bytes(convolution, shape));
+  }
   if (shape.is_mixed()) {
     // The gradients lie in blocks, and as sums in float32.
     const int64_t blocked = convolution.groups > 1
@@ -382,7 +402,9 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
   // Blocked, plain, and in the weight's memory format.
   const int64_t reordered =
       blocked_weight_bytes(convolution, shape) + 2 * plain;
-  if (shape.has_avx512) return std::max(unfolded, reordered);
+  if (shape.onednn_isa != OnednnIsa::kAvx2) {
+    return std::max(unfolded, reordered);
+  }
   return std::max(unfolded, std::max(reordered + kAvx2GradientBytes,
                                      narrow_gradient(convolution, shape)));
 }

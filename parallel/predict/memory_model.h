@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/base/processor.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
 #include "parallel/predict/caching_allocator.h"
@@ -66,7 +67,7 @@ struct MemoryRequest {
   int64_t map_bytes = 4;  // Bytes per element of a step's maps.
   // These four are MicroBatchShape's.
   bool convolves_in_float = false;
-  bool has_avx512 = true;
+  OnednnIsa onednn_isa = OnednnIsa::kAvx512;
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h

@@ -124,8 +124,8 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   request.convolves_in_float =
       on_cpu && (config.precision == configs::Precision::kFp16 ||
                  (config.precision == configs::Precision::kBf16 &&
-                  !onednn_uses_avx512()));
-  request.has_avx512 = onednn_uses_avx512();
+                  onednn_isa() == OnednnIsa::kAvx2));
+  request.onednn_isa = onednn_isa();
   request.num_moments = configs::num_moments(config.optimizer);
   request.num_frozen_layers = config.freeze;
   request.resumes = !config.resume.empty();

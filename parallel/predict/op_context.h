@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/base/convolution_workspaces.h"
+#include "parallel/base/processor.h"
 #include "parallel/predict/graph.h"
 #include "parallel/predict/memory_timeline.h"
 
@@ -63,8 +64,7 @@ struct MicroBatchShape {
   // Maps of 16 bits are convolved as float32
   // (worker/kernels/cpu/convolution.h).
   bool convolves_in_float = false;
-  bool has_avx512 =
-      true;  // oneDNN computes with it (parallel/base/processor.h)
+  OnednnIsa onednn_isa = OnednnIsa::kAvx512;  // parallel/base/processor.h
   // Whether it runs on a card, without oneDNN's scratch and with its own loss.
   bool on_device = false;
   // Whether a block adds its gradients to its parameters' itself

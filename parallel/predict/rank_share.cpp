@@ -113,7 +113,7 @@ MicroBatchShape RankShare::shape(int64_t samples, int64_t groups,
       std::min<int64_t>(plan().layout.spatial_parallel_size - 1, 2);
   result.element_bytes = request_.map_bytes;
   result.convolves_in_float = request_.convolves_in_float;
-  result.has_avx512 = request_.has_avx512;
+  result.onednn_isa = request_.onednn_isa;
   result.on_device = request_.on_device;
   result.adds_gradients =
       request_.on_device && plan().zero_stage < 2 &&

@@ -122,6 +122,13 @@ std::vector<Kill> all_kills() {
     if (std::string(phase) == "between") continue;  // nobody trains
     kills.push_back(kill_of_other("only_agent", Victim::kOnlyAgent, 0, phase));
   }
+  // Rank 1 has left the generation for want of memory, rank 0 not yet.
+  kills.push_back(
+      {"coordinator_at_a_refusal",
+       {"--processes", "2"},
+       "oom@rank=1,step=4,allocation=100;" + pause_at(0, 4, "forward"),
+       4,
+       Victim::kCoordinator});
   // A survivor dies while the generation after another's death is formed.
   kills.push_back({"rank_2_between",
                    {"--processes", "3"},

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/integration/disturbed_run.h"
+#include "tests/integration/retry_times.h"
 #include "tests/integration/run_comparison.h"
 
 namespace headroom::testing {
@@ -240,7 +242,30 @@ TEST(OutOfMemoryRun, AFewFailuresOfEveryKind) { disturb(1, 20); }
 
 TEST(Slow, OutOfMemoryAtHundredsOfAllocations) { disturb(20, 20); }
 
-// So often in one step that micro-batches have to shrink.
+// One refusal in each step, on one rank after the other.
+TEST(Slow, ARetryOfTwoOrFourProcessesTakesSeconds) {
+  for (const int ranks : {2, 4}) {
+    const std::vector<std::string> command =
+        train_command({"--layout", "data=" + std::to_string(ranks), "--noval"});
+    const std::string name = std::to_string(ranks) + " processes";
+    const Finished calm =
+        run_in(fresh_folder() / ("calm" + std::to_string(ranks)), command);
+    std::vector<std::string> faults, flags = command;
+    for (int step = 0; step < kEndOfEpoch; ++step) {
+      faults.push_back(oom((step + 1) % ranks, step, 30 + 170 * step));
+    }
+    flags.insert(flags.end(), {"--inject", joined(faults)});
+    const fs::path folder = fresh_folder() / ("run" + std::to_string(ranks));
+    const Finished run = run_in(folder, flags);
+    expect_same_steps(run.steps, calm.steps);
+    const RetryTimes times = retry_times(folder);
+    times.print(name);
+    EXPECT_EQ(times.count(), faults.size());
+    EXPECT_LT(times.longest(), 2);
+  }
+}
+
+// So often in the first step that micro-batches have to shrink.
 TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
   const std::vector<std::string> groups = {"--bn-group", "2", "--noval",
                                            "--max-steps", "4"};
@@ -250,12 +275,19 @@ TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
   flags.push_back("--inject");
   std::vector<std::string> faults;
   for (int failure = 0; failure < 5; ++failure) {
-    faults.push_back(oom(1, 1, 100 + 150 * failure));
+    faults.push_back(oom(1, 0, 100 + 150 * failure));
   }
   flags.push_back(joined(faults));
-  const Finished run =
-      run_in(fresh_folder() / "disturbed", train_command(flags));
+  const fs::path folder = fresh_folder() / "disturbed";
+  const Finished run = run_in(folder, train_command(flags));
   EXPECT_EQ(fired(run)["not reached"], 0);
+  const RetryTimes times = retry_times(folder);
+  times.print("five rungs");
+  const double until_the_step_is_done =
+      times.whole() + run.steps.at(0).at("seconds").get<double>();
+  std::printf("five rungs: the first step was done after %.2f s\n",
+              until_the_step_is_done);
+  EXPECT_LT(until_the_step_is_done, 12);
   const auto shrank = std::ranges::any_of(run.events, [](const Json& event) {
     return event.at("event") == "out_of_memory" &&
            event.at("change").get<std::string>().find(

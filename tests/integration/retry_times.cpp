@@ -53,17 +53,20 @@ void RetryTimes::print(const std::string& name) const {
 
 RetryTimes retry_times(const std::filesystem::path& folder) {
   std::vector<double> seconds;
-  std::optional<double> refused;
+  std::optional<double> first, refused;
+  double whole = 0;
   for (const Json& event :
        lines_so_far(run_directory(folder) / "events.jsonl")) {
     const std::string name = event.at("event");
     const double time = seconds_of(event.at("time"));
     if (name == "out_of_memory" && !refused) refused = time;
     if (name == "generation" && refused) {
+      if (!first) first = refused;
+      whole = time - *first;
       seconds.push_back(time - *std::exchange(refused, std::nullopt));
     }
   }
-  return RetryTimes(std::move(seconds));
+  return {std::move(seconds), whole};
 }
 
 }  // namespace headroom::testing

@@ -19,16 +19,19 @@ std::vector<int64_t> counted_allocations(const std::filesystem::path& folder,
 // formed: one entry for each generation that was left for it.
 class RetryTimes {
  public:
-  explicit RetryTimes(std::vector<double> seconds)
-      : seconds_(std::move(seconds)) {}
+  // `whole`: from the first refusal of all until the last generation.
+  RetryTimes(std::vector<double> seconds, double whole)
+      : seconds_(std::move(seconds)), whole_(whole) {}
   size_t count() const { return seconds_.size(); }
   double longest() const;
   double median() const;
+  double whole() const { return whole_; }
   // A line of a table.
   void print(const std::string& name) const;
 
  private:
   std::vector<double> seconds_;
+  double whole_;
 };
 
 RetryTimes retry_times(const std::filesystem::path& folder);

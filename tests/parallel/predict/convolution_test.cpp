@@ -35,7 +35,7 @@ TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
 // oneDNN with AVX2 alone was seen to take this, to the byte where maps are
 // narrower than the kernel.
 TEST_F(Convolutions, WithoutAvx512MoreLiesBesideThem) {
-  shape_.has_avx512 = false;
+  shape_.onednn_isa = OnednnIsa::kAvx2;
   EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + 12'464);
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight + 8'320);
   const ConvolutionShape wider = {64, 64, 3, 1, 1, true};
@@ -47,6 +47,35 @@ TEST_F(Convolutions, WithoutAvx512MoreLiesBesideThem) {
   EXPECT_EQ(weight_gradient_bytes(narrow, shape_), 5'349'760);
   shape_.samples = 0;  // a rank without images
   EXPECT_GT(weight_gradient_bytes(narrow, shape_), 0);
+}
+
+// What oneDNN was seen to take with AMX, one image of 320 and 1,280 pixels.
+TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
+  struct Seen {
+    ConvolutionShape convolution;
+    int64_t pixels, forward, input, weight;
+  };
+  const Seen all[] = {
+      {{3, 16, 6, 2, 2}, 320, 2'452'888, 909'336, 1'683'080},
+      {{16, 16, 3, 1, 4}, 320, 94'744, 94'872, 511'640},
+      {{128, 256, 3, 2, 32}, 320, 991'256, 694'808, 2'179'736},
+      {{512, 256, 1, 1, 32}, 320, 282'648, 290'968, 1'004'184},
+      {{64, 255, 1, 1, 8}, 320, 53'272, 201'152, 703'128},
+      {{80, 160, 3, 2, 4}, 1280, 1'792'024, 33'335'320, 1'579'664},
+      {{640, 640, 3, 1, 32}, 1280, 8'380'440, 8'380'568, 22'579'864}};
+  shape_.onednn_isa = OnednnIsa::kAmx;
+  shape_.element_bytes = 2;
+  shape_.samples = 1;
+  for (const Seen& seen : all) {
+    shape_.image_height = shape_.image_width = seen.pixels;
+    const ConvolutionShape& of = seen.convolution;
+    const auto is_bound = [&](int64_t bytes, int64_t taken) {
+      return bytes >= taken && bytes <= taken * 21 / 20 + (3 << 20);
+    };
+    EXPECT_TRUE(is_bound(forward_scratch(of, shape_), seen.forward));
+    EXPECT_TRUE(is_bound(input_gradient_scratch(of, shape_), seen.input));
+    EXPECT_TRUE(is_bound(weight_gradient_bytes(of, shape_), seen.weight));
+  }
 }
 
 // What was observed of the shape; of another one nothing is known.

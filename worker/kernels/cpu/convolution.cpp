@@ -62,7 +62,7 @@ int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
 bool computes_in_float(const at::Tensor& x) {
   if (!x.is_cpu()) return false;
   return x.scalar_type() == at::kHalf ||
-         (x.scalar_type() == at::kBFloat16 && !onednn_uses_avx512());
+         (x.scalar_type() == at::kBFloat16 && onednn_isa() == OnednnIsa::kAvx2);
 }
 
 // What the memory model asks for, whatever the library is given in its place.
