@@ -1,6 +1,7 @@
 #include "configs/fault.h"
 
 #include <array>
+#include <limits>
 #include <map>
 #include <sstream>
 
@@ -158,6 +159,9 @@ Fault read_fault(const std::string& part) {
     }
     const int64_t number = number_of(part, name, value);
     if (name == "rank") {
+      if (number > std::numeric_limits<int>::max()) {
+        refuse(part, "there is no rank " + value);
+      }
       fault.rank = static_cast<int>(number);
     } else if (name == "step") {
       fault.step = number;

@@ -279,7 +279,8 @@ std::vector<Knob> where_it_runs() {
       knob("processes", &C::processes,
            "This many worker processes run on this machine (under mpirun or "
            "srun: in each slot). Without it the layout gives their number, "
-           "else it is 1.",
+           "else there is one for each card, and 1 on a CPU. What joins a "
+           "coordinator (--coordinator) starts 1.",
            {.unit = "processes",
             .low = 0,
             .high = kMostProcesses,

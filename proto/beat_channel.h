@@ -25,7 +25,8 @@ struct Beat {
   // The moment when it was sent. The clock is the machine's, so that the agent
   // knows its age however late it is read.
   std::chrono::steady_clock::time_point sent;
-  uint64_t generation = 0;  // 0 before the worker's first
+  uint64_t generation = 0;       // 0 before the worker's first
+  bool waits_for_peers = false;  // now
   bool has_progress = false;
   RunProgress progress;
 };

@@ -285,7 +285,6 @@ void fields(auto& archive, Either<RunProgress> auto& progress) {
   archive("median_step_ms", progress.median_step_ms);
   archive("images_validated", progress.images_validated);
   archive("images_to_validate", progress.images_to_validate);
-  archive("waits_for_peers", progress.waits_for_peers);
 }
 
 wire::Progress to_wire(const RunProgress& progress) {

@@ -51,7 +51,6 @@ struct RunProgress {
   int64_t median_step_ms = 0;  // likewise
   // Images of all ranks in the validation after an epoch; 0 outside of it.
   int64_t images_validated = 0, images_to_validate = 0;
-  bool waits_for_peers = false;  // now
 };
 
 }  // namespace headroom::wire

@@ -163,10 +163,12 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   }
   if (node.cards.empty()) return cards;
   std::vector<const NodeCard*> candidates = candidates_of(config, node);
-  const size_t num_failed = std::erase_if(
+  const auto failed = std::ranges::stable_partition(
       candidates,
-      [&](const NodeCard* card) { return left_out.contains(card->uuid); });
-  if (candidates.empty() && num_failed > 0) {
+      [&](const NodeCard* card) { return !left_out.contains(card->uuid); });
+  const auto num_usable =
+      static_cast<size_t>(failed.begin() - candidates.begin());
+  if (num_usable == 0 && !failed.empty()) {
     throw refusal("the cards of " + name_of(node) +
                       " have failed in this run, and are left out of it",
                   "name others with --device, or use another machine");
@@ -179,7 +181,12 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   const auto num_free =
       static_cast<size_t>(std::ranges::count_if(candidates, is_free));
   if (num_free < num_slots && !config.share_devices) {
-    throw too_few_error(node, candidates.size(), taken.workers);
+    throw too_few_error(node, num_usable, taken.workers);
+  }
+  // A worker for which only a failed card is left ends at once, and the others
+  // of its node go on.
+  if (num_usable >= num_slots || config.share_devices) {
+    candidates.resize(num_usable);
   }
   const auto first = static_cast<size_t>(std::max(0, node.first_local_slot));
   for (size_t slot = 0; slot < num_slots; ++slot) {

@@ -64,7 +64,6 @@ bool RunState::worker_heartbeat(
     const std::optional<wire::RunProgress>& progress,
     std::optional<std::chrono::milliseconds> age) {
   if (!membership_.heartbeat_worker(now, worker_id, age)) return false;
-  waits_[worker_id] = progress && progress->waits_for_peers;
   if (progress) {
     measured_peak_bytes_[worker_id] = progress->measured_peak_bytes;
     // Heartbeats and commits overtake each other: never go back.
@@ -181,8 +180,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
       !ending_.loss || ending_.loss->worker_id == worker_id;
   const bool is_fatal = failure.kind == wire::FailureKind::kFatal;
   if (is_fatal && ends_every_worker(failure.exit_code) && could_be_the_cause) {
-    emit(EventKind::kFault, cycle_.rank_of(worker_id), failure.message,
-         true);
+    emit(EventKind::kFault, cycle_.rank_of(worker_id), failure.message, true);
     events_.back().ends_run = true;
     end(now, failure.exit_code, {failure.message});
     return;
@@ -201,7 +199,8 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
   if (is_fatal) {
     // Nobody waits for another worker to fail likewise.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
-    lose(now, loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
+    lose(now,
+         loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
     if (!over() && phase_ != RunPhase::kStopping) begin_stopping(now);
   }
   if (Survivor* entry = ending_.find(worker_id)) {

@@ -99,6 +99,10 @@ class RunState {
   bool worker_heartbeat(TimePoint now, const std::string& worker_id,
                         const std::optional<wire::RunProgress>& progress,
                         std::optional<std::chrono::milliseconds> age = {});
+  // Whether that member waits for its peers now.
+  void note_waiting(const std::string& worker_id, bool waits) {
+    waits_[worker_id] = waits;
+  }
   // Words of a worker or node came then, whatever they say.
   void note_sign_of_life(TimePoint at, const std::string& name) {
     membership_.note_sign_of_life(at, name);
@@ -174,8 +178,8 @@ class RunState {
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
-  // Whether any member's last heartbeat said that it was computing, not waiting
-  // for its peers. Then the others wait for a rank that is late.
+  // Whether any member said last that it does not wait for its peers. Then the
+  // others wait for a rank that is late.
   bool a_member_works() const {
     return std::ranges::any_of(waits_, [this](const auto& entry) {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;

@@ -22,6 +22,7 @@ wire::WorkerBeat message_of(const std::string& worker_id,
   wire::WorkerBeat message;
   message.set_worker_id(valid_utf8(worker_id));
   message.set_generation(beat.generation);
+  message.set_waits_for_peers(beat.waits_for_peers);
   if (beat.has_progress) {
     *message.mutable_progress() = wire::to_wire(beat.progress);
   }

@@ -33,7 +33,10 @@ std::optional<std::string> stale_error(TimePoint now, const wire::Stamp& stamp,
   const bool takes_part = state.worker_heartbeat(
       now, beat.worker_id(), progress_of(beat),
       std::chrono::milliseconds(std::clamp<int64_t>(beat.age_ms(), 0, kDayMs)));
-  if (takes_part) return std::nullopt;
+  if (takes_part) {
+    state.note_waiting(beat.worker_id(), beat.waits_for_peers());
+    return std::nullopt;
+  }
   return no_part(beat.worker_id());
 }
 
@@ -51,8 +54,10 @@ Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
     for (const std::string& worker_id : node.lost_worker_ids) {
       response.add_lost_worker_ids(worker_id);
     }
-  } else if (!state.worker_heartbeat(now, request.worker_id(),
-                                     progress_of(request))) {
+  } else if (state.worker_heartbeat(now, request.worker_id(),
+                                    progress_of(request))) {
+    state.note_waiting(request.worker_id(), request.waits_for_peers());
+  } else {
     return {{RefusalKind::kStale, no_part(request.worker_id())}};
   }
   for (const wire::WorkerBeat& beat : request.beats()) {

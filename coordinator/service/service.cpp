@@ -243,9 +243,14 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.launcher_size = asked.launcher_size;
         node.first_local_slot = asked.first_local_slot;
         const auto why = state_.register_node(now, node);
+        // Beside a run that goes on, the fault is this node's: whoever started
+        // its agent may start another, and the run is not asked again.
+        const bool goes_on =
+            state_.phase() != RunPhase::kWaiting && !state_.over();
         refusal = refuse_for(state_.membership().may_have_room_later(node)
                                  ? RefusalKind::kNotYet
-                                 : RefusalKind::kNotAsAgreed,
+                             : goes_on ? RefusalKind::kNoRoom
+                                       : RefusalKind::kNotAsAgreed,
                              why);
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);

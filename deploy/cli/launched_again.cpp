@@ -6,6 +6,7 @@
 
 #include "configs/run_config.h"
 #include "deploy/cli/args/run_name.h"
+#include "deploy/cli/run_request.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {
@@ -87,10 +88,12 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
   saved_text << std::ifstream(run / run_files::kRun).rdbuf();
   const configs::RunConfig saved =
       configs::parse_run_config(saved_text.str(), run / run_files::kRun);
-  const int64_t now = int64_t{job.place.size} * job.local_workers;
-  if (saved.processes != now) {
-    line.run_flags.push_back(
-        {"--processes", {std::to_string(job.local_workers)}});
+  // The other agents start as many as they would for a new run.
+  const int now = workers_per_agent(config, /*is_resumed=*/false,
+                                    /*processes_given=*/false, job.place.size,
+                                    job.local_workers, job.place);
+  if (saved.processes != int64_t{job.place.size} * now) {
+    line.run_flags.push_back({"--processes", {std::to_string(now)}});
   }
   return again + "the run in " + run.string() + " goes on";
 }

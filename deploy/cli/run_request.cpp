@@ -154,32 +154,6 @@ void check_faults(const configs::RunConfig& config, int world_size) {
   }
 }
 
-int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
-                      bool processes_given, int num_agents, int cards_here,
-                      const std::optional<LauncherPlace>& place) {
-  if (is_resumed && !processes_given && config.processes > 0) {
-    if (config.processes % num_agents != 0) {
-      throw Error("resume",
-                  "the run has " + std::to_string(config.processes) +
-                      " processes and there are " + std::to_string(num_agents) +
-                      " agents",
-                  "give --processes N, the number per agent");
-    }
-    return static_cast<int>(config.processes) / num_agents;
-  }
-  if (config.processes > 0) return static_cast<int>(config.processes);
-  if (config.layout) {
-    return std::max(1, config.layout->world_size() / num_agents);
-  }
-  const auto named = std::ssize(parse_device_list(config.device));
-  if (named > 0) return static_cast<int>(named);
-  const bool is_cpu = config.device == kCpuDevice;
-  const bool is_told =
-      place && place->workers > 0 && !(is_cpu && place->counts_cards);
-  if (is_told) return place->workers;
-  return is_cpu ? 1 : std::max(1, cards_here);
-}
-
 void check_mpi(const configs::RunConfig& config,
                const std::optional<LauncherPlace>& place, int workers) {
   if (config.backend != plan::Backend::kMpi || workers == 1) return;
@@ -331,6 +305,32 @@ std::string set_largest_batch(configs::RunConfig& config, int world_size) {
 
 }  // namespace
 
+int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
+                      bool processes_given, int num_agents, int cards_here,
+                      const std::optional<LauncherPlace>& place) {
+  if (is_resumed && !processes_given && config.processes > 0) {
+    if (config.processes % num_agents != 0) {
+      throw Error("resume",
+                  "the run has " + std::to_string(config.processes) +
+                      " processes and there are " + std::to_string(num_agents) +
+                      " agents",
+                  "give --processes N, the number per agent");
+    }
+    return static_cast<int>(config.processes) / num_agents;
+  }
+  if (config.processes > 0) return static_cast<int>(config.processes);
+  if (config.layout) {
+    return std::max(1, config.layout->world_size() / num_agents);
+  }
+  const auto named = std::ssize(parse_device_list(config.device));
+  if (named > 0) return static_cast<int>(named);
+  const bool is_cpu = config.device == kCpuDevice;
+  const bool is_told =
+      place && place->workers > 0 && !(is_cpu && place->counts_cards);
+  if (is_told) return place->workers;
+  return is_cpu ? 1 : std::max(1, cards_here);
+}
+
 configs::RunConfig resumed_config(const std::string& run_directory,
                                   const std::vector<configs::FlagUse>& uses,
                                   std::vector<std::string>& notes) {
@@ -420,7 +420,10 @@ RunRequest make_run_request(const CommandLine& line,
         "no --cfg and no --weights: training yolov5s from scratch");
   }
   request.num_agents = place ? place->size : 1;
-  if (config.device.empty()) config.device = kAutomaticDevice;
+  if (config.device.empty()) {
+    config.device =
+        place && place->promises_cards ? kAllCards : kAutomaticDevice;
+  }
   const bool plans_elsewhere = capability.has_value();
   const NodeCards here = plans_elsewhere ? NodeCards() : find_node_cards();
   const int local_size = place ? place->local_size : 1;

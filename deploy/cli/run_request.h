@@ -39,6 +39,14 @@ struct RunRequest {
   int expected_workers() const { return num_agents * workers_per_agent; }
 };
 
+// Workers of each of `num_agents` agents: as many as flags say, or the
+// launcher, or as an agent has cards. A run that is resumed has those that it
+// had, unless
+// --processes is given.
+int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
+                      bool processes_given, int num_agents, int cards_here,
+                      const std::optional<LauncherPlace>& place);
+
 // `line` is of train, val or plan, which needs no data set. `place` is this
 // process's under a launcher; each of the launcher's processes becomes an
 // agent. `cores` are those of this host. `ask` is asked for the labels that

@@ -320,6 +320,14 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ": " + error.text(),
                 error.remedy(), error.exit_code());
   }
+  // No secret is drawn: these processes share nothing but their flags.
+  if (wire::channel_security().token.empty() &&
+      !line.has("--insecure-network")) {
+    throw Error("network",
+                job.place.launcher + " names rank 0's machine, " + where +
+                    ", where every user of this machine could join the run",
+                "give --token-file FILE, or allow it with --insecure-network");
+  }
   terminal.print(job.place.launcher + ": agent " +
                  std::to_string(job.place.rank) + " of " +
                  std::to_string(job.place.size) +

@@ -26,6 +26,11 @@ class PeerPatience {
     last_look_ = now;
     return counted_ > limit_ || now - begin_ > kMostLimits * limit_;
   }
+  // Since the begin, until the last look; for messages.
+  std::chrono::milliseconds waited() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(last_look_ -
+                                                                 begin_);
+  }
 
  private:
   std::chrono::milliseconds limit_;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace headroom {
@@ -18,8 +19,8 @@ std::atomic<Clock::rep> last_sign{Clock::now().time_since_epoch().count()};
 
 std::mutex mutex;
 
-std::set<const AbortableWait*>& waits() {
-  static auto* const all = new std::set<const AbortableWait*>;
+std::set<AbortableWait*>& waits() {
+  static auto* const all = new std::set<AbortableWait*>;
   return *all;
 }
 
@@ -61,10 +62,32 @@ std::chrono::milliseconds PeerWait::quiet() {
       Clock::now().time_since_epoch() - Clock::duration(last_sign));
 }
 
-AbortableWait::AbortableWait(std::function<void()> abort)
+AbortableWait::AbortableWait(std::function<void()> abort,
+                             std::optional<std::chrono::milliseconds> limit)
     : abort_(std::move(abort)) {
+  if (limit) {
+    patience_.emplace(*limit, Clock::now());
+    static std::once_flag begun;
+    std::call_once(begun, [] { std::thread(&watch_limits).detach(); });
+  }
   const std::lock_guard lock(mutex);
   waits().insert(this);
+}
+
+void AbortableWait::watch_limits() {
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const bool a_peer_works = PeerNews::a_peer_works();
+    const std::lock_guard lock(mutex);
+    for (AbortableWait* wait : waits()) {
+      if (!wait->patience_ || wait->is_late_ ||
+          !wait->patience_->is_over(Clock::now(), a_peer_works)) {
+        continue;
+      }
+      wait->is_late_ = true;
+      wait->abort_();
+    }
+  }
 }
 
 AbortableWait::~AbortableWait() {
@@ -74,7 +97,7 @@ AbortableWait::~AbortableWait() {
 
 void AbortableWait::abort_all() {
   const std::lock_guard lock(mutex);
-  for (const AbortableWait* wait : waits()) wait->abort_();
+  for (AbortableWait* wait : waits()) wait->abort_();
 }
 
 }  // namespace headroom

@@ -3,8 +3,12 @@
 // thread may use it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
+
+#include "parallel/base/peer_patience.h"
 
 namespace headroom {
 
@@ -60,17 +64,25 @@ class PeerNews {
 class AbortableWait {
  public:
   // `abort` is called from the thread that aborts, and never after the
-  // destructor has returned.
-  explicit AbortableWait(std::function<void()> abort);
+  // destructor has returned. With a `limit`, as PeerPatience counts it, it is
+  // called within 0.1 s of its end too.
+  explicit AbortableWait(std::function<void()> abort,
+                         std::optional<std::chrono::milliseconds> limit = {});
   ~AbortableWait();
   AbortableWait(const AbortableWait&) = delete;
   AbortableWait& operator=(const AbortableWait&) = delete;
 
+  // Whether the limit has ended it.
+  bool is_late() const { return is_late_; }
   // Aborts what waits now; what begins to wait later is not affected.
   static void abort_all();
 
  private:
+  static void watch_limits();
+
   const std::function<void()> abort_;
+  std::optional<PeerPatience> patience_;
+  std::atomic<bool> is_late_ = false;
 };
 
 }  // namespace headroom

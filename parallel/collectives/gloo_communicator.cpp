@@ -141,6 +141,10 @@ AddressRecord record_of(const PortAddress& address) {
 }
 
 PortAddress address_of(const AddressRecord& record) {
+  HEADROOM_CHECK(
+      record[0] >= 0 &&
+          record[0] <= static_cast<int64_t>(sizeof(record) - sizeof(record[0])),
+      std::to_string(record[0]) + " bytes");
   return {reinterpret_cast<const char*>(&record[1]),
           static_cast<size_t>(record[0])};
 }

@@ -463,14 +463,18 @@ class Connection {
                 const c10::intrusive_ptr<c10d::Work>& work, bool is_message) {
     guard(operation, [&] {
       if (!is_message) await_end_or_loss(*work);
-      const AbortableWait abortable([&] {
-        collectives::TensorPort::cut_connections();
-        // A part may have come, whose rest Gloo would wait for.
-        if (is_message) work->abort();
-      });
-      // A message waits as long as Gloo was told to, whatever peers do.
-      if (!work->wait(is_message ? timeout_ : kNoTimeout)) {
-        throw std::runtime_error("aborted");
+      const AbortableWait abortable(
+          [&] {
+            if (!abortable.is_late()) {
+              collectives::TensorPort::cut_connections();
+            }
+            // A part may have come, whose rest Gloo would wait for.
+            if (is_message) work->abort();
+          },
+          is_message ? std::optional(timeout_) : std::nullopt);
+      if (!work->wait(kNoTimeout)) {
+        throw std::runtime_error(abortable.is_late() ? timed_out(timeout_)
+                                                     : "aborted");
       }
     });
     std::erase(under_way_, work);

@@ -212,7 +212,7 @@ void SharedGroup::meet(const char* operation) {
     if (patience.is_over(Clock::now(), PeerNews::a_peer_works())) {
       fail(operation, "rank " + std::to_string(member) +
                           " is not there after " +
-                          std::to_string(timeout_.count()) + " ms");
+                          std::to_string(patience.waited().count()) + " ms");
     }
     sleep(seen);
   }

@@ -268,7 +268,7 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
     if (state != ncclInProgress) break;
     if (patience.is_over(Clock::now(), place_.services.a_peer_works())) {
       place_.family->fail(std::string(operation) + ": no answer within " +
-                          std::to_string(place_.timeout.count()) + " ms");
+                          std::to_string(patience.waited().count()) + " ms");
     }
     if (place_.family->has_failed()) {
       abort();

@@ -100,8 +100,6 @@ class NcclConnection {
   NcclConnection(const NcclConnection&) = delete;
   NcclConnection& operator=(const NcclConnection&) = delete;
 
-  const Place& place() const { return place_; }
-
   // Puts `call` on the stream, behind what the current stream has to do.
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   OperationEnd issue(const char* operation, const Call& call);

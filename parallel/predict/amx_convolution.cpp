@@ -35,21 +35,20 @@ Map output_of(const ConvolutionShape& convolution,
 
 // A padded map of so many channels, by tiles: all of a narrow one, a block of a
 // wide one. Of few channels each row of the kernel has a block of its own.
-int64_t tiled_map(const ConvolutionShape& convolution, const Map& output,
+int64_t tiled_map(const ConvolutionShape& convolution, const Map& map,
                   int64_t channels) {
   const int64_t kernel = convolution.kernel, stride = convolution.stride;
   if (kernel == 1 && stride == 1) return 0;
   if (channels < kTileChannels / 2) {
     constexpr int64_t kRows = 42;
-    return kernel * kRows * (output.columns + 4) * kTileChannels *
-           kElementBytes;
+    return kernel * kRows * (map.columns + 4) * kTileChannels * kElementBytes;
   }
   constexpr int64_t kMorePixels = 1024;
-  const int64_t whole = ((output.columns * stride + kernel) *
-                             (output.rows * stride + kernel + 3) +
-                         kMorePixels) *
-                        stride * in_tiles(channels) * kElementBytes;
-  if (output.columns <= kTileChannels) return whole;
+  const int64_t whole =
+      ((map.columns * stride + kernel) * (map.rows * stride + kernel + 3) +
+       kMorePixels) *
+      stride * in_tiles(channels) * kElementBytes;
+  if (map.columns <= kTileChannels) return whole;
   const int64_t narrow = 192 << 10, wide = stride == 1 ? 1 << 20 : 3 << 19;
   return std::min(whole, stride * (channels <= kTileChannels ? narrow : wide));
 }
@@ -68,18 +67,17 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
 int64_t input_gradient_scratch(const ConvolutionShape& convolution,
                                const MicroBatchShape& shape, int64_t weights) {
   const int64_t outputs = convolution.out_channels;
-  const Map output = output_of(convolution, shape);
+  const Map map = output_of(convolution, shape);
   const int64_t more = convolution.kernel - 1;
   // A strided one gathers from a padded copy of the output's gradient.
   const int64_t copy =
       convolution.stride == 1
           ? kPrimitiveBytes + outputs * kBytesOfAChannel +
-                tiled_map(convolution, output, outputs) +
+                tiled_map(convolution, map, outputs) +
                 (outputs % (kTileChannels / 2) == 0 ? 0 : kOddOutputs)
           : kStridedBytes +
                 (outputs < kTileChannels ? outputs : in_tiles(outputs)) *
-                    (output.rows + more) * (output.columns + more) *
-                    kElementBytes;
+                    (map.rows + more) * (map.columns + more) * kElementBytes;
   return in_wide_blocks(convolution, weights) + shape.num_threads * copy;
 }
 
@@ -91,14 +89,13 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
   const int64_t most =
       std::max(convolution.stride * (896 << 10),
                (convolution.in_channels + convolution.out_channels) * 1024);
-  const Map output = output_of(convolution, shape);
+  const Map map = output_of(convolution, shape);
   const int64_t kernel = convolution.kernel, stride = convolution.stride;
-  const int64_t columns =
-      kernel == 1 ? output.columns : round_up(output.columns, 16);
+  const int64_t columns = kernel == 1 ? map.columns : round_up(map.columns, 16);
   const int64_t elements =
       round_up(convolution.in_channels, 16) * stride * (columns + kernel - 1) *
-          output.rows * stride +
-      round_up(convolution.out_channels, 16) * columns * output.rows;
+          map.rows * stride +
+      round_up(convolution.out_channels, 16) * columns * map.rows;
   return 3 * in_wide_blocks(convolution, weights) +
          shape.num_threads *
              std::min(kLeast + elements * kElementBytes * 3 / 2, most);

@@ -12,7 +12,6 @@ constexpr int64_t kConnectionBytes =
 // kMostNcclChannels of parallel/cuda/nccl_limits.h. Over PCIe NCCL finds two
 // paths and uses each twice.
 constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
-constexpr int64_t kSwitchBytes = 256 * kMebibyte;
 // What a process takes whatever it connects: the code of the kernels, and
 // NCCL's own tables. An estimate, on the large side.
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
@@ -48,9 +47,7 @@ int64_t bytes_of_group(const RankGroup& group, const CardLinks& links) {
   const int64_t channels = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
   const int64_t senders =
       std::min<int64_t>(group.is_on_one_machine ? 2 : 3, group.ranks - 1);
-  int64_t bytes = channels * senders * kConnectionBytes;
-  if (links.sums_in_switch && links.cards_of_machine > 2) bytes += kSwitchBytes;
-  return bytes;
+  return channels * senders * kConnectionBytes;
 }
 
 }  // namespace

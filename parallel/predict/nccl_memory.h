@@ -12,8 +12,8 @@
 // A ring has one sender. A tree adds one within a machine, where it is a chain,
 // and up to two more between machines. So 8 cards behind NVSwitch take
 // 16 x 2 x 9.19 MiB = 294 MiB for a communicator, and several such machines
-// 441 MiB. Sums in the switch (NVLS) would add
-// 16 channels x 2 directions x 8 cards x 1 MiB = 256 MiB.
+// 441 MiB. Sums in the switch (NVLS), which are off, would
+// add 16 channels x 2 directions x 8 cards x 1 MiB = 256 MiB.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,7 @@ namespace headroom::predict {
 // How a run's cards reach each other.
 struct CardLinks {
   int64_t cards_of_machine = 1;
-  bool has_nvlink = false;      // else PCIe
-  bool sums_in_switch = false;  // NCCL_NVLS_ENABLE=1 and an NVSwitch
+  bool has_nvlink = false;  // else PCIe
 };
 
 // The sets of ranks that exchange tensors of cards, each a communicator.

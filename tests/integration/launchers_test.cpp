@@ -108,7 +108,9 @@ TEST_P(TwoAgents, FormOneRunOfTwoWorkers) {
                                                   "--insecure-network"}
                        : std::vector<std::string>{
                              "--coordinator", ":" + std::to_string(free_port()),
-                             "--interface", "lo"};
+                             "--interface",   "lo",
+                             "--token-file",  (folder_ / "token").string()};
+  std::ofstream(folder_ / "token") << std::string(32, 't') << "\n";
   std::unique_ptr<Program> agents[2];
   for (const int node : {0, 1}) {
     std::string variables = row.node[node];
@@ -342,6 +344,19 @@ TEST_F(Torchrun, AStartAfterAFailureGoesOnWithTheRun) {
   ASSERT_EQ(steps.size(), kSteps);
   for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i].at("step"), i);
   EXPECT_FALSE(fs::exists(folder_ / "runs/train/exp2"));
+}
+
+TEST_F(Launched, ALoopbackAddressNeedsAToken) {
+  const ProgramResult result =
+      begin("node", with("MASTER_ADDR=127.0.0.1;MASTER_PORT=29500;NODE_RANK=0;"
+                         "WORLD_SIZE=2",
+                         small_training("2")))
+          ->join();
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("every user of this machine could join the run: "
+                            "give --token-file FILE"),
+            std::string::npos)
+      << result.err;
 }
 
 TEST_F(Launched, AnAddressBeyondLoopbackNeedsProtection) {

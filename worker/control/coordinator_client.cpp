@@ -150,7 +150,7 @@ wire::LookupResponse RendezvousClient::look_up(const std::string& key,
           "nobody published rendezvous key '" + key +
           (count == 0 ? "'"
                       : "0' to '" + key + std::to_string(count - 1) + "'") +
-          " within " + std::to_string(timeout.count()) + " ms");
+          " within " + std::to_string(patience.waited().count()) + " ms");
     }
   }
 }
@@ -421,9 +421,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   wire::Beat next_beat() const {
     wire::Beat beat{.sent = SteadyClock::now(),
                     .generation = stamp_.generation(),
+                    .waits_for_peers = PeerWait::is_waiting(),
                     .has_progress = progress_.has_value(),
                     .progress = progress_.value_or(wire::RunProgress())};
-    beat.progress.waits_for_peers = PeerWait::is_waiting();
     // Elsewhere nothing says how long it may take.
     if (beat.progress.phase == wire::WorkerPhase::kTrain) {
       beat.progress.quiet_ms = PeerWait::quiet().count();
@@ -437,6 +437,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.mutable_stamp()->set_generation(beat.generation);
     request.set_node_id(node_id_);
     request.set_worker_id(worker_id_);
+    request.set_waits_for_peers(beat.waits_for_peers);
     if (beat.has_progress) {
       *request.mutable_progress() = wire::to_wire(beat.progress);
     }

@@ -1,9 +1,11 @@
 #include "worker/run/card_fault.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/peer_wait.h"
 #include "worker/run/training_run.h"
 
 namespace headroom::run {
@@ -92,6 +94,26 @@ int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
     log::warn(error.what());
   }
   return kCardExitCode;
+}
+
+CardWatch::CardWatch(const devices::ComputeDevice& device)
+    : thread_([this, &api = *device.api(), index = device.device().index()] {
+        constexpr std::chrono::milliseconds kLook(250);
+        std::unique_lock lock(mutex_);
+        while (!ends_.wait_for(lock, kLook, [this] { return is_ending_; })) {
+          if (PeerWait::is_waiting() && api.failure(index)) {
+            AbortableWait::abort_all();
+          }
+        }
+      }) {}
+
+CardWatch::~CardWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ends_.notify_all();
+  thread_.join();
 }
 
 }  // namespace headroom::run

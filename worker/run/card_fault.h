@@ -8,10 +8,13 @@
 
 #include <c10/util/Exception.h>
 
+#include <condition_variable>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,5 +71,21 @@ std::optional<CardFault> card_fault_behind(
 // std::_Exit. `training`: null where none has begun.
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
                  int64_t committed_steps, const TrainingRun* training);
+
+// While it is there, a card that fails frees those of this process who wait for
+// peers: the peers wait for what the card would have done.
+class CardWatch {
+ public:
+  explicit CardWatch(const devices::ComputeDevice& device);
+  ~CardWatch();
+  CardWatch(const CardWatch&) = delete;
+  CardWatch& operator=(const CardWatch&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool is_ending_ = false;  // guarded
+  std::thread thread_;
+};
 
 }  // namespace headroom::run

@@ -58,6 +58,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
     const control::Assignment& assignment, const configs::RunConfig& config,
     control::CoordinatorClient& client, const WorkerOptions& options,
     ThisProcess& process) {
+  const PeerWait waiting;  // all that it does needs the others
   const devices::ComputeDevice& device = *process.device;
   std::optional<plan::NetworkRates>& network = process.carried.network;
   collectives::GlooOptions gloo;
@@ -133,8 +134,10 @@ RunOutcome run_connected(const control::Assignment& assignment,
                          const WorkerOptions& options, ThisProcess& process) {
   const devices::ComputeDevice& device = *process.device;
   std::optional<AbortableWait> abortable;
+  std::optional<CardWatch> watch;
   if (!device.is_cpu()) {
     abortable.emplace([api = device.api()] { api->abort_communicators(); });
+    watch.emplace(device);
   }
   std::unique_ptr<collectives::Communicator> ranks =
       connect_ranks(assignment, config, client, options, process);
@@ -275,7 +278,8 @@ void prepare_training(const control::Assignment& assignment,
         configs::parse_faults(config.inject), *process.device, assignment.rank,
         is_first ? -1 : assignment.resume_steps,
         assignment.plan.backend == plan::Backend::kNccl &&
-            assignment.world_size > 1);
+            assignment.world_size >
+                assignment.plan.layout.pipeline_parallel_size);
   }
   if (!is_first) {
     process.faults->strike(configs::Fault::Phase::kBetween,

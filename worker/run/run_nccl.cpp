@@ -13,6 +13,7 @@
 #include "configs/cluster_catalogue.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/gather.h"
 #include "parallel/collectives/network_measurement.h"
@@ -188,8 +189,18 @@ void measure_nccl_at_start(const control::Assignment& assignment,
                            collectives::Communicator& host,
                            collectives::Communicator& ranks,
                            std::optional<plan::NetworkRates>& network) {
-  if (assignment.generation != 1 || config.command != "train") return;
-  if (!all_have_room(host, device)) return;
+  const bool is_required = config.require_rate > 0 && !assignment.keeps_state;
+  if (config.command != "train" ||
+      (assignment.generation != 1 && !is_required)) {
+    return;
+  }
+  if (!all_have_room(host, device)) {
+    if (!is_required) return;
+    throw Error("network",
+                "--require-rate: a card has less than " + format_bytes(kRoom) +
+                    " free, and no rate can be measured",
+                "see what takes it (nvidia-smi), or leave --require-rate out");
+  }
   // A machine's ranks by the first of them.
   const std::vector<int64_t> machine_of_rank =
       collectives::tell_all(host, collectives::this_machine());

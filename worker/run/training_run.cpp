@@ -76,6 +76,10 @@ struct TrainingRun::Implementation {
   // What is borrowed from the mesh goes on over its new connections.
   // Collective.
   void reconnect();
+  // No connection is made in a commit, which could not be taken back.
+  void connect_shards() {
+    if (state->is_sharded()) mesh->data->connect();
+  }
   void make_trainer();
   void open_source();
   RunOutcome train();
@@ -190,6 +194,7 @@ RunOutcome TrainingRun::Implementation::run(
   } else {
     const memory::PhaseWatch start_up("start-up", device.memory());
     prepare(communicator);
+    connect_shards();
     if (!buddies) carried.held.clear();  // else with the first copies
     reports->note_device();
     make_trainer();
@@ -206,6 +211,7 @@ RunOutcome TrainingRun::Implementation::run(
 
 void TrainingRun::Implementation::reconnect() {
   mesh->reconnect();
+  connect_shards();
   saver->reconnect();
   if (buddies) buddies->reconnect(mesh->world, *state, newest_line());
 }

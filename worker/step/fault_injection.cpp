@@ -50,9 +50,9 @@ void require_device(const configs::Fault& fault,
   }
   if (fault.phase == configs::Fault::Phase::kCollective &&
       !has_device_collectives) {
-    throw Error("inject", what + "the ranks exchange nothing over NCCL",
-                "use --backend nccl with two processes or more, or another "
-                "phase");
+    throw Error("inject", what + "the ranks sum nothing over NCCL",
+                "use --backend nccl with a layout of data=2 or spatial=2 or "
+                "more, or another phase");
   }
 }
 

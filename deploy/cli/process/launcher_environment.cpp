@@ -281,9 +281,13 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    const auto number = parse_whole(text_of(row_.devices), 1, kMostRanks);
+    // Slurm may write the kind before it: "h100:2".
+    const std::string text = text_of(row_.devices);
+    const auto number =
+        parse_whole(text.substr(text.rfind(':') + 1), 1, kMostRanks);
     place.workers = static_cast<int>(number.value_or(0));
     place.counts_cards = row_.started != Started::kWorkers;
+    place.promises_cards = row_.promises_cards && place.workers > 0;
   }
 
   // The row's variable, or of those that its '*' stands for the one that lists
@@ -456,6 +460,13 @@ Environment with_sagemaker_hosts(const Environment& environment,
 // A process a device, by a launcher of which nothing tells the machines: each
 // would train by itself.
 void refuse_unknown(const Environment& environment) {
+  if (environment.contains("PET_RDZV_ENDPOINT")) {
+    throw Error("launcher",
+                "PET_RDZV_ENDPOINT is set, as by an elastic PyTorchJob, and "
+                "nothing tells this machine's rank, which torchrun agrees upon",
+                "start torchrun --no-python headroom train ..., or alone: "
+                "unset PET_RDZV_ENDPOINT");
+  }
   const auto size = environment.find("WORLD_SIZE");
   if (size == environment.end() || size->second == "1" ||
       !environment.contains("RANK") || !environment.contains("LOCAL_RANK")) {

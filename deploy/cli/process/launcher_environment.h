@@ -31,6 +31,7 @@ struct LauncherPlace {
   int workers = 0;
   // They are counted in cards, which a run on the CPU does not use.
   bool counts_cards = false;
+  bool promises_cards = false;  // there are that many (launcher_table.h)
 
   bool one_host() const { return local_size == size; }
 };

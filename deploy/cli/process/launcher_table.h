@@ -77,6 +77,8 @@ struct Launcher {
   // How many devices an agent has: its number of workers, unless a flag says
   // it. A value that is no number, as "auto", says nothing.
   std::string_view devices{};
+  // They are cards: a machine that shows none is broken, and no run on CPUs.
+  bool promises_cards = false;
   // All machines in the order of their ranks. Where no `rank` is named it is
   // the place of `own_host` (or of this machine's name) in the list.
   std::string_view hosts{};

@@ -83,8 +83,13 @@ def main():
         survivor = survivor or worker_of(0, program.pid)
         print(json.dumps({'rejoined': rejoined, 'seconds': round(time.monotonic() - begin, 2),
                           **sample(survivor, card)}), flush=True)
-        victim = worker_of(1, program.pid)
-        if rejoined < times and victim is not None:
+        if rejoined < times:
+            victim = worker_of(1, program.pid)
+            if victim is None:
+                print(f'there was no second process to kill for time {rejoined + 1}', flush=True)
+                program.send_signal(signal.SIGINT)
+                program.wait()
+                return 1
             os.kill(victim, signal.SIGKILL)
             lines.lines()  # what was done before
     program.send_signal(signal.SIGINT)

@@ -7,6 +7,7 @@ is always a little late.
 """
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -26,8 +27,9 @@ def worker_of(local_rank, root):
             continue
         commands[int(folder.name)] = words
     for pid, words in commands.items():
-        # An agent names its workers by their places on this machine.
-        if '--worker-id' not in words or not words[words.index('--worker-id') + 1].endswith(f'-{local_rank}'):
+        # An agent names its workers by their places on this machine, successors with a number behind a dot.
+        name = words[words.index('--worker-id') + 1] if '--worker-id' in words else ''
+        if not re.search(rf'-{local_rank}(\.\d+)?$', name):
             continue
         ancestor = pid
         while ancestor in parents and ancestor != root:

@@ -12,7 +12,7 @@ import sys
 import time
 
 # What is followed by a step that has to be done again.
-FAULTS = ('fault', 'out_of_memory', 'loss_of_process', 'device_error')
+FAULTS = ('fault', 'out_of_memory', 'loss_of_process', 'card_failure')
 
 
 class Follower:

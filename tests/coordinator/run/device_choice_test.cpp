@@ -68,6 +68,14 @@ TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
   const std::set<std::string> first = {node.cards[0].uuid};
   EXPECT_EQ(choose_slot_cards(config_of("auto"), node, {}, first).cards,
             std::vector<int64_t>{1});
+  // An agent that comes again with as many workers as cards goes on with the
+  // usable ones: who gets the failed card ends at once.
+  const Node all = node_of("h", 2, 2);
+  EXPECT_EQ(choose_slot_cards(config_of("auto"), all, {}, first).cards,
+            (std::vector<int64_t>{1, 0}));
+  EXPECT_TRUE(
+      choose_slot_cards(config_of("auto"), node_of("h", 3, 2), {}, first)
+          .refusal);
   const std::set<std::string> both = {node.cards[0].uuid, node.cards[1].uuid};
   const SlotCards none = choose_slot_cards(config_of("auto"), node, {}, both);
   ASSERT_TRUE(none.refusal);

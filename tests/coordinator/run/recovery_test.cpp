@@ -360,15 +360,13 @@ TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
 TEST(Recovery, WhoWaitsForNobodyIsLateAndTheOthersAreTold) {
   ScriptedRun run(2);
   run.start();
-  wire::RunProgress waiting;
-  waiting.waits_for_peers = true;
-  run.state.worker_heartbeat(run.now, "w0", waiting);
-  run.state.worker_heartbeat(run.now, "w1", wire::RunProgress());
+  run.state.note_waiting("w0", true);
+  run.state.note_waiting("w1", false);
   EXPECT_TRUE(run.state.a_member_works());
-  run.state.worker_heartbeat(run.now, "w1", waiting);
+  run.state.note_waiting("w1", true);
   EXPECT_FALSE(run.state.a_member_works()) << "all wait: the network failed";
-  run.state.worker_heartbeat(run.now, "w1", std::nullopt);
-  EXPECT_TRUE(run.state.a_member_works()) << "it has not begun to train";
+  run.state.note_waiting("stranger", false);
+  EXPECT_FALSE(run.state.a_member_works()) << "it takes no part";
 }
 
 // Who waits for a message of the lost one would wait for its time limit.

@@ -219,6 +219,15 @@ TEST_F(RunRequestTest, ALauncherThatCountsDevicesSaysTheWorkersOfAnAgent) {
   EXPECT_EQ(request({"--device", "cpu"}, place).expected_workers(), 2);
 }
 
+// Else a machine whose driver does not load would train on the CPU unnoticed.
+TEST_F(RunRequestTest, ALauncherThatPromisesCardsIsTakenAtItsWord) {
+  LauncherPlace place = slots(2, 1);
+  place.workers = 4;
+  place.counts_cards = place.promises_cards = true;
+  EXPECT_THROW(request({}, place), Error);  // there are none here
+  EXPECT_EQ(request({"--device", "cpu"}, place).config.device, "cpu");
+}
+
 TEST_F(RunRequestTest, ProcessesShareTheCores) {
   const RunRequest run = request({"--cfg", "yolov5n", "--processes", "3"});
   EXPECT_EQ(run.expected_workers(), 3);

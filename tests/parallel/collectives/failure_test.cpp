@@ -498,9 +498,24 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
           const at::Tensor sum = at::ones({10});
           ranks.all_reduce(sum);
           EXPECT_EQ(sum[0].item<float>(), 2);
+          if (rank == 1) std::this_thread::sleep_for(milliseconds(1500));
+          if (rank == 1) ranks.send_async(sum, 0)->wait();
+          if (rank == 0) ranks.recv_async(sum, 1)->wait();
         },
         options);
     PeerNews::note(false);
+    EXPECT_THROW(run_ranks(
+                     2,
+                     [](int rank, Communicator& ranks) {
+                       at::Tensor sum = at::ones({10});
+                       if (rank == 0) ranks.recv_async(sum, 1)->wait();
+                       if (rank == 1) {
+                         std::this_thread::sleep_for(milliseconds(3000));
+                       }
+                     },
+                     options),
+                 std::runtime_error)
+        << "nobody works";
   }
 }
 

@@ -118,6 +118,10 @@ const std::vector<Documented>& documented() {
       {.name = "srun",
        .variables = kSlurm + ";PMIX_RANK=1;PMIX_NAMESPACE=slurm.pmix.812.0",
        .job_id = "812-0"},
+      {.name = "srun",
+       .variables = kSlurm + ";SLURM_GPUS_PER_TASK=h100:2",
+       .workers = 2,
+       .job_id = "812-0"},
       // srun --mpi=pmi2.
       {.name = "srun",
        .variables = kSlurm + ";PMI_RANK=1;PMI_SIZE=2",
@@ -381,6 +385,11 @@ TEST(ReadLauncher, WhatContradictsItselfIsRefusedWithVariableValueAndRemedy) {
             "RANK, LOCAL_RANK and WORLD_SIZE='2' are set and GROUP_RANK is "
             "not, so nothing tells which processes share a machine: start "
             "through torchrun, or alone: unset RANK"},
+           {"PET_NNODES=2;PET_RDZV_ENDPOINT=job:29400",
+            "PET_RDZV_ENDPOINT is set, as by an elastic PyTorchJob, and "
+            "nothing tells this machine's rank, which torchrun agrees upon: "
+            "start torchrun --no-python headroom train ..., or alone: unset "
+            "PET_RDZV_ENDPOINT"},
        }) {
     EXPECT_EQ(refusal(variables(one.list)), "[launcher] " + one.text)
         << one.list;
