@@ -74,6 +74,14 @@ class Launched : public ::testing::Test {
         joined({"env", "-C", folder_.string()}, command), folder_ / name);
   }
 
+  // The agents' only secret, where a launcher names an address on loopback.
+  std::string token_file() const {
+    const fs::path file = folder_ / "token";
+    std::ofstream(file) << std::string(32, 't') << "\n";
+    fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+    return file.string();
+  }
+
   fs::path log() const { return folder_ / kRun / "steps.jsonl"; }
 
   // Workers of the first generation.
@@ -109,8 +117,7 @@ TEST_P(TwoAgents, FormOneRunOfTwoWorkers) {
                        : std::vector<std::string>{
                              "--coordinator", ":" + std::to_string(free_port()),
                              "--interface",   "lo",
-                             "--token-file",  (folder_ / "token").string()};
-  std::ofstream(folder_ / "token") << std::string(32, 't') << "\n";
+                             "--token-file",  token_file()};
   std::unique_ptr<Program> agents[2];
   for (const int node : {0, 1}) {
     std::string variables = row.node[node];
@@ -211,7 +218,8 @@ TEST_F(Launched, LsfsTwoHostsFormOneRun) {
             {"unshare", "--uts", "sh", "-c",
              "hostname " + host + "; exec \"$@\"", "sh"},
             with("LSB_JOBID=31;LSB_MCPU_HOSTS=127.0.0.1 1 127.0.0.2 1",
-                 joined(small_training("2"), {"--coordinator", ":" + port}))));
+                 joined(small_training("2"), {"--coordinator", ":" + port,
+                                              "--token-file", token_file()}))));
   }
   for (auto& agent : agents) {
     const ProgramResult result = agent->join();

@@ -252,7 +252,7 @@ TEST(Slow, ARetryOfTwoOrFourProcessesTakesSeconds) {
         run_in(fresh_folder() / ("calm" + std::to_string(ranks)), command);
     std::vector<std::string> faults, flags = command;
     for (int step = 0; step < kEndOfEpoch; ++step) {
-      faults.push_back(oom((step + 1) % ranks, step, 30 + 170 * step));
+      faults.push_back(oom((step + 1) % ranks, step, 30 + 110 * step));
     }
     flags.insert(flags.end(), {"--inject", joined(faults)});
     const fs::path folder = fresh_folder() / ("run" + std::to_string(ranks));
