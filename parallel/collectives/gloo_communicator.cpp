@@ -249,6 +249,8 @@ class GlooCommunicator final : public Communicator {
     })->wait();
   }
 
+  void abandon() override { connection_->leave(); }
+
   std::unique_ptr<Communicator> split(int color, int key) override {
     const SplitMembers members = split_members(*this, color, key);
     Origin origin = origin_;

@@ -429,6 +429,12 @@ class Connection {
 
   bool is_lazy() const { return port_ != nullptr; }
 
+  // Peers' operations fail at once, whoever holds works of this group yet.
+  void leave() {
+    if (failure_.empty()) failure_ = "this rank left its peers";
+    close();
+  }
+
   template <typename Call>
   c10::intrusive_ptr<c10d::Work> issue(const char* operation,
                                        const Call& call) {

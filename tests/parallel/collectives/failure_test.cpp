@@ -519,6 +519,34 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
   }
 }
 
+// Buckets of gradients are held until the next generation.
+TEST(GlooCommunicatorTest, WhoLeavesFreesItsPeersThoughItsWorksAreHeld) {
+  for (const RankBackend backend :
+       {RankBackend::kGloo, RankBackend::kLazyGloo}) {
+    SCOPED_TRACE(to_string(backend));
+    RankOptions options;
+    options.backend = backend;
+    options.operation_timeout = seconds(8);
+    run_ranks(
+        2,
+        [&](int rank, Communicator& ranks) {
+          const at::Tensor sum = at::ones({10});
+          const auto work = ranks.all_reduce_async(sum, ReduceOp::kSum);
+          if (rank == 0) {
+            std::this_thread::sleep_for(milliseconds(300));
+            ranks.abandon();
+            std::this_thread::sleep_for(seconds(3));
+            return;
+          }
+          work->wait();
+          const auto begin = std::chrono::steady_clock::now();
+          EXPECT_THROW(ranks.all_reduce(sum), CommunicationError);
+          EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
+        },
+        options);
+  }
+}
+
 TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
   GlooOptions options;
   options.timeout = milliseconds(500);
