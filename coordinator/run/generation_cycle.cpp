@@ -249,6 +249,11 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
                       ": " + cause + there,
             .is_fruitless = true};
   }
+  // A network that fails for some seconds does not use up all tries.
+  if (!fruitless_.empty() && is_fruitless(*next.plan, begin) &&
+      now - regrouping_.begin < pause_after(fruitless_.size())) {
+    return {.kind = Kind::kWait, .reason = cause + there};
+  }
   return {.kind = Kind::kForm,
           .reason = cause + there,
           .plan = next.plan,

@@ -58,7 +58,7 @@ struct Regrouping {
   TimePoint begin;
   // A member was lost or has failed; else there is no memory under this plan,
   bool has_loss = false;
-  bool is_asked = false;                // unless it was asked for
+  bool is_asked = false;  // unless it was asked for
   // What the first member did that failed itself and goes on, as a sentence:
   // "rank 1 ran out of memory".
   std::string failure;
@@ -146,14 +146,18 @@ struct Generation {
 };
 
 // Whether the members of `next` can go on with all that they have: they had the
-// same places under the same plan in `previous`, and all left it able to, at the
-// step at which `next` begins.
+// same places under the same plan in `previous`, and all left it able to, at
+// the step at which `next` begins.
 bool can_keep_state(const Generation& previous, const Generation& next,
                     const Regrouping& regrouping);
 
 // Generations that end one after the other without a committed step between
 // them, under one plan: so many are one too many.
 inline constexpr size_t kMostFruitless = 5;
+// Before the next one, after so many: 1, 2, 4 s.
+constexpr std::chrono::seconds pause_after(size_t fruitless) {
+  return std::chrono::seconds(1 << (fruitless - 1));
+}
 
 // REQUIRES: members.size() == plan.layout.world_size().
 Generation next_generation(const Generation& previous,

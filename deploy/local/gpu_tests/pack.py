@@ -105,10 +105,10 @@ def write_stand_in(into, library, path, users):
 
 
 def archive(folder, out):
-    """A .tar.zst of `folder`; the same content gives the same bytes."""
+    """A .tar.zst of `folder`; the same content gives the same bytes. Programs share code far apart from each other."""
     tar = subprocess.Popen(['tar', '-C', folder.parent, '--sort=name', '--owner=0', '--group=0', '--numeric-owner',
                             '--mtime=@0', '-cf', '-', folder.name], stdout=subprocess.PIPE)
-    subprocess.run(['zstd', '-q', '-f', '-12', '-T0', '-o', str(out)], stdin=tar.stdout, check=True)
+    subprocess.run(['zstd', '-q', '-f', '-12', '--long=27', '-T0', '-o', str(out)], stdin=tar.stdout, check=True)
     if tar.wait():
         raise SystemExit('error: tar failed')
 

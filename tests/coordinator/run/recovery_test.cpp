@@ -115,6 +115,7 @@ TEST(Recovery, MemoryThatRunsOutForGoodEndsTheRun) {
       failure.is_leaner = is_leaner;
       run.state.worker_failed(run.now, "w1", failure);
       run.complain(0, 3);
+      if (run.state.phase() == RunPhase::kRegrouping) run.pass(5000);
     }
     EXPECT_EQ(run.state.phase(),
               is_leaner ? RunPhase::kRunning : RunPhase::kStopping);
@@ -139,6 +140,10 @@ TEST(Recovery, GenerationsWithoutAStepEndTheRunWithTheirReasons) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(run.state.phase(), RunPhase::kRunning) << i;
     fail(3);
+    if (i == 0) continue;  // the next ones after 1, 2 and 4 s
+    run.pass(900 << (i - 1));
+    EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping) << i;
+    run.pass(200 << (i - 1));
   }
   EXPECT_EQ(run.state.generation().number, 6u);
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
