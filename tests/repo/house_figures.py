@@ -29,7 +29,7 @@ SOURCE = (".h", ".cpp", ".cu", ".cuh")
 
 # The largest value of each figure that --check accepts.
 LIMITS = {
-    "source lines": 129120,
+    "source lines": 129140,
     "files in the largest folder": 48,
     "circles between folders": 0,
     "row for layer": 0,
