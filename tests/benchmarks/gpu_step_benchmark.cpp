@@ -140,6 +140,9 @@ Request changed(Request request, const std::string& cell) {
   request.config.global_batch_size = request.batch * request.ghosts;
   request.config.layout =
       plan::parse_layout("data=" + std::to_string(request.ghosts));
+  // Graphs cannot wait for other ranks' statistics.
+  request.config.batch_norm_group_size =
+      request.config.cuda_graphs ? request.batch : 0;
   return request;
 }
 

@@ -67,9 +67,9 @@ class Training:
     def run_folder(self, name):
         return self.folder / name / 'runs' / 'train' / 'exp'
 
-    def words(self, name, steps, more):
+    def words(self, name, steps, more, epochs=40):
         return [self.kit.program('headroom'), 'train', '--data', self.data, '--cfg', 'yolov5n', '--img', '96', '--batch',
-                '8', '--epochs', '40', '--threads', '1', '--workers', '1', '--project',
+                '8', '--epochs', epochs, '--threads', '1', '--workers', '1', '--project',
                 self.run_folder(name).parent, '--max-steps', steps, *more]
 
     def step(self, name, steps, more, before=(), **judged):

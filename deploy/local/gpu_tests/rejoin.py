@@ -62,7 +62,11 @@ def wait_for_steps_together(program, lines):
     together = 0
     while program.poll() is None:
         for line in lines.lines():
-            together = together + 1 if len(json.loads(line)['memory']) == 2 else 0
+            try:
+                ranks = len(json.loads(line)['memory'])
+            except ValueError:  # the file was cut back to what is committed, and this is the rest of a line
+                continue
+            together = together + 1 if ranks == 2 else 0
         if together >= STEPS_TOGETHER:
             return True
         time.sleep(.01)
