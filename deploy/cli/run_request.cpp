@@ -420,17 +420,18 @@ RunRequest make_run_request(const CommandLine& line,
         "no --cfg and no --weights: training yolov5s from scratch");
   }
   request.num_agents = place ? place->size : 1;
-  if (config.device.empty()) {
-    config.device =
-        place && place->promises_cards ? kAllCards : kAutomaticDevice;
+  if (config.device.empty()) config.device = kAutomaticDevice;
+  const std::set<std::string> given = keys_given(line.run_flags);
+  if (config.command == "train" && is_automatic_device(config.device) &&
+      !given.contains("device") && place && place->promises_cards) {
+    config.device = kAllCards;
   }
   const bool plans_elsewhere = capability.has_value();
   const NodeCards here = plans_elsewhere ? NodeCards() : find_node_cards();
   const int local_size = place ? place->local_size : 1;
   request.workers_per_agent = workers_per_agent(
-      config, is_resumed, keys_given(line.run_flags).contains("processes"),
-      request.num_agents, static_cast<int>(here.cards.size()) / local_size,
-      place);
+      config, is_resumed, given.contains("processes"), request.num_agents,
+      static_cast<int>(here.cards.size()) / local_size, place);
   config.processes = request.workers_per_agent;
   const configs::RunConfig asked = config;
   if (!only_plans) check_devices(config, place, request.workers_per_agent);

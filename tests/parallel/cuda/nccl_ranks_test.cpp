@@ -339,10 +339,10 @@ TEST_F(NcclRanks, CallsThatFailAreSaid) {
   for (const Case& fault :
        {Case{"call=AllReduce,rank=0,kind=refuse,result=3", "internal error"},
         Case{"call=AllReduce,rank=0,kind=fail,result=6", "remote process"},
-        Case{"call=AllReduce,rank=0,kind=never", "no answer within 700 ms"},
+        Case{"call=AllReduce,rank=0,kind=never", "no answer within "},
         Case{"call=AllReduce,rank=0,kind=hang", "not done after 700 ms"},
         Case{"call=CommInitRankScalable,rank=0,kind=never",
-             "connecting: no answer within 700 ms"}}) {
+             "connecting: no answer within "}}) {
     SCOPED_TRACE(fault.faults);
     const FaultsOf faults(fault.faults);
     const auto ends = run([](int, Ranks& ranks, c10::Device device) {
