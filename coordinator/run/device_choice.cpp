@@ -178,14 +178,17 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   const auto is_free = [&](const NodeCard* card) {
     return !keys.contains(key_of(*card));
   };
-  const auto num_free =
-      static_cast<size_t>(std::ranges::count_if(candidates, is_free));
+  const auto free_among_first = [&](size_t count) {
+    return static_cast<size_t>(
+        std::ranges::count_if(std::span(candidates).first(count), is_free));
+  };
+  const size_t num_free = free_among_first(candidates.size());
   if (num_free < num_slots && !config.share_devices) {
     throw too_few_error(node, num_usable, taken.workers);
   }
   // A worker for which only a failed card is left ends at once, and the others
   // of its node go on.
-  if (num_usable >= num_slots || config.share_devices) {
+  if (free_among_first(num_usable) >= num_slots || config.share_devices) {
     candidates.resize(num_usable);
   }
   const auto first = static_cast<size_t>(std::max(0, node.first_local_slot));

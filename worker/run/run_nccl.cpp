@@ -194,6 +194,7 @@ void measure_nccl_at_start(const control::Assignment& assignment,
       (assignment.generation != 1 && !is_required)) {
     return;
   }
+  device.memory().release_caches();
   if (!all_have_room(host, device)) {
     if (!is_required) return;
     throw Error("network",

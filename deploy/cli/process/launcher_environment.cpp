@@ -281,10 +281,12 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    // Slurm may write the kind before it: "h100:2".
+    // Slurm may write the kind before it: "h100:2". A list says nothing.
     const std::string text = text_of(row_.devices);
     const auto number =
-        parse_whole(text.substr(text.rfind(':') + 1), 1, kMostRanks);
+        text.find(',') == std::string::npos
+            ? parse_whole(text.substr(text.rfind(':') + 1), 1, kMostRanks)
+            : std::nullopt;
     place.workers = static_cast<int>(number.value_or(0));
     place.counts_cards = row_.started != Started::kWorkers;
     place.promises_cards = row_.promises_cards && place.workers > 0;

@@ -76,6 +76,13 @@ TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
   EXPECT_TRUE(
       choose_slot_cards(config_of("auto"), node_of("h", 3, 2), {}, first)
           .refusal);
+  // The usable one is another agent's.
+  Node other = node_of("h", 1, 2);
+  other.node_id = "other";
+  other.slot_cards = {1};
+  const std::vector<Node> others = {other};
+  EXPECT_EQ(choose_slot_cards(config_of("auto"), node, others, first).cards,
+            std::vector<int64_t>{0});
   const std::set<std::string> both = {node.cards[0].uuid, node.cards[1].uuid};
   const SlotCards none = choose_slot_cards(config_of("auto"), node, {}, both);
   ASSERT_TRUE(none.refusal);
