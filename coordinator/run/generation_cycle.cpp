@@ -239,8 +239,8 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
     cause = "the workers lost each other; ";
   }
   const ResumePoint begin = newest_state(regrouping_, known_steps);
-  if (fruitless_.size() + 1 >= kMostFruitless &&
-      is_fruitless(*next.plan, begin)) {
+  const bool adds_to_fruitless = is_fruitless(*next.plan, begin);
+  if (adds_to_fruitless && fruitless_.size() + 1 >= kMostFruitless) {
     std::string all = std::to_string(kMostFruitless) +
                       " generations in a row ended without a committed step: ";
     for (const std::string& one : fruitless_) all += one + "; ";
@@ -250,7 +250,7 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
             .is_fruitless = true};
   }
   // A network that fails for some seconds does not use up all tries.
-  if (!fruitless_.empty() && is_fruitless(*next.plan, begin) &&
+  if (adds_to_fruitless && !fruitless_.empty() &&
       now - regrouping_.begin < pause_after(fruitless_.size())) {
     return {.kind = Kind::kWait, .reason = cause + there};
   }

@@ -429,7 +429,8 @@ class Connection {
 
   bool is_lazy() const { return port_ != nullptr; }
 
-  // Peers' operations fail at once, whoever holds works of this group yet.
+  // Ends the group for its peers at once, also while this rank holds operations
+  // of it that have not ended.
   void leave() {
     if (failure_.empty()) failure_ = "this rank left its peers";
     close();

@@ -121,7 +121,7 @@ struct TestStreams::State {
       queue.wanted = moment.count;
       queue.more.notify_all();
     }
-    // A broken device ends what runs on it, and nobody waits for that.
+    // What runs on a broken device never ends.
     while (queue.done < moment.count && !broken.contains(moment.device)) {
       progress.wait(lock);
     }
