@@ -31,6 +31,7 @@
 #include "worker/control/coordinator_client.h"
 #include "worker/control/stop_signals.h"
 #include "worker/kernels/cpu/heap.h"
+#include "worker/more_tools/more_tools.h"
 #include "worker/run/generation_loop.h"
 #include "worker/run/standalone.h"
 #include "worker/tools/dataset_query.h"
@@ -195,7 +196,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that cannot grow is an error
   const std::string_view first = argc > 1 ? argv[1] : "";
-  const auto* tool = headroom::tools::find_tool_command(first);
+  const auto* tool = headroom::tools::find_any_tool(first);
   // A tool speaks for `headroom`, whose words were typed.
   const char* const speaker = tool ? "" : "headroom-worker: ";
   try {

@@ -14,13 +14,13 @@
 #include "coordinator/service/listen_address.h"
 #include "coordinator/service/metrics.h"
 #include "coordinator/service/server.h"
+#include "deploy/cli/annex.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
-#include "deploy/cli/run_page.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
@@ -158,7 +158,7 @@ int coordinator_command(const CommandLine& line) {
       coordinator::Server::start(options);
   const std::unique_ptr<coordinator::MetricsEndpoint> metrics =
       serve_metrics(line, *server);
-  const std::unique_ptr<page::PageServer> page = serve_page(
+  const std::shared_ptr<void> page = serve_page(
       line, options.run_directory,
       [&server]() -> std::optional<coordinator::RunStatus> {
         return server->status();

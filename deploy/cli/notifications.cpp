@@ -1,16 +1,20 @@
-#include "deploy/cli/notifications.h"
-
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
+#include "deploy/cli/annex.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "deploy/notify/notifier.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {
+namespace {
 
+// Throws Error (exit 2) for flags that cannot be met.
 notify::Addressees requested_addressees(const CommandLine& line) {
   if (line.command != "train") return {};
   if (line.has("--mlflow-experiment") && !line.has("--mlflow")) {
@@ -68,6 +72,40 @@ notify::Notifier::Run run_to_notify(const RunRequest& request,
           .say = [&terminal](const std::string& text) { terminal.print(text); },
           .interrupts = interrupts::count,
           .progress = nullptr};
+}
+
+class RequestedNotifications final : public Notifications {
+ public:
+  RequestedNotifications(notify::Addressees addressees, Terminal& terminal)
+      : addressees_(std::move(addressees)), terminal_(terminal) {}
+
+  bool need_status() const override { return addressees_.trainjob.has_value(); }
+
+  void begin(const RunRequest& request,
+             std::shared_ptr<const StatusBox> newest) override {
+    notify::Notifier::Run run = run_to_notify(request, addressees_, terminal_);
+    run.progress = [newest] { return train_progress(newest->get()); };
+    notifier_.emplace(addressees_, run);
+  }
+
+  void finish(int exit_code, const std::string& reason) override {
+    notifier_->finish({exit_code, reason});
+  }
+
+ private:
+  const notify::Addressees addressees_;
+  Terminal& terminal_;
+  std::optional<notify::Notifier> notifier_;
+};
+
+}  // namespace
+
+std::unique_ptr<Notifications> Notifications::requested(const CommandLine& line,
+                                                        Terminal& terminal) {
+  notify::Addressees addressees = requested_addressees(line);
+  addressees.trainjob = requested_trainjob(line, terminal);
+  return std::make_unique<RequestedNotifications>(std::move(addressees),
+                                                  terminal);
 }
 
 }  // namespace headroom::cli

@@ -48,7 +48,7 @@ void check_page_flags(const CommandLine& line) {
   }
 }
 
-std::unique_ptr<page::PageServer> serve_page(
+std::shared_ptr<void> serve_page(
     const CommandLine& line, const std::string& run_directory,
     std::function<std::optional<coordinator::RunStatus>()> status,
     const Say& say) {
@@ -64,7 +64,7 @@ std::unique_ptr<page::PageServer> serve_page(
     if (line.has("--page-controls")) {
       options.stop = interrupts::request;
     }
-    auto server = std::make_unique<page::PageServer>(std::move(options));
+    auto server = std::make_shared<page::PageServer>(std::move(options));
     say("page:  " + server->address());
     return server;
   } catch (const Error& error) {
@@ -97,6 +97,24 @@ void leave_report(const std::string& run_directory,
   } catch (const std::exception& error) {
     say(std::string("the report could not be written: ") + error.what());
   }
+}
+
+void check_plan_page(const std::string& file) {
+  if (file.empty()) {
+    throw Error("command line", "--report names no file",
+                "write --report plan.html");
+  }
+  page::require_replaceable(file, "name another file with --report FILE");
+}
+
+void write_plan_page(const std::string& file, const PlanPage& page) {
+  page::write_report(file, page::planned_report_text(
+                               {.name = page.name,
+                                .config = page.config,
+                                .plan = page.plan,
+                                .verdict = page.verdict,
+                                .command = page.command,
+                                .details = {{"In numbers", page.numbers}}}));
 }
 
 }  // namespace headroom::cli

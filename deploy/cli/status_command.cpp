@@ -93,8 +93,8 @@ int show_folder(const CommandLine& line) {
   const bool json = line.has("--json");
   Shown shown(line);
   const interrupts::Watch watching;
-  while (line.has("--watch") && is_live(folder) &&
-         interrupts::count() == 0 && std::ferror(stdout) == 0) {
+  while (line.has("--watch") && is_live(folder) && interrupts::count() == 0 &&
+         std::ferror(stdout) == 0) {
     if (json) {
       print(folder_summary_json(folder) + "\n");
     } else {

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "deploy/cli/annex.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/launched_again.h"
-#include "deploy/cli/notifications.h"
 #include "deploy/cli/process/core_binding.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
@@ -21,7 +21,6 @@
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/process/spot_watch.h"
-#include "deploy/cli/run_page.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
@@ -175,8 +174,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const OptionalJob& job,
                          const std::optional<RendezvousFolder>& folder,
                          Terminal& terminal) {
-  notify::Addressees addressees = requested_addressees(line);
-  addressees.trainjob = requested_trainjob(line, terminal);
+  const std::unique_ptr<Notifications> notifications =
+      Notifications::requested(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
   options.listen = listen_address(line, job);
@@ -228,27 +227,25 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   }
   const auto newest = std::make_shared<StatusBox>();
   const auto say = [&](const std::string& text) { terminal.print(text); };
-  std::unique_ptr<page::PageServer> page;
+  std::shared_ptr<void> page;
   if (trains) {
     page = serve_page(
         line, request.run_directory, [newest] { return newest->get(); }, say);
   }
-  if (page != nullptr || addressees.trainjob) {
+  if (page != nullptr || notifications->need_status()) {
     options.on_status = [newest](const coordinator::RunStatus& status) {
       newest->set(status);
     };
   }
   options.request = request;
-  notify::Notifier::Run told = run_to_notify(request, addressees, terminal);
-  told.progress = [newest] { return train_progress(newest->get()); };
-  notify::Notifier notifier(addressees, told);
+  notifications->begin(request, newest);
   const SupervisedRun run = supervise(options, terminal);
   newest->set(run.status);
   if (folder) withdraw_address(*folder, job->place.job_id);
   // The verdict comes first: the others may take a while.
   const int exit_code = report(request, run, line.has("--json"), terminal);
   if (job && exit_code != 0) leave_failure(*job, run.end.reason);
-  notifier.finish({run.end.exit_code, run.end.reason});
+  notifications->finish(run.end.exit_code, run.end.reason);
   if (trains && !request.config.noplots) {
     leave_report(request.run_directory, run.status, say);
   }

@@ -113,13 +113,9 @@ void add_flag(CLI::App& app, const configs::CommandFlag& flag,
 }  // namespace
 
 const ToolCommand* find_tool_command(std::string_view name) {
-  static constexpr std::array<ToolCommand, 7> all{{{"detect", detect_command},
+  static constexpr std::array<ToolCommand, 3> all{{{"detect", detect_command},
                                                    {"export", export_command},
-                                                   {"pack", pack_command},
-                                                   {"prune", prune_command},
-                                                   {"tile", tile_command},
-                                                   {"val", score_command},
-                                                   {"verify", verify_command}}};
+                                                   {"val", score_command}}};
   for (const ToolCommand& command : all) {
     if (command.name == name) return &command;
   }

@@ -21,16 +21,13 @@ struct ToolCommand {
   int (*run)(int argc, char** argv);  // argv[0] is the name
 };
 
-// nullptr if there is no such command.
+// A tool of this folder; nullptr if there is none of that name. Those of the
+// annex are in worker/more_tools.
 const ToolCommand* find_tool_command(std::string_view name);
 
 int detect_command(int argc, char** argv);
 int export_command(int argc, char** argv);
-int pack_command(int argc, char** argv);
-int prune_command(int argc, char** argv);
 int score_command(int argc, char** argv);  // val --detections
-int tile_command(int argc, char** argv);
-int verify_command(int argc, char** argv);
 
 // The variable that gets the value of a flag of configs/command_flags.h.
 struct FlagBinding {

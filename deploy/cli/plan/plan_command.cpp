@@ -11,6 +11,7 @@
 #include <string>
 
 #include "configs/run_config.h"
+#include "deploy/cli/annex.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/plan/plan_answer.h"
 #include "deploy/cli/plan/plan_machines.h"
@@ -23,7 +24,6 @@
 #include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/page/report.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/run_files.h"
@@ -105,28 +105,6 @@ int say_prices(const CommandLine& line) {
   return exit_code_of(answer);
 }
 
-// Refuses at once what could not be written after all the planning.
-void check_report_file(const std::string& file) {
-  if (file.empty()) {
-    throw Error("command line", "--report names no file",
-                "write --report plan.html");
-  }
-  page::require_replaceable(file, "name another file with --report FILE");
-}
-
-// The plan as a file for a browser.
-void write_html(const fs::path& file, const PlanReport& report,
-                const std::string& verdict, const std::string& command) {
-  page::write_report(
-      file, page::planned_report_text(
-                {.name = "Plan of " + report.model,
-                 .config = report.config,
-                 .plan = report.plan,
-                 .verdict = verdict,
-                 .command = command,
-                 .details = {{"In numbers", plan_report_text(report)}}}));
-}
-
 bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
@@ -190,7 +168,8 @@ int plan_command(const CommandLine& asked) {
                 "leave one of them out");
   }
   if (!sweep.empty()) check_beside_sweep(given);
-  if (line.has("--report")) check_report_file(line.value_of("--report"));
+  // At once: the planning may take a while.
+  if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // Planned below, once.
   RunRequest request =
       make_run_request(line, std::nullopt, usable_cores(), ask_data,
@@ -238,8 +217,13 @@ int plan_command(const CommandLine& asked) {
       !request.config.data.empty() || request.config.synthetic_input;
   const std::string command = train_command(given, machines, knows_data);
   if (line.has("--report")) {
-    write_html(line.value_of("--report"), report,
-               plan_verdict(report, machines), command);
+    write_plan_page(line.value_of("--report"),
+                    {.name = "Plan of " + report.model,
+                     .config = report.config,
+                     .plan = report.plan,
+                     .verdict = plan_verdict(report, machines),
+                     .command = command,
+                     .numbers = plan_report_text(report)});
     if (!line.has("--show")) report.schedule.clear();
   }
   if (is_json) {

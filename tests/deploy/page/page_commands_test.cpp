@@ -152,13 +152,13 @@ TEST(PageCommand, AHostBeyondLoopbackIsRefusedWithoutCertificates) {
 
 class PageOfTraining : public ::testing::Test {
  protected:
-  std::unique_ptr<PageServer> serve(const std::vector<std::string>& words) {
+  std::shared_ptr<PageServer> serve(const std::vector<std::string>& words) {
     std::vector<std::string> all = {"train", "--synthetic-input"};
     all.insert(all.end(), words.begin(), words.end());
-    return cli::serve_page(
+    return std::static_pointer_cast<PageServer>(cli::serve_page(
         cli::parse_command_line(all), folder_.path().string(),
         [this] { return status_.get(); },
-        [this](const std::string& line) { said_ += line + "\n"; });
+        [this](const std::string& line) { said_ += line + "\n"; }));
   }
 
   const RunDirectory folder_;

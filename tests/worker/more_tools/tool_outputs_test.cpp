@@ -10,7 +10,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/model/layer_graph.h"
-#include "worker/tools/tool_command.h"
+#include "worker/more_tools/more_tools.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
 
@@ -30,8 +30,8 @@ class ToolOutputs : public testing::Test {
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     try {
-      find_tool_command(words[0])->run(static_cast<int>(words.size()),
-                                       arguments.data());
+      find_any_tool(words[0])->run(static_cast<int>(words.size()),
+                                   arguments.data());
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), code) << error.what();
       return error.what();

@@ -1,5 +1,5 @@
 // headroom prune: a file of weights without its least channels
-// (worker/tools/channel_pruning.h).
+// (worker/more_tools/channel_pruning.h).
 #include <ATen/Parallel.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/units.h"
-#include "worker/tools/channel_pruning.h"
+#include "worker/more_tools/channel_pruning.h"
 #include "worker/tools/tool_command.h"
 #include "worker/tools/tool_progress.h"
 #include "worker/validation/validate.h"

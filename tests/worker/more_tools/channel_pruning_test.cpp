@@ -1,6 +1,6 @@
 // Removing channels that say nothing changes nothing; the table that is left
 // builds the same network and costs what it weighs.
-#include "worker/tools/channel_pruning.h"
+#include "worker/more_tools/channel_pruning.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

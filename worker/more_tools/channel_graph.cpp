@@ -1,4 +1,4 @@
-#include "worker/tools/channel_graph.h"
+#include "worker/more_tools/channel_graph.h"
 
 #include <algorithm>
 #include <map>

@@ -10,7 +10,7 @@
 
 #include "configs/command_flags.h"
 #include "parallel/base/check.h"
-#include "worker/tools/tool_command.h"
+#include "worker/more_tools/more_tools.h"
 
 namespace headroom::tools {
 namespace {
@@ -21,7 +21,7 @@ class EveryTool : public ::testing::TestWithParam<const char*> {};
 TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
   std::string name = GetParam();
   std::vector<char*> arguments = {name.data(), nullptr};
-  const ToolCommand* const tool = find_tool_command(name);
+  const ToolCommand* const tool = find_any_tool(name);
   ASSERT_NE(tool, nullptr);
   try {
     tool->run(1, arguments.data());

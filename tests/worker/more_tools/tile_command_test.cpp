@@ -10,7 +10,7 @@
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/data/codecs/image.h"
-#include "worker/tools/tool_command.h"
+#include "worker/more_tools/more_tools.h"
 
 namespace headroom::tools {
 namespace {
@@ -39,8 +39,8 @@ class TileCommand : public testing::Test {
     testing::internal::CaptureStdout();
     int code = -1;
     try {
-      code = find_tool_command("tile")->run(static_cast<int>(words.size()),
-                                            arguments.data());
+      code = find_any_tool("tile")->run(static_cast<int>(words.size()),
+                                        arguments.data());
     } catch (...) {
       testing::internal::GetCapturedStdout();
       throw;

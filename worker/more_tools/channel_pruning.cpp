@@ -1,4 +1,4 @@
-#include "worker/tools/channel_pruning.h"
+#include "worker/more_tools/channel_pruning.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -15,7 +15,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
 #include "worker/kernels/element_math.h"
-#include "worker/tools/channel_graph.h"
+#include "worker/more_tools/channel_graph.h"
 
 namespace headroom::tools {
 namespace {

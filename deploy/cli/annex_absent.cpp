@@ -1,0 +1,66 @@
+#include "deploy/cli/annex.h"
+#include "deploy/cli/commands.h"
+#include "parallel/base/check.h"
+
+namespace headroom::cli {
+namespace {
+
+Error absent(const std::string& what) {
+  return Error("build", what + " is not part of this build, which has no annex",
+               "configure with -DHEADROOM_ANNEX=ON");
+}
+
+class NoNotifications final : public Notifications {
+ public:
+  bool need_status() const override { return false; }
+  void begin(const RunRequest& /*request*/,
+             std::shared_ptr<const StatusBox> /*newest*/) override {}
+  void finish(int /*exit_code*/, const std::string& /*reason*/) override {}
+};
+
+}  // namespace
+
+void check_page_flags(const CommandLine& line) {
+  const bool is_off = line.value_of("--page") == "off";
+  if (line.has("--page-controls") || (line.has("--page") && !is_off)) {
+    throw absent("the page");
+  }
+}
+
+std::shared_ptr<void> serve_page(
+    const CommandLine& line, const std::string& /*run_directory*/,
+    std::function<std::optional<coordinator::RunStatus>()> /*status*/,
+    const Say& /*say*/) {
+  check_page_flags(line);
+  return nullptr;
+}
+
+void leave_report(const std::string& /*run_directory*/,
+                  const coordinator::RunStatus& /*status*/,
+                  const Say& /*say*/) {}
+
+void check_plan_page(const std::string& /*file*/) {
+  throw absent("plan --report");
+}
+
+void write_plan_page(const std::string& /*file*/, const PlanPage& /*page*/) {
+  throw absent("plan --report");
+}
+
+std::unique_ptr<Notifications> Notifications::requested(
+    const CommandLine& line, Terminal& /*terminal*/) {
+  if (line.command == "train") {
+    for (const char* flag : {"--mlflow", "--mlflow-experiment", "--webhook"}) {
+      if (line.has(flag)) throw absent(flag);
+    }
+  }
+  return std::make_unique<NoNotifications>();
+}
+
+int page_command(const CommandLine& /*line*/) { throw absent("headroom page"); }
+
+int report_command(const CommandLine& /*line*/) {
+  throw absent("headroom report");
+}
+
+}  // namespace headroom::cli
