@@ -1,4 +1,4 @@
-// notifications: who else is told of a run, as the command line asks for it.
+// Reads from the command line which services receive a run's progress.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,18 @@ namespace headroom::cli {
 // Throws Error (exit 2) for flags that cannot be met.
 notify::Addressees requested_addressees(const CommandLine& line);
 
-// The TrainJob whose pod this is. Says where it cannot be told: no run fails
-// for that.
+// The TrainJob to which this pod belongs. If it cannot be reached, prints a
+// warning and returns nullopt: no run fails because of it.
 std::optional<notify::TrainJobServer> requested_trainjob(
     const CommandLine& line, Terminal& terminal);
 
-// What a TrainJob shows of it; nothing before the first step is known.
+// The progress that a TrainJob displays; nullopt before the first step.
 std::optional<notify::TrainProgress> train_progress(
     const std::optional<coordinator::RunStatus>& status);
 
-// The run that others are told of. Says so where MLflow had it before and is
-// named no more. Borrows the terminal.
+// The run as the services see it. Prints a line if MLflow recorded the run
+// before and the flags no longer name MLflow. Keeps a reference to the
+// terminal.
 notify::Notifier::Run run_to_notify(const RunRequest& request,
                                     const notify::Addressees& addressees,
                                     Terminal& terminal);

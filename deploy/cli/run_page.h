@@ -1,4 +1,5 @@
-// The page of a run that this process holds, and the report that stays of it.
+// The page of a run that this process supervises, and the report that remains
+// after it.
 #pragma once
 
 #include <functional>
@@ -13,14 +14,14 @@
 
 namespace headroom::cli {
 
-// The newest status of a run, for another thread.
+// The newest status of a run, shared between threads.
 class StatusBox {
  public:
   void set(const coordinator::RunStatus& status) {
     const std::lock_guard lock(mutex_);
     status_ = status;
   }
-  // Nothing before the first one.
+  // nullopt before the first status.
   std::optional<coordinator::RunStatus> get() const {
     const std::lock_guard lock(mutex_);
     return status_;
@@ -31,29 +32,30 @@ class StatusBox {
   std::optional<coordinator::RunStatus> status_;
 };
 
-// What a page of `listen` needs of --certs, --token-file and
-// --insecure-network; on loopback nothing.
+// Options for a page at the address `listen`, which was given with `flag`.
+// Beyond loopback they include --certs, --token-file and --insecure-network.
 page::PageOptions page_options(const CommandLine& line,
                                const std::string& listen,
                                const std::string& flag);
 
-// Throws Error (exit 2) where the flags of a run's page contradict each other.
+// Throws Error (exit 2) if the flags of a run's page contradict each other.
 void check_page_flags(const CommandLine& line);
 
 using Say = std::function<void(const std::string& line)>;
 
-// Serves the page as --page says, while the result lives, and says its address.
-// Null with --page off, and where the address that nobody gave cannot be
-// listened on, which is said. Throws Error (exit 2) for one that was given, and
-// for any where --page-controls asks for the page's button.
+// Serves the page as --page asks, while the returned object lives, and prints
+// its address. Returns nullptr with --page off, and if the default address
+// cannot be used, which is printed. Throws Error (exit 2) if an address that
+// was given cannot be used, or any address when --page-controls asks for the
+// page's button.
 std::unique_ptr<page::PageServer> serve_page(
     const CommandLine& line, const std::string& run_directory,
     std::function<std::optional<coordinator::RunStatus>()> status,
     const Say& say);
 
-// Writes report.html into the folder of a run that has committed a step; none
-// where the files there are still an older run's. Where that is not possible,
-// it is said: the run has ended as it has.
+// Writes report.html into the folder of a run that has committed a step. Writes
+// nothing if the files there still belong to an older run. A failure is only
+// printed: it does not change the end of the run.
 void leave_report(const std::string& run_directory,
                   const coordinator::RunStatus& status, const Say& say);
 

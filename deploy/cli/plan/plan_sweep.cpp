@@ -19,7 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kLargest = 65536;  // the largest side of an image, or batch
+constexpr int64_t kLargest = 65536;  // the largest image side, and the largest
+                                     // batch
 constexpr size_t kMostCells = 256;
 
 [[noreturn]] void fail(const std::string& what) {
