@@ -5,10 +5,10 @@
 namespace headroom::cli {
 namespace {
 
-// The pause between two lines of one epoch.
+// The least time between two lines of one epoch.
 constexpr auto kPause = std::chrono::seconds(60);
-// The validation's event follows the epoch's at once, but may be read later
-// than a status.
+// The validation's event follows the epoch's event at once, but may be read
+// after the next status.
 constexpr auto kValidationPatience = std::chrono::seconds(2);
 constexpr int64_t kLinesAHeader = 20;
 
@@ -31,9 +31,9 @@ std::optional<double> EtaEstimate::update(const wire::RunProgress& progress,
          static_cast<double>(progress.num_steps - progress.step);
 }
 
-// Lines of a log follow one another as what they tell of did: an epoch's own
-// come before any of the next epoch. A resumed run begins with an epoch whose
-// predecessor is not told.
+// Keeps the lines of a log in the order of the events: no line of an epoch
+// before the lines of the epoch before it. A resumed run starts in an epoch
+// whose predecessor gets no line.
 bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,
                                           coordinator::TimePoint now) const {
   const bool is_next =
@@ -66,7 +66,7 @@ ProgressReporter::Output ProgressReporter::update(
   }
   if (is_time_for_a_line(progress, now)) {
     coordinator::RunStatus told = status;
-    // What goes on besides is no news a minute later.
+    // The line appears once a minute, so it does not mention a short phase.
     told.progress.phase = wire::WorkerPhase::kTrain;
     output.lines.push_back(progress_line(told, eta_seconds_));
     last_line_ = now;
@@ -74,7 +74,7 @@ ProgressReporter::Output ProgressReporter::update(
   return output;
 }
 
-// The header where it is due, and the line of the epoch that waits.
+// Adds the line of the waiting epoch, and the header if it is due.
 void ProgressReporter::put_epoch(Output& output) {
   if (!waiting_) return;
   const std::string header = epoch_header(waiting_->trained.num_epochs, width_);
@@ -91,7 +91,7 @@ void ProgressReporter::note_on_terminal(const wire::EventRecord& event,
                                         coordinator::TimePoint now,
                                         Output& output) {
   if (event.event == EventKind::kEpoch) {
-    put_epoch(output);  // an earlier epoch has no validation
+    put_epoch(output);  // an earlier epoch had no validation
     const std::optional<TrainedEpoch> trained = trained_epoch(event);
     if (!trained) {
       output.lines.push_back(event.reason);
@@ -125,12 +125,13 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
   Output output;
   const bool is_word_for_word =
       event.event == EventKind::kWeights || event.event == EventKind::kNetwork;
-  if (is_word_for_word && !event.warning) {  // transferred; measured
+  if (is_word_for_word && !event.warning) {  // weights were transferred; the
+                                             // network was measured
     output.lines.push_back(event.reason);
     return output;
   }
   if (event.event == EventKind::kData &&
-      !event.warning) {  // how much there is of it
+      !event.warning) {  // the size of the data set
     output.lines.push_back("data: " + event.reason);
     return output;
   }
@@ -144,7 +145,7 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
   } else if (event.event == EventKind::kValidation) {
     output.lines.push_back(validation_line(event, last_.progress.num_epochs));
   } else {
-    // The end itself is told by whoever waits for it.
+    // The caller reports the run's end.
     const bool is_the_end =
         event.event == EventKind::kRunOver || event.ends_run;
     const bool is_told = event.warning || event.event == EventKind::kFault;
