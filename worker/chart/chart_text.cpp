@@ -132,7 +132,7 @@ class Fonts {
   std::set<std::string> named_packages_;  // already named in a warning
 };
 
-// Loads a letter into its face's slot; nullptr if that fails.
+// Loads a letter into the slot of its face; nullptr if that fails.
 FT_GlyphSlot load_letter(Fonts& fonts, char32_t letter, double scale,
                          int stroke) {
   FT_Face face = fonts.face_of(letter);
@@ -163,8 +163,8 @@ void blend(cv::Mat& picture, const FT_Bitmap& letter, cv::Point corner,
   }
 }
 
-// Draws the letters if `picture` is not nullptr. Returns the width in pixels.
-// REQUIRES: the fonts' mutex is held.
+// Draws, where there is a picture; returns the width in pixels. REQUIRES: the
+// fonts' mutex is held.
 int set_letters(Fonts& fonts, cv::Mat* picture, const std::u32string& letters,
                 cv::Point left, double scale, const cv::Scalar& colour,
                 int stroke) {
@@ -188,7 +188,7 @@ bool is_ascii(const std::u32string& letters) {
   return std::ranges::all_of(letters, [](char32_t c) { return c < 0x80; });
 }
 
-// The text with numbers for the letters that this machine's fonts lack.
+// The text with numbers for the letters that no font of this machine has.
 std::u32string shown_letters(Fonts& fonts, const std::string& text) {
   return with_numbers(text,
                       [&](char32_t c) { return fonts.face_of(c) != nullptr; });
