@@ -1,6 +1,6 @@
-// Reads what a launcher tells the processes that it starts: the place of this
-// process in the job, the address of rank 0's machine, and where to write the
-// reason of a failure.
+// Reads the environment that a launcher gives to the processes that it starts:
+// the place of this process in the job, the address of rank 0's machine, and
+// where to write the reason of a failure.
 //
 // The same command runs alone, under mpirun, srun, torchrun and others; only
 // environment variables differ. launcher_table.h has a row for each launcher. A
