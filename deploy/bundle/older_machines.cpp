@@ -11,8 +11,7 @@
 #pragma GCC visibility push(hidden)
 extern "C" {
 
-// Seeds Expat against hash collisions; glibc has arc4random_buf only since
-// 2.36.
+// Seeds Expat against hash collisions; glibc has it only since 2.36.
 void arc4random_buf(void* bytes, size_t size) noexcept {
   if (getrandom(bytes, size, 0) != static_cast<ssize_t>(size)) std::abort();
 }

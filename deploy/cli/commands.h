@@ -21,9 +21,8 @@ int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
-// Replaces this process by headroom-worker, which has the tensors and reads
-// data sets: for the worker's commands (CommandSummary::is_workers) and for val
-// --detections.
+// Replaces this process by headroom-worker, which has the tensors: for the
+// worker's commands (CommandSummary::is_workers) and val --detections.
 int worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

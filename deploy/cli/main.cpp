@@ -125,8 +125,7 @@ headroom::cli::RunExit out_of_resources(const std::string& why) {
               "): raise its limits (ulimit -a), or free memory"};
 }
 
-// Runs the command; an Error or another exception becomes a line and an exit
-// code.
+// Runs the command; an exception becomes a line and an exit code.
 int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
   headroom::cli::RunExit end;
   std::string tag;

@@ -24,9 +24,8 @@ std::optional<notify::TrainJobServer> requested_trainjob(
 std::optional<notify::TrainProgress> train_progress(
     const std::optional<coordinator::RunStatus>& status);
 
-// The run as the services see it. Prints a line if MLflow recorded the run
-// before and the flags no longer name MLflow. Keeps a reference to the
-// terminal.
+// The run as the services see it. Prints a line if MLflow recorded it before
+// and no flag names MLflow any more. Keeps a reference to the terminal.
 notify::Notifier::Run run_to_notify(const RunRequest& request,
                                     const notify::Addressees& addressees,
                                     Terminal& terminal);

@@ -1,5 +1,4 @@
-// headroom page: shows runs in the browser. headroom report: writes them to one
-// file.
+// headroom page: shows runs in the browser. headroom report: writes one file.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>

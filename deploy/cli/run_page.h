@@ -1,5 +1,4 @@
-// The page of a run that this process supervises, and the report that remains
-// after it.
+// The page of a run that this process supervises, and its final report.
 #pragma once
 
 #include <functional>

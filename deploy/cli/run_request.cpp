@@ -259,8 +259,7 @@ void check_recorded_model(const configs::RunConfig& config,
       layers::recorded_model(run_directory);
   if (!recorded) return;
   layers::ModelTable now = planner::table_of_run(config);
-  // Keep the recorded anchors: the run chose them, or they are in the weights
-  // file.
+  // Keep the recorded anchors: chosen by the run, or in the weights file.
   if (config.cfg.empty() || !config.anchors.empty()) {
     now.anchors = recorded->anchors;
   }
@@ -384,8 +383,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
                     (given.contains(knob.key) ? shown(after) : "chosen anew"));
   }
   if (config.precision == configs::Precision::kAuto) {
-    config.precision = configs::Precision::kFp32;  // not chosen by the run
-                                                   // either
+    config.precision = configs::Precision::kFp32;  // nor by the run
   }
   if (planner::chooses_batch_norm_groups(config)) {
     config.batch_norm_rule = planner::saved_batch_norm_rule(run_directory);

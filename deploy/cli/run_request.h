@@ -29,9 +29,8 @@ struct RunRequest {
   // Continues with the plan of its run directory
   // (parallel/planner/saved_plan.h).
   bool saved_plan = false;
-  // The devices that the run computes on: "8 x NVIDIA H100, bf16". If nodes of
-  // other machines take part, config.device and its precision may still be
-  // automatic.
+  // The devices that the run computes on: "8 x NVIDIA H100, bf16". If other
+  // machines take part, config.device and its precision may still be automatic.
   std::string devices;
   std::vector<std::string> notes;  // lines for the user
   // What may be changed if no plan fits.
@@ -74,8 +73,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
                                   std::vector<std::string>& notes);
 
 // The size of the network's input: "96 x 96 (rounded up from 65 x 65)". Without
-// layers the largest stride is unknown, and the size is returned as it was
-// asked for.
+// layers the largest stride is unknown, and the requested size is returned.
 std::string image_size_text(const configs::RunConfig& config,
                             const std::vector<layers::LayerCost>& layers);
 

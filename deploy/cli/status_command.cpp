@@ -136,8 +136,7 @@ int status_command(const CommandLine& line) {
     try {
       status = client->status();
     } catch (const CommunicationError&) {
-      // The coordinator has ended with its run, so the last status shown is
-      // outdated.
+      // The coordinator has ended with its run: the last status is outdated.
       std::fprintf(stderr,
                    "the coordinator has left: headroom status %s says how the "
                    "run ended\n",

@@ -173,8 +173,7 @@ class Supervisor {
     return child;
   }
 
-  // Starts the coordinator at `listen` and sets address_. Returns nullopt on
-  // success.
+  // Starts the coordinator at `listen`; sets address_. nullopt on success.
   std::optional<RunExit> start_coordinator(const std::string& listen) {
     const RunRequest& request = options_.request;
     is_listening_ = false;
@@ -246,8 +245,7 @@ class Supervisor {
   // end the wait: the coordinator is needed to stop in order.
   int bearable_interrupts() const { return follower_ ? 1 : 0; }
 
-  // Returns false if the coordinator closed the pipe without an address, or is
-  // late.
+  // Returns false if the coordinator closed the pipe silently, or is late.
   bool wait_for_address(int fd) {
     const Clock::time_point end = Clock::now() + kStartTimeout;
     while (Clock::now() < end &&
@@ -279,8 +277,7 @@ class Supervisor {
       show_progress(now);
     }
     for (const wire::EventRecord& event : events) {
-      // If all workers are on this machine, the run's first line has the
-      // devices.
+      // If all workers are on this machine, the first line has the devices.
       if (event.event == EventKind::kDevices && !event.warning &&
           options_.request.num_agents > 1) {
         terminal_.print("devices: " + event.reason);
@@ -311,8 +308,7 @@ class Supervisor {
     bool has_failed = false;  // the newest restart did not succeed
   };
 
-  // Whether `child` was killed and must be restarted now. Prints what happens
-  // after its end.
+  // Whether `child` was killed and must be restarted now. Prints the decision.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
               Clock::time_point now) {
     if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
@@ -409,9 +405,8 @@ class Supervisor {
     return kStoppedAtOnce;
   }
 
-  // Whether this start has committed no step, so that nothing has to be saved.
-  // Always false with several agents: the coordinator must send the end to the
-  // others.
+  // Whether this start has committed no step, so that nothing needs saving.
+  // Always false with several agents, which must receive the end first.
   bool nothing_is_committed() {
     if (options_.request.num_agents > 1) return false;
     try {
@@ -456,8 +451,7 @@ class Supervisor {
     return true;
   }
 
-  // Whether a coordinator has started the run, which may therefore have
-  // advanced.
+  // Whether a coordinator has started the run, which may have advanced.
   bool has_been_served() const {
     return status_.generation > 0 || coordinator_restarts_.is_over;
   }

@@ -19,8 +19,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How often the run's files are read; also the least time between two requests
-// of a webhook.
+// How often files are read; also the least time between webhook requests.
 constexpr seconds kInterval(1);
 constexpr seconds kLongestPause(60);
 // Some servers are slow but answer.
@@ -178,8 +177,7 @@ void Courier::give_up() {
   state_->changed.notify_all();
   state_->delivery->stop();
   state_->changed.wait_for(lock, kLastWords, [&] { return state_->has_left; });
-  // A blocked thread has set `left` before its request; do not touch its
-  // delivery.
+  // A blocked thread has set `left` before its request; keep that.
   if (state_->has_left) {
     state_->left =
         state_->delivery->left(state_->run_end ? &*state_->run_end : nullptr);

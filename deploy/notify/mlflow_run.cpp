@@ -214,16 +214,14 @@ void MlflowRun::write_record() const {
     write_whole_file(subject_.run_directory / run_files::kMlflow,
                      json.dump(2) + "\n");
   } catch (const Error&) {
-    // The disk is full; the run reports that itself. Only a resumed run needs
-    // the record.
+    // The disk is full; the run reports that. Only a resume needs the record.
   }
 }
 
 void MlflowRun::read_run() {
   const fs::path& folder = subject_.run_directory;
   const fs::path results = folder / run_files::kResults;
-  // File times are coarse: two lines may have the same time, so the size is
-  // compared too.
+  // File times are coarse: two lines may share one, so compare the size too.
   std::error_code ignored;
   const std::pair state{written(results), fs::file_size(results, ignored)};
   if (std::exchange(read_results_, state) != state) {
@@ -443,8 +441,7 @@ void MlflowRun::log_batch(const std::string& body) {
   Json json = Json::parse(body);
   json["run_id"] = record_.run_id;
   const std::string answer = call("POST", "runs/log-batch", dumped(json));
-  // Anything but an empty answer comes from another server, which stored
-  // nothing.
+  // Anything but an empty answer comes from another server: nothing stored.
   if (!Json::parse(answer).empty()) throw Undelivered(kOther);
 }
 

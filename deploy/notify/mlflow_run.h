@@ -92,8 +92,7 @@ class MlflowRun : public Delivery {
   std::optional<std::filesystem::file_time_type> older_run_;
   Record record_;
   bool is_open_ = false;
-  bool may_be_made_ = false;  // the answer to a request to create the run was
-                              // lost
+  bool may_be_made_ = false;  // no answer to the request for a run
   bool is_begun_ = false;
   std::optional<records::EventReader> events_;
   records::ResultsTable results_;
@@ -102,8 +101,7 @@ class MlflowRun : public Delivery {
       read_results_;
   std::vector<std::string> arrived_;  // the lines that the server has
   std::map<int64_t, int64_t> times_;  // when each epoch ended, in milliseconds
-  std::map<std::string, int64_t> line_times_;  // the times of lines that were
-                                               // sent
+  std::map<std::string, int64_t> line_times_;  // of the lines that were sent
   int waits_for_event_ = 0;
   std::map<std::string, std::string> tags_, sent_tags_;
   int64_t losses_ = 0, retries_ = 0;

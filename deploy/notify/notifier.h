@@ -47,8 +47,7 @@ class Notifier {
     std::filesystem::path directory;
     bool goes_on = false;  // the run was resumed
     std::function<void(const std::string&)> say;
-    // The number of interrupts (Ctrl-C); a further one ends the wait in
-    // finish().
+    // The number of interrupts (Ctrl-C); a further one ends finish()'s wait.
     std::function<int()> interrupts;
     // The run's progress, for a TrainJob; called from any thread.
     std::function<std::optional<TrainProgress>()> progress = {};

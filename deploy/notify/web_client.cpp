@@ -55,9 +55,8 @@ class WithoutBrokenPipes {
   sigset_t pipe_{}, before_{};
 };
 
-// The file with the machine's certificate authorities. A bundle runs on other
-// distributions than the one it was built on, so OpenSSL's default path may not
-// exist.
+// The machine's certificate authorities. A bundle runs on other distributions
+// than its own, where OpenSSL's default path may not exist.
 std::string authorities() {
   if (std::getenv("SSL_CERT_FILE") != nullptr) return "";
   for (const char* file : {"/etc/ssl/certs/ca-certificates.crt",
@@ -265,8 +264,7 @@ WebAnswer WebClient::send(const WebRequest& asked,
     is_ended = changed_.wait_for(lock, done, limit,
                                  [&] { return is_cut_ || is_stopped_; });
     is_late = !is_ended && !done.stop_requested();
-    // A client that is still connecting loses an earlier stop(), so it is
-    // repeated.
+    // A client that is still connecting loses a stop(), so repeat it.
     while (!done.stop_requested()) {
       lock.unlock();
       client->stop();

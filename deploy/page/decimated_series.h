@@ -40,8 +40,7 @@ class DecimatedSeries {
     return {steps_[index],
             std::span(values_).subspan(index * num_columns_, num_columns_)};
   }
-  // The indices of about `most` points at step `from` and later, including the
-  // extremes.
+  // The indices of about `most` points from step `from` on, with the extremes.
   std::vector<size_t> chosen(size_t most, int64_t from) const;
 
  private:

@@ -44,8 +44,7 @@ class EventList {
 
   void refresh();
 
-  // The newest 500 events, newest first, as JSON texts whose "time" is in Unix
-  // seconds.
+  // The newest 500 events, newest first, as JSON texts with "time" in seconds.
   const std::deque<std::string>& newest() const { return newest_; }
   int64_t count() const { return count_; }
   // The time of the first event; NaN if there is none.

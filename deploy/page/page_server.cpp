@@ -120,8 +120,7 @@ bool is_host_of(const std::string& given, const ListenAddress& address,
          (is_number(host) || host == "localhost" || is_this_machine(host));
 }
 
-// The Content-Security-Policy of the page. `nonce` allows the page's own
-// script.
+// The Content-Security-Policy of the page. `nonce` allows its own script.
 std::string content_policy(const std::string& nonce) {
   return "default-src 'none'; style-src 'unsafe-inline'; script-src " +
          (nonce.empty() ? std::string("'none'") : "'nonce-" + nonce + "'") +
@@ -305,8 +304,7 @@ class PageServer::Server {
     return asks_to_stop ? stop(connection) : content(connection, path);
   }
 
-  // A page of another site can neither send this header nor have this page's
-  // Origin.
+  // A page of another site can send neither this header nor our Origin.
   Answer stop(MHD_Connection* connection) const {
     if (value_of(connection, MHD_HEADER_KIND, "Origin").empty() ||
         value_of(connection, MHD_HEADER_KIND, "X-Headroom-Control") != "stop") {
@@ -316,8 +314,7 @@ class PageServer::Server {
     return text_answer(MHD_HTTP_ACCEPTED, "The run is asked to stop.");
   }
 
-  // The reason why a request from another site's page is refused; "" if it is
-  // not one.
+  // Why a request from another site's page is refused; "" for other requests.
   std::string stranger(MHD_Connection* connection) const {
     const std::string host = value_of(connection, MHD_HEADER_KIND, "Host");
     if (!is_host_of(host, address_, is_encrypted())) {

@@ -53,14 +53,12 @@ class RunRecord {
   const std::string& id() const;
   const std::filesystem::path& directory() const;
 
-  // Reads the files that changed. `live` is the run's own status, nullptr if
-  // the caller has none. `is_held` is true if a coordinator writes the folder
-  // now.
+  // Reads the files that changed. `live` is the run's own status or nullptr.
+  // `is_held` is true if a coordinator writes the folder now.
   void refresh(const coordinator::RunStatus* live, bool is_held);
 
-  // The result of refresh() as JSON texts: overview() is the run's line in the
-  // list of runs, run() the whole run, changes() the parts that change during
-  // training.
+  // The result of refresh() as JSON texts: overview() for the list of runs,
+  // run() for the whole run, changes() for the parts that training changes.
   std::string overview() const;
   // Returns the address of a picture; nullopt omits the picture.
   using PictureAddress =

@@ -30,8 +30,7 @@ class LineFollower {
   void read(const std::function<void()>& restart,
             const std::function<void(std::string_view)>& take);
 
-  // The number of lines above 16 MiB. They can only be an error and are
-  // skipped.
+  // The number of lines above 16 MiB, which are skipped as errors.
   int64_t overlong_lines() const { return overlong_lines_; }
 
  private:

@@ -60,8 +60,7 @@ struct EventLine {
 // Reads events.jsonl and continues at each call where the last call ended.
 class EventReader {
  public:
-  // Skips events before `first_byte`. Use end_of_lines() to get only future
-  // events.
+  // Skips events before `first_byte`; end_of_lines() gives only future ones.
   EventReader(std::filesystem::path events_jsonl, uint64_t first_byte);
 
   std::vector<EventLine> take();

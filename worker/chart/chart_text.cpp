@@ -30,8 +30,7 @@ bool is_ascii(const std::string& text) {
       text, [](unsigned char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Removes the first letter of `text` and returns it. REQUIRES: valid UTF-8, not
-// empty.
+// Removes and returns the first letter. REQUIRES: valid UTF-8, not empty.
 char32_t take_letter(std::string_view& text) {
   const auto first = static_cast<unsigned char>(text.front());
   const size_t length = first < 0x80   ? 1

@@ -1,5 +1,4 @@
-// A square matrix of numbers between 0 and 1, drawn as shades, with names at
-// its sides.
+// A square matrix of numbers between 0 and 1 as shades, with names.
 #pragma once
 
 #include <opencv2/core/mat.hpp>

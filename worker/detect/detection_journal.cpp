@@ -30,8 +30,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
-// The time between two syncs. A power failure loses at most what was found in
-// this time.
+// The time between two syncs: a power failure loses at most its findings.
 constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
 // The length of a payload without detections.
@@ -108,8 +107,7 @@ std::string bytes_at(int descriptor, int64_t offset, size_t size) {
   return bytes;
 }
 
-// Reads `size` bytes; nullopt unless their CRC, continued from `before`, is
-// `crc`.
+// Reads `size` bytes; nullopt if their CRC, after `before`, is not `crc`.
 std::optional<std::string> checked_bytes(int descriptor, int64_t offset,
                                          uint32_t size, uint32_t before,
                                          uint32_t crc) {
@@ -339,9 +337,7 @@ std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
 
 DetectionJournal::~DetectionJournal() {
   if (descriptor_ < 0) return;
-  if (!is_synced_)
-    ::fdatasync(descriptor_);  // The records are valid without
-                               // it too.
+  if (!is_synced_) ::fdatasync(descriptor_);  // the records are valid anyway
   ::close(descriptor_);
 }
 
@@ -375,8 +371,7 @@ std::optional<JournalRecord> DetectionJournal::next(JournalRecord::Kind kind,
 }
 
 void DetectionJournal::append(const JournalRecord& record) {
-  // Bytes after end_ are incomplete, or belong to work that this run does not
-  // repeat.
+  // Later bytes are incomplete, or belong to work that is not repeated.
   if (next_ || end_ != ::lseek(descriptor_, 0, SEEK_END)) {
     next_.reset();
     if (::ftruncate(descriptor_, end_) != 0) fail();

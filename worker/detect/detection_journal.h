@@ -50,11 +50,9 @@ struct JournalSubject {
   std::string command;               // for messages
   std::string version = journal_version();
 
-  // A digest of all fields but the command; the order of options does not
-  // matter.
+  // A digest of all but the command; the order of options does not matter.
   std::string digest() const;
-  // The differences between this and `other`: "other weights", "other options
-  // (…)".
+  // The differences to `other`: "other weights", "other options (…)".
   std::string difference_to(const JournalSubject& other) const;
 };
 
@@ -90,8 +88,7 @@ class DetectionJournal {
   // Starts an empty journal; replaces one that exists.
   static std::unique_ptr<DetectionJournal> begin(
       const std::filesystem::path& folder, const JournalSubject& subject);
-  // Opens a journal that unfinished_runs() found; nullptr if it no longer
-  // exists.
+  // Opens a journal of unfinished_runs(); nullptr if it no longer exists.
   static std::unique_ptr<DetectionJournal> go_on(
       const std::filesystem::path& file, const std::string& digest);
   ~DetectionJournal();

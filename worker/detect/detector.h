@@ -123,9 +123,8 @@ class Detector {
   Detector(model::LayerGraph& model, DetectorOptions options,
            c10::Device device = c10::kCPU);
 
-  // Detects in `pixels`: 8 or 16 bits, not empty, with the bands that the model
-  // reads (codecs/image_bands.h). Boxes are in its pixels, by descending
-  // confidence.
+  // Detects in `pixels`: 8 or 16 bits, not empty, with the model's bands
+  // (codecs/image_bands.h). Boxes are in its pixels, by descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
   // detect() in steps. tiles_of() returns the tiles of a picture of that size,

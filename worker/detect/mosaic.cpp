@@ -65,9 +65,8 @@ TileRect turned(const TileRect& rect) {
   return {rect.x, rect.y, rect.width, rect.height};
 }
 
-// Whether the pixels of both can be counted in one grid. The difference in
-// pixel size must add up to less than a twentieth of a pixel over the longest
-// side.
+// Whether both have one pixel grid: over the longest side their pixel sizes may
+// differ by less than a twentieth of a pixel.
 bool have_one_grid(const MapPlace& a, const MapPlace& b) {
   if (a.reference_system != b.reference_system) return false;
   const auto longest =
@@ -469,8 +468,7 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
   };
   for (const size_t index : kept_boxes(all, options)) {
     const TileDetection& one = all[index];
-    // The box of another part for this object may have been dropped in favour
-    // of this one.
+    // The box of another part may have been dropped in favour of this one.
     const size_t part =
         has_room(owners[index]) ? owners[index] : part_with(one, has_room);
     if (part == mosaic.parts.size()) continue;

@@ -68,8 +68,7 @@ cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
   return turned;
 }
 
-// The format of a video with every `stride`th picture and the original
-// duration.
+// The format of a video with every `stride`th picture, as long as before.
 video::VideoFormat annotated_format(const video::VideoFormat& from,
                                     int64_t stride) {
   video::VideoFormat format = from;

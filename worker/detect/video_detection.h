@@ -33,8 +33,7 @@ struct VideoOptions {
   int64_t stride = 1;
   int64_t max_pixels = 0;  // the limit for one picture
   std::function<bool()> stopped;
-  // The findings of an unfinished run in the next picture; nullopt if it must
-  // be examined.
+  // The next picture's findings by an unfinished run; nullopt: none.
   std::function<std::optional<std::vector<metrics::Detection>>()> known;
   std::function<void(const VideoPicture&)> on_picture;
 };

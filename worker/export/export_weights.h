@@ -56,8 +56,7 @@ void settle_formats(ExportRequest& request);
 // Refuses options that contradict each other, before any file is read.
 void check_export(const ExportRequest& request);
 
-// Writes the files. Returns a line per file: "images 1x3x640x640 -> output0
-// 1x25200x85".
+// Writes the files. Returns a line each: "images 1x3x640x640 -> output0 …".
 std::vector<std::string> export_weights(const ExportRequest& request);
 
 }  // namespace headroom::exporter

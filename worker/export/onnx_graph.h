@@ -61,8 +61,7 @@ struct OnnxGraph {
       const std::string& op, std::vector<std::string> node_inputs,
       size_t num_outputs,
       std::vector<std::pair<std::string, OnnxNode::Attribute>> attributes = {});
-  // Adds a tensor of these values and returns its name. Empty dims make a
-  // scalar.
+  // Adds a tensor of these values; returns its name. Empty dims: a scalar.
   std::string floats(const std::vector<float>& values,
                      const std::vector<int64_t>& dims);
   std::string integers(const std::vector<int64_t>& values);

@@ -65,8 +65,7 @@ const T& attribute(const OnnxNode& node, const std::string& name) {
 
 using Sizes = std::vector<int64_t>;
 
-// Shapes `values` for broadcasting: one per channel of `x` along `axis`, or one
-// for all.
+// Shapes `values` for broadcasting: per channel of `x` along `axis`, or one.
 at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
   if (values.dim() == 0) return values;
   Sizes shape(static_cast<size_t>(x.dim()), 1);

@@ -14,8 +14,7 @@ namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
 
-// The input below which an activation is 0, so that values there need no
-// precision.
+// The input below which an activation is 0: no precision is needed there.
 const std::map<std::string, double>& zero_below() {
   static const std::map<std::string, double> all = {
       {"Sigmoid", -8},  // SiLU is 0 within 0.003

@@ -58,8 +58,7 @@ class SmallCrops : public augment::ImageSource {
 
   bool has_colours() const override { return whole_.has_colours(); }
   codecs::ImageSize loaded_size(int64_t sample) const override;
-  // If the rows of a window need too much memory, the sample is gray and a
-  // fault is set.
+  // A window whose rows need too much memory is gray, with a fault.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
  private:

@@ -293,8 +293,7 @@ std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv) {
   }
   // The file counts epochs from 0; people and the console count from 1.
   for (double& epoch : table.columns.front()) ++epoch;
-  // YOLOv5's order: training losses above validation losses, metrics to their
-  // right.
+  // YOLOv5's order: training losses above validation's, metrics at the right.
   constexpr std::array<size_t, kNumColumns> kOrder = {1, 2, 3,  4, 5,
                                                       8, 9, 10, 6, 7};
   constexpr int kAcross = 5;

@@ -48,9 +48,8 @@ class Walk {
   }
 
  private:
-  // A channel of a map, as the outputs of convolutions that are added to it.
-  // The outputs are numbered through the whole model. Empty for a channel of
-  // the images.
+  // A channel of a map: the outputs of convolutions that are added to it, as
+  // numbered through the model. Empty for a channel of the images.
   using Channel = std::vector<size_t>;
   using Map = std::vector<Channel>;
   static constexpr int kNone = -1;

@@ -20,8 +20,7 @@
 namespace headroom::tools {
 namespace {
 
-constexpr int64_t kLeastKept = 4;  // each unit keeps at least one channel in
-                                   // kLeastKept
+constexpr int64_t kLeastKept = 4;  // one in so many
 
 using State = std::map<std::string, at::Tensor>;
 
@@ -53,8 +52,7 @@ std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
   return scores;
 }
 
-// How many of a unit's `marked` channels can be removed so that a multiple
-// remains.
+// How many of a unit's `marked` channels can go so that a multiple remains.
 int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
   const int64_t least = std::max<int64_t>(1, divided_up(channels, kLeastKept));
   const int64_t kept = std::max(channels - marked, least);
@@ -247,8 +245,7 @@ bool is_same_step(const layers::LayerProgram::Step& a,
   return a.operation == b.operation && a.inputs == b.inputs;
 }
 
-// Depthwise convolutions must remain depthwise, and others remain without
-// groups.
+// Depthwise convolutions must stay depthwise; others stay without groups.
 bool has_same_groups(const layers::LayerProgram::Block& before,
                      const layers::LayerProgram::Block& after) {
   return after.groups == (before.groups == 1 ? 1 : after.in_channels);

@@ -44,8 +44,7 @@ class DetectedMaps {
     codecs::ImageLimits limits;
     LookAtSeam look;
   };
-  // Keeps references to everything except the options. `images` are all images
-  // of the run.
+  // Keeps references to all but the options. `images` are the run's images.
   DetectedMaps(maps::MapApi& api, detect::DetectionFolder& folder,
                const std::vector<std::string>& class_names,
                const std::vector<std::filesystem::path>& images,
@@ -61,8 +60,7 @@ class DetectedMaps {
  private:
   void find_mosaics();
   void write(const detect::ImageDetections& found);
-  // Merges the findings of its parts and seams. Images that were left out are
-  // no parts.
+  // Merges the findings of its parts and seams, without left-out images.
   void end_mosaic(size_t index);
   void look_at_seams(size_t index, const detect::Mosaic& mosaic,
                      detect::MosaicFindings& findings);

@@ -83,8 +83,7 @@ detect::ImageSources without(detect::ImageSources sources,
   return sources;
 }
 
-// Refuses to write results over their own sources, possible if the folder may
-// exist.
+// Refuses to write results over their own sources.
 void refuse_own_sources(const detect::ImageSources& sources,
                         const DetectRequest& request) {
   if (!request.folder.may_exist) return;

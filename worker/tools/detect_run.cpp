@@ -156,8 +156,7 @@ class DetectRun {
     std::string reason;  // why it is left out
     bool is_whole = false;
   };
-  // The findings of an unfinished run in the image's tiles; nullopt if it has
-  // none.
+  // An unfinished run's findings in the image's tiles; nullopt: none.
   using KnownTiles = std::optional<detect::TileFindings>;
   Picture look_in(size_t index, const KnownTiles& known);
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
@@ -166,8 +165,7 @@ class DetectRun {
   // The tiles of an image that can be read, without findings; nullopt if it
   // cannot be read.
   KnownTiles unknown_tiles(size_t index) const;
-  // Takes the journal's findings for the image. Returns whether it was
-  // complete.
+  // Takes the journal's findings for the image; returns if it was complete.
   bool take_known(size_t index, KnownTiles& tiles);
   int64_t classes() const {
     return static_cast<int64_t>(weights_.class_names.size());
@@ -182,8 +180,7 @@ class DetectRun {
   // Prints "image 1/3 FILE" or "video 1/2 (12/300) FILE".
   void say(const std::string& which, const detect::ImageDetections& found,
            double seconds);
-  // Reports what was continued; called before a continued run examines its
-  // first image.
+  // Reports what was continued, before the first image is examined.
   void say_what_is_known();
   void count(const detect::ImageDetections& found) {
     ++pictures_;
@@ -215,8 +212,7 @@ void DetectRun::check_range(const DetectRequest& request) const {
               "use other weights: these contradict themselves");
 }
 
-// A video that was named is examined or refused; videos found among images may
-// be left out.
+// A named video is examined or refused; others may be left out.
 void DetectRun::provide_videos(const DetectRequest& request) {
   std::string why;
   if (limits_.bands != codecs::kColours) {

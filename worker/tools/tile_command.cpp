@@ -1,5 +1,4 @@
-// headroom tile --data X --output DIR: cuts large images into a data set of
-// tiles.
+// headroom tile --data X --output DIR: cuts large images into tiles.
 #include <algorithm>
 #include <cstdio>
 #include <string>

@@ -12,8 +12,7 @@ namespace headroom::tools {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
-// Without a terminal: no line this soon after the start or after a line of the
-// tool.
+// Without a terminal: no line this soon after the start or a tool's line.
 constexpr double kQuietSeconds = 10;
 constexpr double kLongestSilence = 60;
 

@@ -33,14 +33,12 @@ class ToolProgress {
 
   static Output standard_error();
 
-  // Starts the phase `what`, of which `known` items are already done; they do
-  // not count for the rate. Does nothing if `what` is already the current
-  // phase.
+  // Starts the phase `what`, of which `known` items are already done and do not
+  // count for the rate. Does nothing in the phase `what`.
   void begin(const std::string& what, int64_t known);
   // One more of `total` images is done in the phase `what`. From any thread.
   void step(const std::string& what, int64_t total);
-  // `done` of `total` items are done in the phase `what`; a total of 0 is
-  // unknown.
+  // `done` of `total` items are done in the phase `what`; 0: unknown total.
   void reach(const std::string& what, int64_t done, int64_t total,
              const std::string& noun = "image");
 

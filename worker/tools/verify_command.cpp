@@ -1,5 +1,4 @@
-// headroom verify --data X [--strict] [--fix-to DIR] [--json]: checks a data
-// set.
+// headroom verify --data X [--strict] [--fix-to DIR] [--json]
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -27,8 +26,7 @@ struct VerifyRequest {
   labels::IndexOptions index;
 };
 
-// Refuses a copy inside an image folder: its images would become part of the
-// data set.
+// Refuses a copy inside an image folder: it would be part of the data set.
 void require_outside_images(const std::filesystem::path& copy,
                             const configs::DataConfig& config) {
   namespace fs = std::filesystem;

@@ -1,6 +1,5 @@
 // The first lines of `headroom plan`: whether the run fits, the command that
-// trains it, and what fills the memory. The tables of plan_report.h follow with
-// --details.
+// trains it, and what fills the memory. --details adds plan_report.h's tables.
 #pragma once
 
 #include <cstddef>

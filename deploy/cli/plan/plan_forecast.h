@@ -24,8 +24,7 @@ struct PlanForecast {
   int64_t images = 0;  // of one step
   std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
   bool is_link_measured = false;
-  double loaded_images_per_second = 0;  // of a machine's loaders; 0: not
-                                        // counted
+  double loaded_images_per_second = 0;  // of a machine's loaders; or 0
 
   double images_per_second() const {
     return static_cast<double>(images) / step.seconds();

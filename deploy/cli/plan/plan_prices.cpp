@@ -259,8 +259,7 @@ const configs::Instance& kind_of(const PricedMachine& machine) {
                          : configs::find_instance(machine.name);
 }
 
-// The request for one machine of the list; replaces any machine that the
-// command named.
+// The request for one machine of the list, instead of the command's machine.
 CommandLine line_for(CommandLine line, const PricedMachine& machine) {
   for (const char* flag : {"--cluster", "--gpu", "--gpu-memory"}) {
     line.command_flags.erase(flag);

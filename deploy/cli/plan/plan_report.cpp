@@ -25,8 +25,7 @@ using Cells = std::vector<std::vector<std::string>>;
 
 // The most lines of a table; the JSON document has all.
 constexpr size_t kMostLines = 16;
-// The most data ranks whose samples are listed: each needs a walk over all
-// groups.
+// The most data ranks whose samples are listed: each walks over all groups.
 constexpr int kMostParts = 256;
 
 // Both ends are included: "0-7", "3"; "none" if the range is empty.
@@ -102,8 +101,7 @@ std::string ranks_text(const plan::ParallelLayout& layout,
   return text;
 }
 
-// "4 of 2" for 4 micro-batches of 2 samples; else the ranges "4: 0-1, 2-3, 4-5,
-// 6-6".
+// "4 of 2": 4 micro-batches of 2 samples; else the ranges "4: 0-1, 2-3, 4-6".
 std::string micro_batches_text(const plan::BatchPart& part) {
   const std::vector<plan::SampleRange>& all = part.micro_batches;
   const bool equal =

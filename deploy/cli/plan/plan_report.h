@@ -1,5 +1,5 @@
-// The full report of `headroom plan`: the plan that train would use, the reason
-// for it, and its bytes for each stage and rank; for people, and as one JSON
+// The full report of `headroom plan`: the plan that train would use, the
+// reason, and its bytes per stage and rank; for people, and as one JSON
 // document.
 #pragma once
 
@@ -34,8 +34,7 @@ struct PlanReport {
   int64_t one_stage_bytes = 0;
   // The parts of a full batch for the first 256 data ranks.
   std::vector<plan::BatchPart> parts;
-  std::vector<plan::SampleRange> groups;  // the batch-norm groups of a full
-                                          // batch
+  std::vector<plan::SampleRange> groups;  // of a full batch
   std::vector<planner::OtherLayout> others;
   // Set if groups are smaller than usual.
   std::optional<std::string> groups_warning;

@@ -1,5 +1,4 @@
-// headroom plan --sweep: a table of what fits for several image sizes and
-// batches.
+// headroom plan --sweep: a table of what fits, by image size and batch.
 #pragma once
 
 #include <cstdint>

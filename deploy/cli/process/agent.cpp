@@ -81,10 +81,9 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
-    std::optional<wire::NodeCard> card;     // nullopt: the CPU, or not chosen
+    std::optional<wire::NodeCard> card;     // nullopt: the CPU, or no choice
                                             // yet
-    std::unique_ptr<ChildProcess> process;  // nullptr if it could not be
-                                            // started
+    std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
     std::string failure;                    // why it could not be started
     bool reported = false;
     int successors = 0;
@@ -142,8 +141,7 @@ class Agent {
     }
   }
 
-  // The cores near the worker's card. On the CPU, the cores of the worker's
-  // share.
+  // The cores near the worker's card, or on the CPU those of its share.
   Cores cores_of(size_t k) const {
     const Cores allowed = allowed_cores();
     const int threads = static_cast<int>(threads_);
@@ -170,8 +168,7 @@ class Agent {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     if (!options_.interface.empty()) {
-      // Without "=" NCCL treats the name as a prefix that matches several
-      // interfaces.
+      // Without "=" NCCL treats the name as a prefix of interface names.
       child.extra_environment["NCCL_SOCKET_IFNAME"] = "=" + options_.interface;
       child.extra_environment["OMPI_MCA_btl_tcp_if_include"] =
           options_.interface;
@@ -184,8 +181,7 @@ class Agent {
       log_->add(process, line);
       if (line.is_shown_at_once()) log::pass_on(*line.record);
     };
-    child.death_signal = SIGUSR1;  // on SIGUSR1 the worker saves its state, if
-                                   // it has one
+    child.death_signal = SIGUSR1;  // it saves its state, if it has one
     slot.reported = false;
     try {
       auto [own, workers] = wire::BeatChannel::make_pair();
@@ -216,9 +212,8 @@ class Agent {
     }
   }
 
-  // Starts the successors whose delay is over. A successor is a new worker with
-  // a new name. The coordinator must register that name before the worker
-  // connects.
+  // Starts the successors whose delay is over. A successor is a new worker,
+  // whose name the coordinator must register before it connects.
   void start_successors() {
     for (size_t k = 0; k < slots_.size(); ++k) {
       Slot& slot = slots_[k];

@@ -48,11 +48,9 @@ struct AgentOptions {
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;
-  int launcher_size = 0;     // agents that the launcher started; 0 without a
-                             // launcher
+  int launcher_size = 0;     // started by the launcher; 0 without one
   int first_local_rank = 0;  // the first rank of its workers on this host
-  // The number of workers of all agents on this host; 0 if this agent is the
-  // only one.
+  // The number of workers of all agents on this host; 0 for a single agent.
   int local_workers = 0;
   std::filesystem::path worker_program;
   // How long to wait for a coordinator that does not answer.
@@ -70,8 +68,7 @@ struct AgentOptions {
   // node, the second ends its workers at once.
   std::function<int()> interrupts;
   // The reason why this machine will be taken away soon, which drains this
-  // node; "" if it will not. nullptr if the machine has no source of such
-  // notices.
+  // node; "" if it will not. nullptr if there is no source of such notices.
   std::function<std::string()> notice;
   // The coordinator is on this machine too, so a notice ends the whole run.
   bool has_coordinator = false;

@@ -1,5 +1,5 @@
 // Reads a child's output line by line and decides which lines are shown at
-// once.
+// Reads a child's output line by line; decides which lines are shown at once.
 //
 // Log records (parallel/base/log.h) of level warning or above are shown when
 // they arrive. Everything else that a dying process writes is kept as its last

@@ -71,8 +71,7 @@ void become(char** command, char** environment, int output_fd,
   sigprocmask(SIG_SETMASK, &none, nullptr);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
-  dup2(output_fd, STDOUT_FILENO);  // only the supervisor prints results to
-                                   // stdout
+  dup2(output_fd, STDOUT_FILENO);  // the supervisor prints the results
   dup2(output_fd, STDERR_FILENO);
   for (int fd : passed_fds) fcntl(fd, F_SETFD, 0);
   execve(command[0], command, environment);
@@ -254,8 +253,7 @@ pid_t parent_of(const std::string& pid) {
   return parent;
 }
 
-// glibc 2.36 declares pidfd_open() without C linkage, so its wrapper does not
-// link from C++.
+// glibc 2.36 declares pidfd_open() without C linkage, so it does not link.
 int open_process(pid_t pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
 }

@@ -31,8 +31,7 @@ struct ChildOptions {
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;           // it is `headroom`, which can send a
-                                     // refusal
+  bool may_refuse = false;           // it is `headroom`, with a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 
@@ -60,8 +59,7 @@ class ChildProcess {
   // SIGTERM, then SIGKILL after `grace`; returns the exit code.
   int terminate(std::chrono::milliseconds grace);
 
-  // Why it ended, if it `may_refuse` and did. REQUIRES: exit_code() has a
-  // value.
+  // Why it ended, if it `may_refuse` and did. REQUIRES: exit_code() is set.
   const std::optional<Refusal>& refusal() const;
 
   // The last lines it wrote, with line ends; "" if it wrote nothing.

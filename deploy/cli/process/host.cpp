@@ -78,8 +78,7 @@ bool resolves(const std::string& host) {
 }
 
 std::string loopback_address_of(const std::string& host) {
-  // A user who writes localhost means this machine: all pods or tasks may run
-  // on it.
+  // A user who writes localhost means this machine: all tasks may run on it.
   if (wire::is_loopback(host)) return "";
   const AddressList found = resolve(host, nullptr, AF_UNSPEC);
   if (found == nullptr) return "";

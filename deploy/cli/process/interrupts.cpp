@@ -51,8 +51,7 @@ void receive(int signal) {
   errno = before;
 }
 
-// One request when the parent is gone (leave in order), two after 15 s (end at
-// once).
+// One request when the parent is gone (leave in order), two after 15 s (stop).
 int requests_of_lost_parent() {
   if (parent == 0 || getppid() == parent) return 0;
   const int64_t now_ms = clock_ms();

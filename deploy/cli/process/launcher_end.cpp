@@ -32,8 +32,7 @@ struct Address {
   }
 };
 
-// A name that begins with a zero byte is in Linux's abstract namespace: it has
-// no file.
+// A name with a leading zero byte is in Linux's abstract namespace: no file.
 Address address_of(const LauncherJob& job) {
   const std::string name =
       "headroom-verdict-" + std::to_string(geteuid()) + "-" +

@@ -22,8 +22,7 @@ namespace {
 // More processes than any job has; small enough that a product of two fits.
 constexpr int kMostRanks = 1 << 20;
 constexpr int kLastPort = 65535;
-// The file with SageMaker's list of hosts, for images without its Python
-// toolkit.
+// SageMaker's list of hosts, for images without its Python toolkit.
 constexpr const char* kSageMakerConfig =
     "/opt/ml/input/config/resourceconfig.json";
 
@@ -247,8 +246,7 @@ class Reader {
                     job.local_workers);
       return;
     }
-    // Without any of these variables each process counts as the only one on its
-    // host.
+    // Without any of these each process counts as the only one on its host.
     const bool has_local = set_among(environment_, row_.local_rank) ||
                            set_among(environment_, row_.local_size) ||
                            !row_.node.empty() || !row_.nodes.empty();

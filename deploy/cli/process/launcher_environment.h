@@ -49,8 +49,8 @@ struct LauncherJob {
   // (Started::kWorkers): 0 becomes the agent, the others wait for its end.
   int local_worker = 0;
   int local_workers = 1;
-  // Equal in all of these processes; different for every other start of any job
-  // on this host.
+  // Equal in all of these; different for every other start of a job on this
+  // host.
   std::string local_key;
   // For a launcher that restarts its processes: `starter` is equal in all
   // starts by one launcher process; `run_key` is equal in all starts of the

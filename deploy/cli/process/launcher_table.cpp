@@ -97,8 +97,7 @@ constexpr Launcher kLaunchers[] = {
      .rank = "PMIX_RANK",
      .job = "PMIX_NAMESPACE",
      .exit = WhoseExit::kEveryProcess},
-    // Trainer's variables are options of torchrun; this row is for jobs without
-    // torchrun.
+    // Trainer's variables are options of torchrun; for jobs without torchrun.
     {.name = "Kubeflow Trainer",
      .recognised_by = {"PET_NNODES", "PET_NODE_RANK"},
      .rank = "PET_NODE_RANK",

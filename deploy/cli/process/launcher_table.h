@@ -83,9 +83,8 @@ struct Launcher {
   // The devices are cards. A machine without cards is then refused as broken
   // instead of training on the CPU.
   bool promises_cards = false;
-  // All machines in the order of their ranks. If the row has no `rank`, the
-  // rank is the position of `own_host` (or of this machine's name) in this
-  // list.
+  // All machines in the order of their ranks. If the row has no `rank`, it is
+  // the position of `own_host` (or of this machine's name) in the list.
   std::string_view hosts{};
   HostList host_list = HostList::kNone;
   std::string_view own_host{};

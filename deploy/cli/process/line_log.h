@@ -34,9 +34,8 @@ struct LineLogLimits {
 
 class LineLog {
  public:
-  // The run may not have begun to write to `run_directory` yet. A `name`
-  // belongs to one process at a time; the next process with it writes to
-  // NAME-2.jsonl.
+  // The run may not have begun to write to `run_directory` yet. One process at
+  // a time owns a `name`; the next one with it writes to NAME-2.jsonl.
   LineLog(std::filesystem::path run_directory, std::string name,
           const LineLogLimits& limits = {});
   ~LineLog();

@@ -27,8 +27,7 @@ namespace headroom::cli {
 
 struct RendezvousFolder {
   std::filesystem::path path;
-  // A folder in the temporary directory for this user alone, removed at the
-  // end.
+  // A folder in the temporary directory for this user, removed at the end.
   bool is_private = false;
 };
 
@@ -77,8 +76,7 @@ struct MeetingPoint {
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
                      const MeetingPoint& meeting);
 
-// Returns nullopt until the file exists. Throws Error if its content is
-// invalid.
+// Returns nullopt until the file exists. Throws Error if it is invalid.
 std::optional<MeetingPoint> read_address(const RendezvousFolder& folder,
                                          const std::string& job_id);
 

@@ -41,8 +41,7 @@ void remove_stale_log(const fs::path& file) {
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
                       start == run_files::kLogMagic;
-  // The lock's file also stores the length of the log; the next log starts at
-  // zero.
+  // The lock's file stores the log's length; the next log starts at zero.
   const bool is_removed = is_free && is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
   ::close(lock);

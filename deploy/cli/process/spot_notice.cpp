@@ -27,8 +27,7 @@ std::string field_of(const nlohmann::json& object, const char* name) {
              : "";
 }
 
-// "2026-11-26T12:34:56Z" -> "12:34:56 UTC"; any other text is returned
-// unchanged.
+// "2026-11-26T12:34:56Z" -> "12:34:56 UTC"; another text is not changed.
 std::string time_of_day(const std::string& time) {
   constexpr size_t kDate = 11, kClock = 8;
   const bool is_usual = time.size() == kDate + kClock + 1 && time[10] == 'T' &&

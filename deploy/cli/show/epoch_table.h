@@ -29,8 +29,7 @@ struct EpochLine {
   std::optional<double> eta_seconds = {};
 };
 
-// `columns` is the width of the terminal; 0 if unknown, which shows all
-// columns.
+// `columns` is the terminal's width; 0 if unknown, which shows all columns.
 std::string epoch_header(int64_t num_epochs, size_t columns);
 std::string epoch_table_line(const EpochLine& line, size_t columns);
 

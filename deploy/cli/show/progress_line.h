@@ -62,8 +62,7 @@ std::string epoch_line(const wire::EventRecord& event,
                        const coordinator::RunStatus& status,
                        std::optional<double> eta_seconds);
 
-// The line of a validation. Returns the event's plain reason if it cannot be
-// parsed.
+// The line of a validation; the event's plain reason if it cannot be parsed.
 std::string validation_line(const wire::EventRecord& event, int64_t num_epochs);
 
 // "warning: step 12, rank 1: reason"; parts that the event lacks are left out.

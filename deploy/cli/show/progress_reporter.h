@@ -23,8 +23,7 @@
 
 namespace headroom::cli {
 
-// The remaining time, estimated from the steps seen so far, including
-// validations.
+// The remaining time, from the steps seen so far and the validations.
 class EtaEstimate {
  public:
   std::optional<double> update(const wire::RunProgress& progress,
@@ -38,8 +37,7 @@ class EtaEstimate {
 class ProgressReporter {
  public:
   struct Output {
-    std::optional<std::string> header;  // a permanent line, printed before
-                                        // `lines`
+    std::optional<std::string> header;  // permanent, before `lines`
     std::vector<std::string> lines;     // permanent lines
     std::optional<std::string> live;    // replaces the live line
   };

@@ -86,8 +86,7 @@ std::string class_table(const Json& summary) {
   return text;
 }
 
-// The --img flag for validating the run's weights; "" if val's default size is
-// right.
+// The --img flag for validating the weights; "" if val's default is right.
 std::string size_flag(const configs::RunConfig& config) {
   const configs::RunConfig usual;
   if (config.image_height == usual.image_height &&

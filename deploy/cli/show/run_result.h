@@ -42,8 +42,7 @@ struct WrittenEnd {
   std::string summary_json;
 };
 
-// Returns nullopt if the folder has no end that was written at `not_before` or
-// later.
+// nullopt if the folder has no end that was written since `not_before`.
 std::optional<WrittenEnd> written_end(
     const std::string& run_directory,
     std::filesystem::file_time_type not_before);
