@@ -7,10 +7,9 @@
 
 namespace headroom::cli {
 
-// Reads --certs, --token-file and --insecure-network and makes this process use
-// them for all its connections, as a client of the coordinator at `address`.
-// Throws Error (exit 2) if they would leave the traffic to `address`
-// unprotected without permission.
+// Makes this process use --certs, --token-file and --insecure-network for all
+// its connections, as a client of the coordinator at `address`. Throws Error
+// (exit 2) if the traffic would be unprotected without permission.
 SecurityFiles take_identity(const CommandLine& line,
                             const std::string& address);
 

@@ -100,8 +100,7 @@ int init_certificates(const CommandLine& line) {
   return 0;
 }
 
-// Every agent and every worker needs a connection, and so do unknown clients
-// until they are refused.
+// Every agent and worker needs a connection, and unknown clients for a while.
 void allow_many_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

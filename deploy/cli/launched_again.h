@@ -20,9 +20,8 @@ namespace headroom::cli {
 void record_job(const LauncherJob& job, const std::string& run_directory);
 
 // If an earlier start of the job has a run in the project's folder, changes
-// `line` into the command that resumes it, or that begins again in its folder
-// if it has no checkpoint yet. Returns a line that reports this; "" if nothing
-// changes.
+// `line` into the command that resumes it, or begins again in its folder if it
+// has no checkpoint. Returns a line about that; "" if nothing changes.
 std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line);
 
 }  // namespace headroom::cli

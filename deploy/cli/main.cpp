@@ -95,8 +95,7 @@ int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   return run(line);
 }
 
-// Opens /dev/null for standard streams that are closed. Otherwise our pipes
-// would get their numbers.
+// Opens closed standard streams, so that no pipe gets their numbers.
 void open_standard_streams() {
   int descriptor = ::open("/dev/null", O_RDWR);
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) {

@@ -23,9 +23,8 @@ std::string command_text(const CommandLine& line);
 void remove_flag(std::vector<std::string>& words, const std::string& spelling);
 
 // The scope of remedies for a run of `num_agents` agents that is started here.
-// Its processes share `shared_cores` cores of this host; 0 if --threads is
-// given. Under a launcher the whole command is unknown, so only flags can be
-// advised.
+// Its processes share `shared_cores` cores; 0 if --threads is given. Under a
+// launcher the whole command is unknown, so only flags are advised.
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
                                   bool has_launcher, int num_agents,

@@ -44,9 +44,8 @@ using Say = std::function<void(const std::string& line)>;
 
 // Serves the page as --page asks, while the returned object lives, and prints
 // its address. Returns nullptr with --page off, and if the default address
-// cannot be used, which is printed. Throws Error (exit 2) if an address that
-// was given cannot be used, or any address when --page-controls asks for the
-// page's button.
+// cannot be used (printed). Throws Error (exit 2) if an address that was given
+// cannot be used, or any address with --page-controls.
 std::unique_ptr<page::PageServer> serve_page(
     const CommandLine& line, const std::string& run_directory,
     std::function<std::optional<coordinator::RunStatus>()> status,

@@ -53,8 +53,7 @@ std::string shown(const std::string& value) {
   return value.empty() ? "''" : value;
 }
 
-// Workers start in the current folder today, but a resumed run may be started
-// in another one.
+// A resumed run may be started in another folder.
 void make_paths_absolute(configs::RunConfig& config) {
   for (std::string* path : {&config.data, &config.cfg, &config.weights,
                             &config.teacher, &config.hyp_file}) {
@@ -190,9 +189,8 @@ void check_devices(const configs::RunConfig& config,
   }
 }
 
-// Chooses device and precision from the cards of this machine. That is final if
-// no other node takes part; otherwise it is a guess until the others have
-// registered.
+// Chooses device and precision from this machine's cards. That is final if no
+// other node takes part; otherwise a guess until the others have registered.
 void settle_as_here(const NodeCards& here, bool only_plans,
                     RunRequest& request) {
   configs::RunConfig& config = request.config;
@@ -226,8 +224,7 @@ void settle_as_here(const NodeCards& here, bool only_plans,
   }
 }
 
-// The type of the weights may not change either: files of float64 cannot be
-// read as float32.
+// Nor may the type: files of float64 cannot be read as float32.
 bool changes_state(const configs::Knob& knob, const std::string& before,
                    const std::string& after) {
   return knob.defines_steps || knob.key == "weights" ||

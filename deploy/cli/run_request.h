@@ -65,9 +65,8 @@ RunRequest make_run_request(const CommandLine& line,
 
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO
-// stage, micro-batch and activations is given, none of these is restored,
-// because the old values may not fit the new one. Adds a line to `notes` for
-// each changed value.
+// stage, micro-batch and activations is given, none of these is restored, as
+// the old values may not fit the new one. Adds a line to `notes` per change.
 configs::RunConfig resumed_config(const std::string& run_directory,
                                   const std::vector<configs::FlagUse>& uses,
                                   std::vector<std::string>& notes);

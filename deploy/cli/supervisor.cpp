@@ -438,8 +438,7 @@ class Supervisor {
     }
   }
 
-  // Waits for the child's end. Returns false if it takes too long or another
-  // interrupt arrives.
+  // Waits for the child's end; false after too long, or a new interrupt.
   bool has_left(ChildProcess& child) {
     const Clock::time_point end = Clock::now() + kGrace;
     const int interrupts = options_.interrupts();

@@ -281,8 +281,8 @@ void notice_binding(int workers, Terminal& terminal) {
 }
 
 // Returns `line` with the launcher's address of rank 0's machine as
-// --coordinator, unless a flag gives another one. "--coordinator :PORT" keeps
-// the machine and changes the port.
+// --coordinator, unless a flag gives one. "--coordinator :PORT" keeps the
+// machine and changes the port.
 CommandLine with_coordinator(const CommandLine& line, const LauncherJob& job) {
   const std::string given = line.value_of("--coordinator");
   const bool is_port = given.starts_with(':');
@@ -425,8 +425,7 @@ int train_command(const CommandLine& line) {
   try {
     return run_in_launcher(line, *job, terminal);
   } catch (const Error& error) {
-    // Other processes may find the same mistake. If rank 0 does not report it,
-    // this process must.
+    // Other processes may find the same mistake; if not rank 0, report it here.
     if (!wait_for_rank_zero(job->place, std::chrono::seconds(2))) throw;
     return static_cast<int>(error.exit_code());
   }

@@ -12,9 +12,8 @@ namespace headroom {
 inline constexpr std::array<const char*, 3> kClassNames{"circle", "rectangle",
                                                         "triangle"};
 
-// The random choices of a picture. The distributions are implemented here,
-// because the standard defines the output of mt19937_64 but not that of its
-// distributions.
+// The random choices of a picture. It implements the distributions, because the
+// standard defines the output of mt19937_64 but not that of its own.
 class Draws {
  public:
   explicit Draws(uint64_t seed) : engine_(seed) {}

@@ -37,8 +37,7 @@ struct Addressees {
   std::optional<TrainJobServer> trainjob;
 };
 
-// Throws Error (exit 2) for an invalid address, or for credentials that would
-// be sent unencrypted.
+// Throws Error (exit 2) for an invalid address, or unencrypted credentials.
 Addressees addressees_of(const NotifierRequest& request);
 
 class Notifier {

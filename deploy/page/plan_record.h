@@ -39,8 +39,7 @@ class PlanRecord {
     predict::StepTimeline step;
     std::string why_not;  // why there is none; "" if there is one
   };
-  // The predicted memory of a rank's step. REQUIRES: 0 <= rank <
-  // plan().layout.world_size().
+  // A rank's memory in a step. REQUIRES: 0 <= rank < world size of the plan.
   const Timeline& timeline(int rank);
   // For example "4 C3 (128)"; "" for -1.
   std::string layer_name(int64_t layer);

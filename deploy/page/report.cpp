@@ -62,8 +62,7 @@ std::string data_address(const fs::path& folder, const Picture& picture) {
          base64(bytes);
 }
 
-// JSON for a script element: '<' is escaped, so that no text ends the element
-// or begins a comment.
+// JSON for a script element: '<' is escaped, so that nothing ends the element.
 std::string inside_script(const std::string& json) {
   std::string text;
   text.reserve(json.size());

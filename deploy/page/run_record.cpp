@@ -132,8 +132,7 @@ struct RunRecord::State {
     history = StepHistory(directory);
   }
 
-  // Reads the files that define the run. If a file cannot be parsed, the
-  // earlier value is kept.
+  // Reads the files that define the run; keeps values of unreadable files.
   void read_definition() {
     bool is_new = false;
     if (const auto text = run_file.changed(); text && !text->empty()) {

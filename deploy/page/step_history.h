@@ -1,5 +1,5 @@
-// StepHistory: the steps of steps.jsonl, reduced for pictures, in bounded
 // StepHistory: the steps of steps.jsonl for pictures, in bounded memory.
+//
 // The file is followed as it grows (records/line_follower.h). Steps that a
 // restarted run repeats replace the earlier ones.
 //

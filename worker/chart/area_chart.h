@@ -1,5 +1,5 @@
-// A chart of parts of a whole over time, stacked, with one panel below the
 // A chart of stacked parts of a whole over time, in panels.
+//
 // If several samples fall on a column of pixels, the one with the largest whole
 // is drawn, so no peak is lost.
 #pragma once

@@ -1,5 +1,4 @@
-// ChartFrame: draws two axes with ticks and titles into a rectangle of the
-// caller's picture.
+// ChartFrame: draws two axes with ticks and titles into part of a picture.
 #pragma once
 
 #include <functional>

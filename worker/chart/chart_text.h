@@ -34,8 +34,7 @@ std::string shortened_to(const std::string& text, int pixels, double scale,
 // Debian's package of fonts for the letter's script.
 const char* font_package_of(char32_t letter);
 
-// The text, in which letters for which `has_letter` returns false are replaced
-// by their numbers.
+// The text with letters for which `has_letter` is false as their numbers.
 std::u32string with_numbers(const std::string& text,
                             const std::function<bool(char32_t)>& has_letter);
 

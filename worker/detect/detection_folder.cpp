@@ -116,9 +116,8 @@ void annotate(cv::Mat& pixels,
 
 namespace {
 
-// A field of a CSV line by RFC 4180: in quotes if it contains a comma or a
-// quote. Control characters are removed, because they could command a terminal
-// or end the line.
+// A field of a CSV line by RFC 4180: in quotes if it contains a comma or quote.
+// Control characters are removed: they could command a terminal.
 std::string csv_field(const std::string& name) {
   constexpr size_t kLongest = 8192;
   const std::string text = short_line(name, kLongest);

@@ -74,8 +74,7 @@ struct CocoIds {
   std::vector<int64_t> categories;        // the id of each class
 };
 // The category ids for classes without annotations, as in YOLOv5: for COCO's 80
-// names the ids of COCO's own files (1 to 90 with gaps), else the class
-// numbers.
+// names those of COCO's files (1 to 90 with gaps), else the class numbers.
 std::vector<int64_t> usual_categories(
     const std::vector<std::string>& class_names);
 

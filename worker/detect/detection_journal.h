@@ -41,8 +41,7 @@ inline constexpr const char* kJournalName = "detect.journal";
 // The version of headroom that writes the journal.
 std::string journal_version();
 
-// Everything that the results depend on, and the command (with --resume) that
-// continues the run.
+// Everything that the results depend on, and the command that continues.
 struct JournalSubject {
   std::string weights;               // a digest
   std::string sources;               // a digest of paths, sizes and times
@@ -140,8 +139,8 @@ struct UnfinishedRun {
   JournalSubject subject;
 };
 
-// The unfinished runs in `folder` and, unless `only_there`, in FOLDER2,
-// FOLDER3, …, newest first.
+// The unfinished runs in `folder` and, unless `only_there`, FOLDER2, …, newest
+// first.
 std::vector<UnfinishedRun> unfinished_runs(const std::filesystem::path& folder,
                                            bool only_there);
 

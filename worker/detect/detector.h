@@ -79,10 +79,9 @@ struct DetectionTiles {
   double overlap = 0;                 // a fraction of a tile's side
 };
 
-// How a picture that is larger than the network's input is reduced: each new
-// pixel is the mean of the old ones, as in validation, or interpolated between
-// the four nearest, as in training and in YOLOv5's detect. Enlarging is always
-// bilinear.
+// How a picture larger than the network's input is reduced: each new pixel is
+// the mean of the old ones, as in validation, or interpolated between the four
+// nearest, as in training and in YOLOv5's detect. Enlarging is bilinear.
 enum class Resample { kArea, kBilinear };
 
 struct DetectorOptions {

@@ -86,8 +86,7 @@ int64_t MapLayers::write(Layer& layer, const ImageDetections& found) {
 std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
                                                   std::string& reason) {
   auto place = api_.place_of(image.string(), reason);
-  // GDAL's position is that of the stored picture; boxes are in the upright
-  // one.
+  // GDAL's position is the stored picture's; boxes are in the upright one.
   if (place && !codecs::inspect_streamed(
                     image, {.bands = codecs::kAnyBands, .as_stored = true})
                     .is_upright) {

@@ -52,8 +52,7 @@ bool touch(const MosaicPart& a, const MosaicPart& b) {
          reaches(a.y, a.height, b.y) && reaches(b.y, b.height, a.y);
 }
 
-// Whether two maps show the same area: they share more than half, which
-// neighbours do not.
+// Whether two maps show the same area: neighbours never share half of it.
 bool show_the_same(const TileRect& a, const TileRect& b) {
   if (!overlap(a, b)) return false;
   const int64_t shared = shared_columns(a, b) * shared_rows(a, b);
@@ -225,9 +224,8 @@ std::vector<TileRect> tiles_between(const TileRect& a, const TileRect& b,
   return across;
 }
 
-// Whether the box touches a border of its tile beyond which the mosaic
-// continues. Box and tile are relative to (x, y) in the mosaic, which may be a
-// fraction of a pixel.
+// Whether the box touches a border of its tile beyond which the mosaic goes on.
+// Box and tile are relative to (x, y), which may be a fraction of a pixel.
 bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
                double x, double y) {
   const auto left = static_cast<double>(tile.x);
@@ -427,8 +425,7 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     all.push_back({one, is_cut_in(mosaic, one.box, tile, x, y), x, y});
     owners.push_back(owner);
   };
-  // The first part that `suits` and contains the box's centre, or is beside the
-  // gap that contains it.
+  // The first part that `suits` and has the box's centre within kTolerance.
   const auto part_with = [&](const TileDetection& one, const auto& suits) {
     const Corners& box = one.detection.box;
     const double column = one.x + (box.x1 + box.x2) / 2.0;

@@ -43,9 +43,8 @@ struct VideoOutcome {
   std::string fault;     // what is wrong with the file; "" if nothing
 };
 
-// The annotated video is NAME.mp4 in `folder`. It contains the examined
-// pictures and lasts as long as the original. A run that is stopped keeps what
-// it has written.
+// The annotated video is NAME.mp4 in `folder`: the examined pictures, as long
+// as the original. A run that is stopped keeps what it has written.
 VideoOutcome detect_in_video(video::VideoApi& api,
                              const std::filesystem::path& video,
                              Detector& detector, DetectionFolder& folder,

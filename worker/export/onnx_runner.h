@@ -28,9 +28,8 @@ class OnnxRunner {
 
   using Observer =
       std::function<void(const std::string& name, const at::Tensor& value)>;
-  // `images` is [N, C, H, W], 0..1, of any size whose sides are multiples of
-  // the largest stride. Returns the values `wanted`; calls `observer` with
-  // every node's output.
+  // `images` is [N, C, H, W], 0..1, with sides that the largest stride divides.
+  // Returns the values `wanted`; calls `observer` with every node's output.
   std::vector<at::Tensor> run(const at::Tensor& images,
                               const std::vector<std::string>& wanted,
                               const Observer& observer = nullptr);

@@ -23,8 +23,7 @@ const std::map<std::string, double>& zero_below() {
   return all;
 }
 
-// Whether the operator only moves numbers, so that its output can keep the
-// scale of its input.
+// Whether the operator only moves numbers, so that the scale can stay.
 bool keeps_numbers(const std::string& op) {
   static const std::set<std::string> all = {"MaxPool", "Resize", "Slice",
                                             "Reshape", "Transpose"};
@@ -225,8 +224,7 @@ class Quantiser {
   const OnnxBody& body_;
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
-  std::set<std::string> heads_, floats_;  // the levels' values; values that are
-                                          // not quantised
+  std::set<std::string> heads_, floats_;  // the levels'; not quantised
   // For each input of an activation, the least number that matters.
   std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;

@@ -260,8 +260,7 @@ BatchPicture::BatchPicture(const loader::LoaderOptions& options, int64_t index)
   samples.resize(static_cast<size_t>(count));
   if (count == 0) return;
   grid_.emplace(count, batch_.height, batch_.width);
-  // Each image fits the batch's size; the images of a mosaic are loaded as
-  // large as in training.
+  // Each image fits the batch; those of a mosaic are as large as in training.
   images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
                   options_.image_limits());
 }

@@ -73,9 +73,8 @@ inline constexpr int64_t kMostPictured = 16;
 // text, in at most 1920 x 1920 pixels.
 class PictureGrid {
  public:
-  // A grid of `count` images of the network's size. Cells are enlarged if
-  // letters would not fit, and reduced if there are many. REQUIRES: 0 < count
-  // <= kMostPictured.
+  // A grid of `count` images of the network's size, enlarged if letters would
+  // not fit, reduced if there are many. REQUIRES: 0 < count <= kMostPictured.
   PictureGrid(int64_t count, int64_t image_height, int64_t image_width);
 
   // The size of one image in the grid.
@@ -86,8 +85,7 @@ class PictureGrid {
     std::vector<metrics::Detection> boxes;  // in pixels of the cell
     bool confidences = false;               // write them beside the names
   };
-  // Adds the next image. REQUIRES: `pixels` has the cell's size; fewer than
-  // `count` images so far.
+  // Adds the next image. REQUIRES: `pixels` has the cell's size; not yet full.
   void add(const cv::Mat& pixels, const std::string& text, const Boxes& boxes,
            const std::vector<std::string>& class_names);
 
@@ -117,8 +115,7 @@ class BatchPicture {
 
   // Adds the next sample. Returns false if there are no more.
   bool advance();
-  // As advance(), but draws the boxes `found`, in pixels of the source.
-  // REQUIRES: validation.
+  // As advance(), with these boxes in source pixels. REQUIRES: validation.
   bool advance(const std::vector<metrics::Detection>& found);
 
   // REQUIRES: samples() is not empty.

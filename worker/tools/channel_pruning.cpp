@@ -251,9 +251,8 @@ bool has_same_groups(const layers::LayerProgram::Block& before,
   return after.groups == (before.groups == 1 ? 1 : after.in_channels);
 }
 
-// Checks that the pruned table builds the same layers. The number of channels
-// decides what a module adds or expands and the groups of DWConv, so a change
-// could alter them.
+// Checks that the pruned table builds the same layers: what a module adds or
+// expands, and the groups of DWConv, depend on the number of channels.
 void require_same_layers(const layers::ModelTable& table,
                          const layers::ModelTable& pruned) {
   const auto before = layers::layer_costs(table);

@@ -41,8 +41,7 @@ struct PrunedModel {
   std::unique_ptr<model::LayerGraph>
       model;                  // in the type of the original model
   std::vector<Layer> layers;  // those that have units
-  // The arguments, as text, of each module that needs more arguments than
-  // YOLOv5's format has.
+  // The arguments, as text, of modules that need more than YOLOv5's format has.
   std::map<std::string, std::string> forms;
   int64_t channels_before = 0, channels_after = 0;
   int64_t parameters_before = 0, parameters_after = 0;

@@ -40,8 +40,7 @@ void check_number(const AnchorQuery& which, const layers::ModelTable& table) {
                   ", or a --cfg with another number");
 }
 
-// The table is read from the weights if there are some: their model may have no
-// published name.
+// Weights contain their own table: their model may have no published name.
 layers::ModelTable table_of(const AnchorQuery& which) {
   layers::ModelTable table =
       which.weights.empty()

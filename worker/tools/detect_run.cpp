@@ -162,8 +162,7 @@ class DetectRun {
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
   detect::TileFindings tiles_of(codecs::ImageSize size,
                                 const KnownTiles& known) const;
-  // The tiles of an image that can be read, without findings; nullopt if it
-  // cannot be read.
+  // The image's tiles without findings; nullopt if it cannot be read.
   KnownTiles unknown_tiles(size_t index) const;
   // Takes the journal's findings for the image; returns if it was complete.
   bool take_known(size_t index, KnownTiles& tiles);

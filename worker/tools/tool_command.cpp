@@ -27,8 +27,7 @@ std::string bound_text(double bound) {
   return text.str();
 }
 
-// Refuses anything but a number from `low` to `high`; also NaN, which
-// CLI::Range accepts.
+// Refuses all but numbers from `low` to `high`; CLI::Range accepts NaN.
 template <typename Value>
 CLI::Validator within(const configs::CommandFlag& flag,
                       const std::string& spelling) {

@@ -35,10 +35,9 @@
 
 namespace headroom::cli {
 
-// Writes a planned run as two files, run.yaml and plan.json, for a worker that
-// runs without a coordinator (headroom-worker --standalone). Creates `folder`
-// if it does not exist. Throws Error (exit 2) if a file exists already or
-// cannot be written.
+// Writes a planned run as run.yaml and plan.json, for a worker that runs
+// without a coordinator (headroom-worker --standalone). Creates `folder` if it
+// does not exist. Throws Error (exit 2) if a file exists or cannot be written.
 void write_plan_files(const std::filesystem::path& folder,
                       const configs::RunConfig& config, const plan::Plan& plan);
 

@@ -199,8 +199,7 @@ std::optional<PlanForecast> forecast_of(
   basis.images_per_second = measured_rate(line);
   const bool is_known = machines && machines->instance &&
                         machines->instance->tensor_teraflops > 0;
-  // Only a plan was asked for: if the network of its machines is unknown, the
-  // forecast is left out.
+  // Without the network of the machines the plan has no forecast.
   const bool is_link_known =
       !machines || machines->nodes <= 1 || line.has("--network") ||
       (machines->instance &&

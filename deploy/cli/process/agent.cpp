@@ -31,7 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
-// Longer than the time that workers allow themselves for saving.
+// Longer than workers may take for saving.
 constexpr auto kTimeToSave = std::chrono::seconds(35);
 
 std::string advertise_host(const AgentOptions& options) {
@@ -59,8 +59,7 @@ class Agent {
         client_->register_node(registration(), options_.registration_timeout);
     place_workers(run.slot_cards);
     const interrupts::Watch watch_interrupts;
-    // A launcher may start several agents on a machine; the rank makes the name
-    // of the log unique.
+    // The rank, because a launcher may start several agents on a machine.
     log_ = std::make_unique<LineLog>(
         run.run_directory, "workers-" + host_name() + "-" +
                                std::to_string(options_.launcher_rank));
@@ -81,8 +80,7 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
-    std::optional<wire::NodeCard> card;     // nullopt: the CPU, or no choice
-                                            // yet
+    std::optional<wire::NodeCard> card;     // nullopt: the CPU, or unknown
     std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
     std::string failure;                    // why it could not be started
     bool reported = false;
@@ -385,8 +383,7 @@ class Agent {
   Clock::time_point next_notice_{};  // earliest time of the next look
   bool has_shown_notice_ = false;
   bool is_taken_away_ = false;  // the coordinator accepted the notice
-  bool is_forsaken_ = false;    // asked to stop while the coordinator does not
-                                // answer
+  bool is_forsaken_ = false;    // asked to stop, without an answer
   // When the workers were asked to save because the coordinator is silent.
   std::optional<Clock::time_point> asked_to_save_;
 };

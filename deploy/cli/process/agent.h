@@ -23,10 +23,9 @@ namespace headroom::cli {
 struct RunExit {
   int exit_code = 0;
   std::string reason;
-  bool decided_here = false;       // decided by this agent; the caller prints
-                                   // `reason`, as the coordinator did not
-  bool says_how_to_go_on = false;  // `reason` already contains the command that
-                                   // resumes the run
+  // Decided by this agent, not by the coordinator; the caller prints `reason`.
+  bool decided_here = false;
+  bool says_how_to_go_on = false;  // `reason` has the resume command
 };
 
 // The values of --certs, --token-file and --insecure-network, passed on to the
@@ -42,8 +41,7 @@ struct SecurityFiles {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  // The network interface for tensors. If "", the interface that reaches the
-  // coordinator is used.
+  // The network interface for tensors; "": the one to the coordinator.
   std::string interface;
   SecurityFiles security;
   int processes = 1;  // workers to start

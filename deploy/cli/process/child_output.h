@@ -1,4 +1,3 @@
-// Reads a child's output line by line and decides which lines are shown at
 // Reads a child's output line by line; decides which lines are shown at once.
 //
 // Log records (parallel/base/log.h) of level warning or above are shown when

@@ -28,8 +28,7 @@ using Cores = std::vector<int>;
 // the text is not such a list.
 Cores parse_cores(const std::string& list);
 
-// The cores of each NUMA node, read from the kernel's files below `folder`;
-// empty if there are none.
+// The cores of each NUMA node, from the kernel's files below `folder`.
 std::vector<Cores> numa_nodes(
     const std::filesystem::path& folder = "/sys/devices/system/node");
 

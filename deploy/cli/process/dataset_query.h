@@ -29,9 +29,8 @@ using AskData =
 
 void ask_data(configs::RunConfig& config, WantedFacts wanted);
 
-// Clears the anchors that an earlier run has found, when its run.yaml is the
-// --config of a new run. Anchors that the user wrote have no `anchors_reason`
-// and are kept.
+// Clears the anchors that an earlier run has found, if its run.yaml is the
+// --config of a new run. Anchors of the user have no `anchors_reason` and stay.
 void forget_found_anchors(configs::RunConfig& config);
 
 // Copies the range of pixel values that data.yaml names into the config, if the
@@ -43,8 +42,7 @@ bool take_value_range(configs::RunConfig& config);
 // them already or has no data set.
 bool wants_anchors(const configs::RunConfig& config);
 
-// Whether anchors were judged at this start, and not at the start of the run
-// that is resumed.
+// Whether anchors were judged at this start, not by the resumed run.
 bool has_judged_anchors(const configs::RunConfig& config);
 
 }  // namespace headroom::cli

@@ -88,8 +88,7 @@ int count() { return received + requests_of_lost_parent(); }
 bool wait(std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + patience;
-  // Becomes readable when the parent ends; -1, which poll() skips, if the
-  // parent is not watched.
+  // Readable when the parent ends; -1, which poll() skips, if not watched.
   const int parent_gone =
       parent == 0 ? -1
                   : static_cast<int>(syscall(SYS_pidfd_open, parent.load(), 0));

@@ -105,7 +105,7 @@ std::vector<std::string> words_of(std::string text, const char* between) {
   return words;
 }
 
-// Reads the variables of one row of the table.
+// Reads the variables of one launcher.
 class Reader {
  public:
   Reader(const Launcher& row, const Environment& environment,
@@ -223,8 +223,7 @@ class Reader {
     return static_cast<int>(found - hosts.begin());
   }
 
-  // Makes the job's main node rank 0, whatever its index is; the nodes before
-  // it move up by one.
+  // Makes the job's main node rank 0; the nodes before it move up by one.
   void move_main_node(LauncherPlace& place) const {
     if (row_.main_node.empty()) return;
     const int main = number_of(row_.main_node);
@@ -282,8 +281,7 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    // Slurm may write the kind first: "h100:2". A list gives no single number
-    // and is ignored.
+    // Slurm may write the kind first: "h100:2". A list has no single number.
     const std::string text = text_of(row_.devices);
     const auto number =
         text.find(',') == std::string::npos

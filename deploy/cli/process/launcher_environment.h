@@ -25,9 +25,8 @@ struct LauncherPlace {
   int size = 1;
   int local_rank = 0;  // its rank among the agents of this host
   int local_size = 1;
-  // Unique among the jobs of all users of a shared folder, also over time.
-  // Contains only letters, digits, '.', '_' and '-'. "" if the launcher names
-  // no job.
+  // Unique among the jobs of all users of a shared folder, also over time. Only
+  // letters, digits, '.', '_' and '-'. "" if the launcher names no job.
   std::string job_id;
   // The number of this agent's workers, from the launcher's number of devices;
   // 0 if the launcher does not count them.
@@ -49,8 +48,7 @@ struct LauncherJob {
   // (Started::kWorkers): 0 becomes the agent, the others wait for its end.
   int local_worker = 0;
   int local_workers = 1;
-  // Equal in all of these; different for every other start of a job on this
-  // host.
+  // Equal in all of these; different for every other start of a job here.
   std::string local_key;
   // For a launcher that restarts its processes: `starter` is equal in all
   // starts by one launcher process; `run_key` is equal in all starts of the

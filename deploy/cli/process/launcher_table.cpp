@@ -15,8 +15,7 @@ bool is_task_of_srun(const Environment& environment) {
       .has_value();
 }
 
-// Without a host list, Volcano's plugin "env" only numbers pods that are
-// independent of each other.
+// Without a host list, Volcano's plugin "env" only numbers independent pods.
 bool has_volcano_hosts(const Environment& environment) {
   return std::ranges::any_of(environment, [](const auto& variable) {
     return variable.first.starts_with("VC_") &&

@@ -55,14 +55,12 @@ enum class ErrorFile {
 // launcher has no such variable.
 struct Launcher {
   std::string_view name{};  // for messages
-  // Recognised if all of these are set, `absent` is not set, and `is_meant` (if
-  // any) returns true.
+  // Recognised if all of these are set, `absent` is not, and `is_meant` agrees.
   std::array<std::string_view, 4> recognised_by{};
   std::string_view absent{};
   bool (*is_meant)(const Environment&) = nullptr;
-  // Other launchers set these variables too, with more information. This row is
-  // then replaced by a launcher further out that gives the same rank and a
-  // number of ranks.
+  // Other launchers set these variables too. Then a launcher further out that
+  // gives the same rank and a number of ranks replaces this row.
   bool gives_way = false;
   Started started = Started::kNodes;
   // The rank and number of processes (kAgents) or of machines (otherwise).

@@ -19,14 +19,12 @@ struct Refusal {
 
 inline constexpr const char* kRefusalVariable = "HEADROOM_REFUSAL_FD";
 
-// Called by the child before it starts processes of its own, so that they do
-// not inherit the pipe.
+// Called by the child first, so that its own children do not get the pipe.
 void open_refusal_channel();
 // Writes the refusal, once. Does nothing if no parent reads it.
 void tell_parent(const Refusal& refusal);
 
-// Reads what a child that has ended wrote into the pipe `fd`; nullopt if it
-// sent no refusal.
+// Reads what an ended child wrote into the pipe `fd`; nullopt: no refusal.
 std::optional<Refusal> read_refusal(int fd);
 
 }  // namespace headroom::cli

@@ -45,9 +45,8 @@ int opened(const std::filesystem::path& folder) {
 constexpr const char* kMarker = ".headroom-rendezvous";
 
 // Removes the files that this program writes into such a folder, then the
-// folder unless it contains something else. The folder is renamed before its
-// marker is removed, so another process never finds a folder of this name
-// without a marker.
+// folder unless it contains something else. It is renamed before its marker is
+// removed: no process finds a folder of this name without a marker.
 void remove_folder(const fs::path& folder) {
   std::error_code ignored;
   bool holds_more = false;
@@ -193,8 +192,7 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
     return FolderHold();
   }
   remove_left_behind(folder.path.parent_path(), user_id);
-  // Another job may have removed the folder as left over before it was locked
-  // here, so try again.
+  // Another job may have removed the folder before it was locked: try again.
   for (int tries = 0; tries < 100; ++tries) {
     struct stat found {};
     if (lstat(folder.path.c_str(), &found) != 0) make_marked(folder);

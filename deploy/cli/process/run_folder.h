@@ -46,8 +46,7 @@ class RunFolder {
   std::vector<std::filesystem::path> made_;
 };
 
-// Whether a coordinator, on any machine that shares the folder, holds the log
-// of this run directory.
+// Whether a coordinator on any machine holds the log of this run directory.
 bool is_live(const std::filesystem::path& run_directory);
 
 // Removes a coordinator's log and the files that belong to it. REQUIRES: no

@@ -141,8 +141,7 @@ class Question {
   int fd_ = -1;
 };
 
-// Parses http://ADDRESS[:PORT]. The address must be a number: looking up a name
-// could take long.
+// Parses http://ADDRESS[:PORT]. Names are refused: a look-up could take long.
 std::optional<sockaddr_in> service_at(std::string text) {
   const std::string scheme = "http://";
   if (!text.starts_with(scheme)) return std::nullopt;

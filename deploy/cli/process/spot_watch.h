@@ -54,8 +54,7 @@ class SpotWatch {
 void require_spot_choice(const std::string& choice);
 
 // The watch that `choice` asks for. "auto" watches on a machine of Amazon EC2.
-// Returns nullptr if there is nothing to watch. May throw as the function
-// above.
+// Returns nullptr if there is nothing to watch. Throws as above.
 std::unique_ptr<SpotWatch> watch_spot(
     const std::string& choice, std::function<void(const std::string&)> print,
     const std::filesystem::path& dmi = "/sys/class/dmi/id");

@@ -7,8 +7,7 @@ namespace {
 
 // The least time between two lines of one epoch.
 constexpr auto kPause = std::chrono::seconds(60);
-// The validation's event follows the epoch's event at once, but may be read
-// after the next status.
+// The validation's event may be read later than the status after its epoch.
 constexpr auto kValidationPatience = std::chrono::seconds(2);
 constexpr int64_t kLinesAHeader = 20;
 
@@ -125,8 +124,7 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
   Output output;
   const bool is_word_for_word =
       event.event == EventKind::kWeights || event.event == EventKind::kNetwork;
-  if (is_word_for_word && !event.warning) {  // weights were transferred; the
-                                             // network was measured
+  if (is_word_for_word && !event.warning) {  // transferred; measured
     output.lines.push_back(event.reason);
     return output;
   }
