@@ -57,7 +57,7 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
-    # What it is doing.
+    # State.
 
     @property
     def state(self) -> str:
@@ -79,7 +79,7 @@ class Run:
         events = self.events()
         return events[-1] if events and events[-1].get("event") == "run_over" else {}
 
-    # What it wrote.
+    # Files.
 
     def follow(self, poll_seconds: float = _POLL_SECONDS) -> Iterator[Record]:
         """Yields each committed step from the first one on; ends with the run.
@@ -129,7 +129,7 @@ class Run:
         document: Dict[str, Any] = read_document(self.path / name, when)
         return document
 
-    # What is done with it.
+    # Control.
 
     def wait(self, timeout: Optional[float] = None) -> Dict[str, Any]:
         """Waits for the end. Returns the summary, with `exit_code` and `reason`.
