@@ -10,12 +10,14 @@
 //   auto member = wire::from_message<Member>(message);
 //
 // A field may be a string, bool, int, int64_t, uint64_t, double, milliseconds
-// (an int64 on the wire), an enum (an int32), a struct with fields() or with
-// to_wire() and from_wire(), or an optional, vector or set of these. Strings of
-// the wire's type `string`, unlike `bytes`, are made valid UTF-8.
+// (an int64 on the wire), an enum (an int32), a plan (a string, its JSON), a
+// struct with fields() or with to_wire() and from_wire(), or an optional,
+// vector or set of these. Strings of the wire's type `string`, unlike `bytes`,
+// are made valid UTF-8.
 //
 // Errors: CheckFailure where the message has no field of that name and type;
-// from_message throws Error (tag "wire", exit 2) for an enum's unknown number.
+// from_message throws Error (tag "wire", exit 2) for an enum's unknown number
+// and for a text that is no plan.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -30,12 +32,15 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
-#include "proto/convert.h"
+#include "parallel/plan/plan_json.h"
 
 namespace headroom::wire {
 
 template <typename T, typename Struct>
 concept Either = std::same_as<std::remove_const_t<T>, Struct>;
+
+// The plan of a message's field plan_json. Throws Error (tag "wire", exit 2).
+plan::Plan plan_of_message(const std::string& plan_json);
 
 namespace internal {
 
@@ -53,7 +58,9 @@ concept HasConversion = requires(const T& value) {
 
 template <typename T>
 constexpr FieldDescriptor::CppType type_on_wire() {
-  if (std::same_as<T, std::string>) return FieldDescriptor::CPPTYPE_STRING;
+  if (std::same_as<T, std::string> || std::same_as<T, plan::Plan>) {
+    return FieldDescriptor::CPPTYPE_STRING;
+  }
   if (std::same_as<T, bool>) return FieldDescriptor::CPPTYPE_BOOL;
   if (std::same_as<T, int>) return FieldDescriptor::CPPTYPE_INT32;
   if (std::same_as<T, int64_t>) return FieldDescriptor::CPPTYPE_INT64;
@@ -113,6 +120,8 @@ class MessageWriter {
       std::string text = is_text ? valid_utf8(value) : value;
       is_list ? access_.AddString(&message_, &field, std::move(text))
               : access_.SetString(&message_, &field, std::move(text));
+    } else if constexpr (std::same_as<T, plan::Plan>) {
+      put(field, plan::plan_to_message(value));
     } else if constexpr (std::same_as<T, int64_t>) {
       is_list ? access_.AddInt64(&message_, &field, value)
               : access_.SetInt64(&message_, &field, value);
@@ -190,6 +199,8 @@ class MessageReader {
     if constexpr (std::same_as<T, std::string>) {
       return is_list ? access_.GetRepeatedString(message_, &field, index)
                      : access_.GetString(message_, &field);
+    } else if constexpr (std::same_as<T, plan::Plan>) {
+      return plan_of_message(get<std::string>(field, index));
     } else if constexpr (std::same_as<T, int64_t>) {
       return is_list ? access_.GetRepeatedInt64(message_, &field, index)
                      : access_.GetInt64(message_, &field);

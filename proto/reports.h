@@ -3,7 +3,6 @@
 // takes them out again. Files with tensors may include this one.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,31 +45,6 @@ struct NodeRegistration {
   int launcher_size = 0;  // agents that mpirun or srun started; 0: none did
   // Workers of agents before it on its machine, by the launcher's numbers.
   int first_local_slot = 0;
-};
-
-// The run that a registered node takes part in.
-struct RegisteredRun {
-  std::string run_digest = {};
-  std::string run_config_yaml = {};
-  std::string run_directory = {};  // absolute
-  // NodeCard::index of each slot's card; -1: the CPU, or the card that follows
-  // from the local rank.
-  std::vector<int64_t> slot_cards = {};
-};
-
-// A worker that has ended.
-struct WorkerExit {
-  std::string node_id = {};
-  std::string worker_id = {};
-  int exit_code = 0;            // 128 + signal when one killed it
-  std::string last_words = {};  // the end of its stderr
-};
-
-// Whether an agent starts a successor of a worker that has ended.
-struct SuccessorOrder {
-  bool restart = false;
-  std::chrono::milliseconds delay{0};
-  std::string reason = {};
 };
 
 // --- workers ----------------------------------------------------------------

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "parallel/plan/network_rates.h"
-#include "proto/message_fields.h"
+#include "proto/convert.h"
 
 // Found where the struct is declared.
 namespace headroom::plan {
@@ -54,7 +54,7 @@ void fields(auto& log, wire::Either<RankedMember> auto& member) {
 void fields(auto& log, wire::Either<Generation> auto& generation) {
   log("number", generation.number);
   log("members", generation.members);
-  if (generation.number > 0) log("plan", generation.plan);
+  if (generation.number > 0) log("plan_json", generation.plan);
   log("begin_steps", generation.begin.committed_steps);
   log("begin_checkpoint", generation.begin.checkpoint);
   log("reason", generation.reason);
@@ -153,7 +153,7 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("generation", state.cycle_.generation_);
   log("ending", state.ending_);
   log("given_up", state.given_up_);
-  log("wanted_plan", state.cycle_.wanted_plan_);
+  log("wanted_plan_json", state.cycle_.wanted_plan_);
   log("network", state.config_.network);
   log("settled_config_yaml", state.settled_config_yaml_);
   log("leave_requested", state.cycle_.leave_requested_);

@@ -41,7 +41,7 @@ namespace headroom::coordinator {
 
 class WriteAheadLog {
  public:
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   static constexpr size_t kHeaderBytes = 24;
   static constexpr size_t kFrameBytes = 20;
   static constexpr size_t kMaxRecordBytes = size_t{64} << 20;

@@ -24,7 +24,8 @@ wire::WorkerBeat message_of(const std::string& worker_id,
   message.set_generation(beat.generation);
   message.set_waits_for_peers(beat.waits_for_peers);
   if (beat.has_progress) {
-    *message.mutable_progress() = wire::to_wire(beat.progress);
+    *message.mutable_progress() =
+        wire::to_message<wire::Progress>(beat.progress);
   }
   const auto age = std::chrono::duration_cast<milliseconds>(now - beat.sent);
   message.set_age_ms(std::max<int64_t>(0, age.count()));

@@ -15,7 +15,6 @@
 #include "proto/connection_fault.h"
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "proto/message_fields.h"
 #include "proto/version.h"
 
 namespace headroom::coordinator {
@@ -45,7 +44,7 @@ void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
 }
 
 wire::RegisterRequest request_of(const NodeRegistration& node) {
-  wire::RegisterRequest request = wire::to_wire(node);
+  auto request = wire::to_message<wire::RegisterRequest>(node);
   request.set_version(wire::kVersion);
   return request;
 }
@@ -65,8 +64,8 @@ class GrpcControlClient final : public ControlClient {
     if (heartbeats_.joinable()) heartbeats_.join();
   }
 
-  RegisteredRun register_node(const NodeRegistration& node,
-                              milliseconds timeout) override {
+  wire::RegisterResponse register_node(const NodeRegistration& node,
+                                       milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
     const wire::RegisterRequest request = request_of(node);
     stub_ = wire::Coordinator::NewStub(wire::make_channel(
@@ -77,7 +76,7 @@ class GrpcControlClient final : public ControlClient {
     run_digest_ = response.run_digest();
     last_answer_ = std::chrono::steady_clock::now();
     heartbeats_ = std::thread([this] { send_heartbeats(); });
-    return wire::from_wire(response);
+    return response;
   }
 
   void speak_for(const std::string& worker_id,
@@ -104,17 +103,18 @@ class GrpcControlClient final : public ControlClient {
     return wire::secret_of_worker(secret_, valid_utf8(worker_id));
   }
 
-  SuccessorOrder report_exit(const std::string& worker_id, int exit_code,
-                             const std::string& last_words) override {
+  wire::ReportExitResponse report_exit(const std::string& worker_id,
+                                       int exit_code,
+                                       const std::string& last_words) override {
     constexpr size_t kMaxLastWords = 64 << 10;
     const size_t skip = last_words.size() > kMaxLastWords
                             ? last_words.size() - kMaxLastWords
                             : 0;
-    wire::ReportExitRequest request =
-        wire::to_wire(wire::WorkerExit{.node_id = node_id_,
-                                       .worker_id = worker_id,
-                                       .exit_code = exit_code,
-                                       .last_words = last_words.substr(skip)});
+    wire::ReportExitRequest request;
+    request.set_node_id(node_id_);
+    request.set_worker_id(worker_id);
+    request.set_exit_code(exit_code);
+    request.set_last_words(valid_utf8(last_words.substr(skip)));
     // An agent stands above generations: it speaks of processes.
     request.mutable_stamp()->set_run_digest(run_digest_);
     wire::ReportExitResponse response;
@@ -124,7 +124,7 @@ class GrpcControlClient final : public ControlClient {
     const grpc::Status status = stub_->ReportExit(&context, request, &response);
     if (!status.ok())
       wire::throw_failure(status, "reporting an exit to " + whom(), address_);
-    return wire::from_wire(response);
+    return response;
   }
 
   RunStatus status() override {

@@ -22,13 +22,12 @@
 
 #include "coordinator/run/run_status.h"
 #include "proto/beat_channel.h"
+#include "proto/coordinator.pb.h"
 #include "proto/reports.h"
 
 namespace headroom::coordinator {
 
 using wire::NodeRegistration;
-using wire::RegisteredRun;
-using wire::SuccessorOrder;
 
 // What the coordinator last answered to the node's heartbeats.
 struct NodeOrders {
@@ -53,7 +52,7 @@ class ControlClient {
   virtual ~ControlClient() = default;
 
   // Waits up to `timeout` for a coordinator to answer. At most once per client.
-  virtual RegisteredRun register_node(
+  virtual wire::RegisterResponse register_node(
       const NodeRegistration& node,
       std::chrono::milliseconds timeout = std::chrono::seconds(30)) = 0;
 
@@ -74,9 +73,9 @@ class ControlClient {
 
   // A worker has ended. `exit_code` is 128 + signal when one killed it;
   // `last_words` is the end of its stderr (at most 64 KiB are sent).
-  virtual SuccessorOrder report_exit(const std::string& worker_id,
-                                     int exit_code,
-                                     const std::string& last_words) = 0;
+  virtual wire::ReportExitResponse report_exit(
+      const std::string& worker_id, int exit_code,
+      const std::string& last_words) = 0;
 
   virtual RunStatus status() = 0;
 

@@ -309,7 +309,7 @@ void Delivery::describe_generation() {
     if (member != nullptr) agents.insert(member->node_id);
   }
   const bool begins_anew = generation.begin.checkpoint.empty();
-  common_ = wire::to_wire(wire::RankAssignment{
+  common_ = wire::to_message<wire::Assignment>(wire::RankAssignment{
       .rank = 0,
       .local_rank = 0,
       .local_world_size = 1,

@@ -14,7 +14,7 @@ namespace {
 
 std::optional<wire::RunProgress> progress_of(const auto& message) {
   if (!message.has_progress()) return std::nullopt;
-  return wire::from_wire(message.progress());
+  return wire::from_message<wire::RunProgress>(message.progress());
 }
 
 std::string no_part(const std::string& worker_id) {

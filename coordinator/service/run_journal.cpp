@@ -131,7 +131,8 @@ void RunJournal::tell(const std::string& reason) {
 void RunJournal::compact(const EventLog& events, const RendezvousKeys& keys) {
   LoggedRun run;
   run.snapshot = snapshot();
-  run.progress = wire::to_wire(RunStateSnapshot::progress_of(state_));
+  run.progress =
+      wire::to_message<wire::Progress>(RunStateSnapshot::progress_of(state_));
   for (const wire::EventRecord& event : events.newest(EventLog::kMaxEvents)) {
     run.events.push_back(wire::to_wire(event));
   }

@@ -66,7 +66,8 @@ void CoordinatorService::restore() {
     RunStateSnapshot::restore(state_, run->snapshot.state(), clock_.now(),
                               kReadoption);
     if (run->progress) {
-      const wire::RunProgress progress = wire::from_wire(*run->progress);
+      const auto progress =
+          wire::from_message<wire::RunProgress>(*run->progress);
       state_.committed(progress.step, progress);
     }
     event_file_.add_unwritten(delivery_.restore(*run));
@@ -231,7 +232,7 @@ ServerUnaryReactor* CoordinatorService::Register(
         if (refusal) return refusal;
         refusal = admission_.check_registration(caller, request->node_id());
         if (refusal) return refusal;
-        const wire::NodeRegistration asked = wire::from_wire(*request);
+        const auto asked = wire::from_message<wire::NodeRegistration>(*request);
         Node node;
         node.node_id = asked.node_id;
         node.hostname = printable(asked.hostname);
@@ -255,12 +256,13 @@ ServerUnaryReactor* CoordinatorService::Register(
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
         connections_.note_heartbeat(caller.peer, node.node_id);
-        *response = wire::to_wire(wire::RegisteredRun{
-            .run_digest = identity_.run_digest,
-            .run_config_yaml = identity_.run_config_yaml,
-            .run_directory = identity_.run_directory,
-            .slot_cards =
-                state_.membership().find_node(node.node_id)->slot_cards});
+        response->set_run_digest(identity_.run_digest);
+        response->set_run_config_yaml(identity_.run_config_yaml);
+        response->set_run_directory(identity_.run_directory);
+        const auto& slot_cards =
+            state_.membership().find_node(node.node_id)->slot_cards;
+        response->mutable_slot_cards()->Add(slot_cards.begin(),
+                                            slot_cards.end());
         return std::nullopt;
       },
       Call::kJoins);
@@ -410,7 +412,8 @@ ServerUnaryReactor* CoordinatorService::ReportFailure(
                   Answer refusal = rules_.check_worker(
                       request->stamp(), caller, request->worker_id(), true);
                   if (refusal) return refusal;
-                  wire::WorkerFailure failure = wire::from_wire(*request);
+                  auto failure =
+                      wire::from_message<wire::WorkerFailure>(*request);
                   if (failure.card_fault) {
                     failure.card_fault->words =
                         short_line(failure.card_fault->words, kMaxMessage);
@@ -431,10 +434,12 @@ ServerUnaryReactor* CoordinatorService::LeaveGeneration(
                   Answer refusal = rules_.check_worker(
                       request->stamp(), caller, request->worker_id(), false);
                   if (refusal) return refusal;
-                  return refuse_for(RefusalKind::kNotAsAgreed,
-                                    state_.generation_left(
-                                        now, request->worker_id(),
-                                        leaving_of(wire::from_wire(*request))));
+                  return refuse_for(
+                      RefusalKind::kNotAsAgreed,
+                      state_.generation_left(
+                          now, request->worker_id(),
+                          leaving_of(wire::from_message<wire::LeftGeneration>(
+                              *request))));
                 });
 }
 
@@ -445,14 +450,12 @@ ServerUnaryReactor* CoordinatorService::ReportExit(
                 [&](TimePoint now, const Caller& caller) -> Answer {
                   Answer refusal = rules_.check_exit(caller, *request);
                   if (refusal) return refusal;
-                  const wire::WorkerExit exit = wire::from_wire(*request);
-                  const RestartDecision decision =
-                      state_.worker_exited(now, exit.worker_id, exit.exit_code,
-                                           end_of_last_words(exit.last_words));
-                  *response = wire::to_wire(
-                      wire::SuccessorOrder{.restart = decision.restart,
-                                           .delay = decision.delay,
-                                           .reason = decision.reason});
+                  const RestartDecision decision = state_.worker_exited(
+                      now, request->worker_id(), request->exit_code(),
+                      end_of_last_words(request->last_words()));
+                  response->set_restart(decision.restart);
+                  response->set_delay_ms(decision.delay.count());
+                  response->set_reason(valid_utf8(decision.reason));
                   return std::nullopt;
                 });
 }
@@ -473,7 +476,8 @@ ServerUnaryReactor* CoordinatorService::Commit(
         state_.committed(
             request->step(),
             request->has_progress()
-                ? std::optional(wire::from_wire(request->progress()))
+                ? std::optional(wire::from_message<wire::RunProgress>(
+                      request->progress()))
                 : std::nullopt);
         wire::Progress progress = request->progress();
         progress.set_step(std::max(progress.step(), request->step()));
@@ -513,17 +517,17 @@ ServerUnaryReactor* CoordinatorService::ReportEvent(
 ServerUnaryReactor* CoordinatorService::Finish(
     CallbackServerContext* context, const wire::FinishRequest* request,
     wire::FinishResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint now, const Caller& caller) -> Answer {
-                  Answer refusal = rules_.check_worker(
-                      request->stamp(), caller, request->worker_id(), false);
-                  if (refusal) return refusal;
-                  wire::FinishedRun finished = wire::from_wire(*request);
-                  finished.reason = short_line(finished.reason, kMaxMessage);
-                  return refuse_for(
-                      RefusalKind::kNotAsAgreed,
-                      state_.finish(now, request->worker_id(), finished));
-                });
+  return answer(
+      context, request->ByteSizeLong(), wire::kMaxReportBytes,
+      [&](TimePoint now, const Caller& caller) -> Answer {
+        Answer refusal = rules_.check_worker(request->stamp(), caller,
+                                             request->worker_id(), false);
+        if (refusal) return refusal;
+        auto finished = wire::from_message<wire::FinishedRun>(*request);
+        finished.reason = short_line(finished.reason, kMaxMessage);
+        return refuse_for(RefusalKind::kNotAsAgreed,
+                          state_.finish(now, request->worker_id(), finished));
+      });
 }
 
 ServerUnaryReactor* CoordinatorService::GetStatus(

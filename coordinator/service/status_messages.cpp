@@ -4,7 +4,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
-#include "proto/message_fields.h"
+#include "proto/convert.h"
 
 namespace headroom::coordinator {
 
@@ -47,7 +47,7 @@ void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("run_directory", status.run_directory);
   archive("progress", status.progress);
   archive("members", status.members);
-  archive("plan", status.plan);
+  archive("plan_json", status.plan);
   archive("result_json", status.result_json);
   archive("events", status.events);
   archive("memory_limit", status.memory_limit);

@@ -501,6 +501,10 @@ class Supervisor {
     }
     // The coordinator runs until its agents have received the result.
     if (agent_ && !((is_over || saves) && has_left(*agent_))) kill_agent();
+    // A server waits a second for clients that are idle to notice its end:
+    // without these it ends at once.
+    client_.reset();
+    if (follower_ && follower_->final_status()) follower_.reset();
     if (coordinator_ && !(is_over && has_left(*coordinator_))) {
       coordinator_->terminate(std::chrono::seconds(0));
     }

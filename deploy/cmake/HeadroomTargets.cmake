@@ -103,12 +103,16 @@ function(headroom_optimize_lightly)
 endfunction()
 
 # headroom_test(NAME SOURCES a_test.cpp ... LINK target ... [TORCH] [UNITY]
-#               [LABEL slow] [TIMEOUT seconds]); one executable per mirrored folder.
+#               [LABEL slow] [TIMEOUT seconds] [SLOW filter SLOW_TIMEOUT seconds]
+#               [QUICK filter]); one executable per mirrored folder.
 # UNITY: its files are compiled together if HEADROOM_UNITY is on, so no two of
 # them may have a helper with the same name. GoogleTest's headers, and
 # LibTorch's with them, are compiled once for all tests (tests/support).
+# SLOW: a GoogleTest filter; these cases are a separate test with the label
+# slow, which runs in rotation (tests/slow_rotation). QUICK is the filter of the
+# cases that always run; the default is all others.
 function(headroom_test name)
-  cmake_parse_arguments(arg "TORCH;UNITY" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;UNITY" "LABEL;TIMEOUT;SLOW;SLOW_TIMEOUT;QUICK" "SOURCES;LINK" ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -136,6 +140,21 @@ function(headroom_test name)
     HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HEADROOM_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  if(NOT arg_SLOW)
+    return()
+  endif()
+  if(NOT arg_QUICK)
+    set(arg_QUICK "-${arg_SLOW}")
+  endif()
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "GTEST_FILTER=${arg_QUICK}")
+  string(REGEX REPLACE "_test$" "" _stem "${name}")
+  headroom_slow_cases(${_stem}_slow_test ${name} "${arg_SLOW}" ${arg_SLOW_TIMEOUT})
+endfunction()
+
+# The test `name`: those cases of `program` that the filter selects, alone.
+function(headroom_slow_cases name program filter timeout)
+  add_test(NAME ${name} COMMAND ${program} "--gtest_filter=${filter}")
+  set_tests_properties(${name} PROPERTIES RUN_SERIAL ON LABELS slow TIMEOUT ${timeout})
 endfunction()
 
 # headroom_portable(TARGET): makes a program that also runs on older machines

@@ -1,5 +1,7 @@
 #include "parallel/plan/plan_json.h"
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -68,22 +70,97 @@ int64_t positive(const ordered_json& object, const std::string& name,
   return whole(member(object, name, file), name, 1, largest, file);
 }
 
-void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
-  const auto ranks = static_cast<size_t>(plan.layout.world_size());
-  if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
-    throw bad_plan(file, "'predicted_phase_bytes' is " + all.dump() +
-                             ", not a list of " + std::to_string(ranks) +
-                             " objects");
+// Leaves one entry of each run of ranks with equal predictions. Returns the
+// lengths of the runs; empty if there are no predictions.
+std::vector<int64_t> join_equal_ranks(Plan& plan) {
+  auto& peaks = plan.predicted_peak_bytes;
+  auto& phases = plan.predicted_phase_bytes;
+  const size_t ranks = std::max(peaks.size(), phases.size());
+  std::vector<int64_t> counts;
+  size_t kept = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const bool is_equal = rank > 0 &&
+                          (peaks.empty() || peaks[rank] == peaks[kept - 1]) &&
+                          (phases.empty() || phases[rank] == phases[kept - 1]);
+    if (is_equal) {
+      ++counts.back();
+      continue;
+    }
+    counts.push_back(1);
+    if (!peaks.empty()) peaks[kept] = peaks[rank];
+    if (!phases.empty()) phases[kept] = phases[rank];
+    ++kept;
   }
-  for (const ordered_json& rank : all) {
-    const auto bytes = [&](const std::string& name) {
-      return whole(rank.is_object() ? member(rank, name, file) : rank, name, 0,
-                   std::numeric_limits<int64_t>::max(), file);
-    };
-    plan.predicted_phase_bytes.push_back({bytes("start_up"), bytes("training"),
-                                          bytes("validation"),
-                                          bytes("checkpoint"), bytes("host")});
+  if (!peaks.empty()) peaks.resize(kept);
+  if (!phases.empty()) phases.resize(kept);
+  return counts;
+}
+
+// How many ranks each prediction stands for: one, unless the plan says more.
+std::vector<int64_t> ranks_of_predictions(const ordered_json& object,
+                                          const Plan& plan,
+                                          const std::string& file) {
+  const int64_t world_size = plan.layout.world_size();
+  const auto found = object.find("predicted_ranks");
+  if (found == object.end()) {
+    return std::vector<int64_t>(static_cast<size_t>(world_size), 1);
   }
+  std::vector<int64_t> counts;
+  int64_t ranks = 0;
+  for (const ordered_json& count : *found) {
+    counts.push_back(whole(count, "predicted_ranks", 1, world_size, file));
+    ranks += counts.back();
+    if (ranks > world_size) break;
+  }
+  if (ranks != world_size) {
+    throw bad_plan(file, "'predicted_ranks' is " + found->dump() +
+                             ", which does not add up to the layout's " +
+                             std::to_string(world_size) + " ranks");
+  }
+  return counts;
+}
+
+// Reads a list that has one entry for each of `counts`, or none at all, and
+// gives every rank its own.
+template <typename Value>
+std::vector<Value> read_predictions(
+    const ordered_json& object, const std::string& name,
+    const std::vector<int64_t>& counts, const std::string& file,
+    const std::function<Value(const ordered_json&)>& read) {
+  std::vector<Value> ranks;
+  if (!object.contains(name)) return ranks;
+  const ordered_json& all = object[name];
+  if (!all.is_array() || (!all.empty() && all.size() != counts.size())) {
+    throw bad_plan(file, "'" + name + "' is " + all.dump() +
+                             ", not a list of " +
+                             std::to_string(counts.size()) + " predictions");
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    ranks.insert(ranks.end(), static_cast<size_t>(counts[i]), read(all[i]));
+  }
+  return ranks;
+}
+
+void read_all_predictions(const ordered_json& object, const std::string& file,
+                          Plan& plan) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> counts = ranks_of_predictions(object, plan, file);
+  plan.predicted_peak_bytes = read_predictions<int64_t>(
+      object, "predicted_peak_bytes", counts, file,
+      [&](const ordered_json& bytes) {
+        return whole(bytes, "predicted_peak_bytes", 0, kMost, file);
+      });
+  plan.predicted_phase_bytes = read_predictions<PhaseBytes>(
+      object, "predicted_phase_bytes", counts, file,
+      [&](const ordered_json& rank) {
+        const auto bytes = [&](const std::string& name) {
+          return whole(rank.is_object() ? member(rank, name, file) : rank, name,
+                       0, kMost, file);
+        };
+        return PhaseBytes{bytes("start_up"), bytes("training"),
+                          bytes("validation"), bytes("checkpoint"),
+                          bytes("host")};
+      });
 }
 
 // The members that later versions added; an earlier plan without them has the
@@ -118,27 +195,11 @@ void read_later_members(const ordered_json& object, const std::string& file,
                                           plan.layout.pipeline_parallel_size)) {
     throw bad_plan(file, "'stage_begins': " + *why);
   }
-  if (object.contains("predicted_peak_bytes")) {
-    const ordered_json& all = object["predicted_peak_bytes"];
-    const auto ranks = static_cast<size_t>(plan.layout.world_size());
-    if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
-      throw bad_plan(file, "'predicted_peak_bytes' is " + all.dump() +
-                               ", not a list of " + std::to_string(ranks) +
-                               " sizes");
-    }
-    for (const ordered_json& bytes : all) {
-      plan.predicted_peak_bytes.push_back(
-          whole(bytes, "predicted_peak_bytes", 0,
-                std::numeric_limits<int64_t>::max(), file));
-    }
-  }
   if (object.contains("validation_images")) {
     plan.validation_images = whole(object["validation_images"],
                                    "validation_images", 0, kMaxSamples, file);
   }
-  if (object.contains("predicted_phase_bytes")) {
-    read_phases(object["predicted_phase_bytes"], file, plan);
-  }
+  read_all_predictions(object, file, plan);
   if (!object.contains("activation_policies")) return;
   const ordered_json& policies = object["activation_policies"];
   if (!policies.is_array() || policies.size() > kMaxLayers) {
@@ -282,6 +343,16 @@ std::optional<NetworkRates> network_from_json(const std::string& text,
 
 std::string plan_to_compact_json(const Plan& plan) {
   return dump(plan_object(plan), -1);
+}
+
+std::string plan_to_message(const Plan& whole_plan) {
+  HEADROOM_CHECK(whole_plan.backend != Backend::kAuto,
+                 "a plan's backend is decided before it is sent");
+  Plan plan = whole_plan;
+  const std::vector<int64_t> equal_ranks = join_equal_ranks(plan);
+  ordered_json object = plan_object(plan);
+  if (!equal_ranks.empty()) object["predicted_ranks"] = equal_ranks;
+  return dump(object, -1);
 }
 
 Plan plan_from_json(const std::string& content, const std::string& file) {

@@ -33,11 +33,18 @@ std::string plan_to_json(const Plan& plan,
 // The same object on one line without spaces, for log lines and events.
 std::string plan_to_compact_json(const Plan& plan);
 
-// `text` is the content of `file`. Every member of the first version is
-// required; zero_stage, stage_begins, activation_policies, validation_images
-// and what is predicted have their defaults where a plan of an earlier version
-// lacks them. Members that this build does not know are ignored, since a plan
-// grows by estimates. Throws Error naming the file, the member and the value.
+// The compact form for messages to thousands of ranks: ranks in a row whose
+// predictions are equal share one entry, and the member "predicted_ranks" says
+// how many ranks each entry stands for.
+// REQUIRES: plan.backend is not kAuto: a plan has decided.
+std::string plan_to_message(const Plan& plan);
+
+// Reads any of these forms. `text` is the content of `file`. Every member of
+// the first version is required; zero_stage, stage_begins, activation_policies,
+// validation_images and what is predicted have their defaults where a plan of
+// an earlier version lacks them. Members that this build does not know are
+// ignored, since a plan grows by estimates. Throws Error naming the file, the
+// member and the value.
 Plan plan_from_json(const std::string& text, const std::string& file);
 
 nlohmann::ordered_json network_object(const NetworkRates& network);

@@ -52,38 +52,50 @@ class Resume : public ::testing::Test {
   static constexpr const char* kRun = "runs/train/exp";
 };
 
-TEST_F(Resume, ContinuesBitForBit) {
+struct Layout {
+  std::string name;
+  std::vector<std::string> flags;
+};
+
+class ResumeLayout : public Resume,
+                     public ::testing::WithParamInterface<Layout> {};
+
+TEST_P(ResumeLayout, ContinuesBitForBit) {
   const fs::path folder = fresh_folder();
-  const std::map<std::string, std::vector<std::string>> layouts = {
-      {"one", {"--processes", "1"}},
-      {"data2", {"--processes", "2"}},
-      {"zero3", {"--layout", "data=2", "--zero", "3"}},
-      {"pipeline2",
-       {"--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4"}},
-      {"bf16_pipeline2",
-       {"--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4",
-        "--precision", "bf16"}},
-      {"fp16_zero3",
-       {"--layout", "data=2", "--zero", "3", "--precision", "fp16"}},
-  };
-  for (const auto& [name, layout] : layouts) {
-    SCOPED_TRACE(name);
-    const fs::path whole = folder / ("whole-" + name);
-    const fs::path parts = folder / ("parts-" + name);
-    ASSERT_EQ(train(whole, layout).exit_code, 0);
-    std::vector<std::string> first = layout;
-    first.insert(first.end(), {"--max-steps", "12"});
-    ASSERT_EQ(train(parts, first).exit_code, 0);
-    ASSERT_EQ(steps(parts).size(), 12u);
-    const ProgramResult resumed = resume(parts, {"--max-steps", "0"});
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-    expect_same_steps(steps(whole), steps(parts));
-    const Json a = read_json(whole / kRun / "summary.json");
-    const Json b = read_json(parts / kRun / "summary.json");
-    EXPECT_EQ(a.at("map50"), b.at("map50"));
-    EXPECT_EQ(a.at("best_epoch"), b.at("best_epoch"));
-  }
+  const std::vector<std::string>& layout = GetParam().flags;
+  const fs::path whole = folder / "whole", parts = folder / "parts";
+  ASSERT_EQ(train(whole, layout).exit_code, 0);
+  std::vector<std::string> first = layout;
+  first.insert(first.end(), {"--max-steps", "12"});
+  ASSERT_EQ(train(parts, first).exit_code, 0);
+  ASSERT_EQ(steps(parts).size(), 12u);
+  const ProgramResult resumed = resume(parts, {"--max-steps", "0"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same_steps(steps(whole), steps(parts));
+  const Json a = read_json(whole / kRun / "summary.json");
+  const Json b = read_json(parts / kRun / "summary.json");
+  EXPECT_EQ(a.at("map50"), b.at("map50"));
+  EXPECT_EQ(a.at("best_epoch"), b.at("best_epoch"));
 }
+
+const std::vector<std::string> kPipeline = {
+    "--layout", "pipeline=2", "--bn-group", "4", "--micro-batch", "4"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Quick, ResumeLayout,
+    ::testing::Values(Layout{"bf16_pipeline2",
+                             joined(kPipeline, {"--precision", "bf16"})},
+                      Layout{"zero3", {"--layout", "data=2", "--zero", "3"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Slow, ResumeLayout,
+    ::testing::Values(
+        Layout{"one", {"--processes", "1"}},
+        Layout{"data2", {"--processes", "2"}}, Layout{"pipeline2", kPipeline},
+        Layout{"fp16_zero3",
+               {"--layout", "data=2", "--zero", "3", "--precision", "fp16"}}),
+    [](const auto& info) { return info.param.name; });
 
 std::string replaced(std::string text, const std::string& what,
                      const std::string& with) {

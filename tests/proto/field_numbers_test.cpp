@@ -25,17 +25,12 @@ std::string fields_of(const Descriptor& message) {
 
 TEST(FieldNumbers, AreNeverReused) {
   const std::map<std::string, std::string> frozen = {
-      {"ParallelLayout",
-       "1:pipeline_parallel_size 2:data_parallel_size 3:spatial_parallel_size"},
-      {"Plan",
-       "1:layout 2:backend 3:micro_batch_size 4:batch_norm_group_size "
-       "5:reason 6:zero_stage 7:stage_begins 9:activation_policies"},
       {"Stamp", "1:generation 2:run_digest"},
       {"RegisterRequest",
        "1:version 2:node_id 3:hostname 4:launcher_rank 5:worker_ids"},
       {"WatchRequest", "1:version 2:node_id 3:worker_id 4:advertise_host"},
       {"Assignment",
-       "1:stamp 2:action 3:rank 4:local_rank 5:world_size 6:plan "
+       "1:stamp 2:action 3:rank 4:local_rank 5:world_size "
        "7:run_config_yaml 8:run_directory 9:resume_checkpoint 10:reason "
        "11:local_world_size"},
       {"HeartbeatRequest", "1:stamp 2:node_id 3:worker_id 4:progress"},
@@ -44,13 +39,14 @@ TEST(FieldNumbers, AreNeverReused) {
       {"LookupRequest", "1:stamp 2:key 3:timeout_ms"},
       {"ReportFailureRequest",
        "1:stamp 2:worker_id 3:exit_code 4:message 5:committed_steps "
-       "7:holds_a_part 8:checkpoint_steps 9:kind 10:can_go_on 11:recorded_epochs"},
+       "7:holds_a_part 8:checkpoint_steps 9:kind 10:can_go_on "
+       "11:recorded_epochs"},
       {"ReportExitRequest",
        "1:stamp 2:node_id 3:worker_id 4:exit_code 5:last_words"},
       {"FinishRequest",
        "1:stamp 2:exit_code 3:reason 4:result_json 5:step 6:worker_id"},
   };
-  const FileDescriptor& file = *wire::Plan::descriptor()->file();
+  const FileDescriptor& file = *wire::Assignment::descriptor()->file();
   for (const auto& [name, fields] : frozen) {
     const Descriptor* message = file.FindMessageTypeByName(name);
     ASSERT_NE(message, nullptr) << name;
@@ -61,7 +57,7 @@ TEST(FieldNumbers, AreNeverReused) {
 }
 
 TEST(FieldNumbers, EveryRequestOfAGenerationCarriesItsStamp) {
-  const FileDescriptor& file = *wire::Plan::descriptor()->file();
+  const FileDescriptor& file = *wire::Assignment::descriptor()->file();
   // These come before a run is known, or from people.
   const std::map<std::string, bool> without = {
       {"RegisterRequest", true},  {"WatchRequest", true},

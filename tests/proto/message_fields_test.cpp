@@ -15,9 +15,9 @@ struct Painted {
 };
 
 void fields(auto& archive, Either<Painted> auto& painted) {
-  archive("reason", painted.text);
-  archive("zero_stage", painted.colour, Colour::kGreen);
-  archive("stage_begins", painted.sizes);
+  archive("hostname", painted.text);
+  archive("launcher_rank", painted.colour, Colour::kGreen);
+  archive("slot_cards", painted.sizes);
 }
 
 namespace {
@@ -25,42 +25,42 @@ namespace {
 TEST(MessageFields, AStructComesBackAsItWas) {
   const Painted green = {
       .text = "a", .colour = Colour::kGreen, .sizes = {1, 2}};
-  const auto back = from_message<Painted>(to_message<Plan>(green));
+  const auto back = from_message<Painted>(to_message<LoggedNode>(green));
   EXPECT_EQ(back.text, "a");
   EXPECT_EQ(back.colour, Colour::kGreen);
   EXPECT_EQ(back.sizes, green.sizes);
 }
 
 TEST(MessageFields, AnEmptyList_ReplacesTheDefault) {
-  EXPECT_TRUE(from_message<Painted>(Plan()).sizes.empty());
+  EXPECT_TRUE(from_message<Painted>(LoggedNode()).sizes.empty());
 }
 
 TEST(MessageFields, TextThatIsNotUtf8_IsMadeSo_AndBytesAreLeft) {
-  Plan plan;
-  MessageWriter{plan}("reason", std::string("a\xff"));
-  EXPECT_EQ(plan.reason(), "a?");
+  LoggedNode node;
+  MessageWriter{node}("hostname", std::string("a\xff"));
+  EXPECT_EQ(node.hostname(), "a?");
   LoggedLoss loss;
   MessageWriter{loss}("last_words", std::string("a\xff"));
   EXPECT_EQ(loss.last_words(), "a\xff");
 }
 
 TEST(MessageFields, AnUnknownEnum_IsRefusedWithItsNumber) {
-  Plan plan;
-  plan.set_zero_stage(2);
+  LoggedNode node;
+  node.set_launcher_rank(2);
   try {
-    from_message<Painted>(plan);
+    from_message<Painted>(node);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.text(), "zero_stage 2 is unknown");
+    EXPECT_EQ(error.text(), "launcher_rank 2 is unknown");
   }
 }
 
 TEST(MessageFields, AFieldOfAnotherNameOrType_IsTheProgrammersError) {
-  Plan plan;
-  MessageWriter writer(plan);
-  EXPECT_THROW(writer("resaon", std::string()), CheckFailure);
-  EXPECT_THROW(writer("reason", int64_t{1}), CheckFailure);
-  EXPECT_THROW(writer("stage_begins", int64_t{1}), CheckFailure);
+  LoggedNode node;
+  MessageWriter writer(node);
+  EXPECT_THROW(writer("hostnmae", std::string()), CheckFailure);
+  EXPECT_THROW(writer("hostname", int64_t{1}), CheckFailure);
+  EXPECT_THROW(writer("slot_cards", int64_t{1}), CheckFailure);
 }
 
 }  // namespace

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Measures a checkout: how many lines it has, how full its folders, how long its
-texts, whether its folders include each other in circles, and how often the word
-"row" stands for a layer of a model. No file or sentence is cut for a figure.
+"""Measures a checkout: its lines, types and files, how full its folders are, whether
+they include each other in circles, and how many files tell the same fact.
 
     python3 tests/repo/house_figures.py [--root DIR] [--check] [--json]
 
---root DIR  the checkout to measure; without it the one that holds this file
+--root DIR  the checkout to measure; the default is the one that holds this file
 --check     ends with status 1 when a figure is above its limit (LIMITS)
 --json      prints the figures as JSON, with all names instead of the first ones
 
-Files are those that git tracks; where there is no git, those of a walk that
-leaves out folders that begin with a dot or with "build". A source file is a
-.h, .cpp, .cu or .cuh file outside tests/. Its length is its number of lines,
-empty ones and comments included. Words are counted as `wc -w` does: what stands
-between white space. A folder's files are those that lie in it directly.
+LIMITS holds the source lines as a ratchet: a change that adds lines raises it by
+the number that it states, beside what it removed. No file or sentence is cut for
+it. Files are those that git tracks; without git, those of a walk that leaves out
+folders whose names begin with a dot or with "build". A source file is a .h, .cpp,
+.cu or .cuh file outside tests/, and its lines include empty ones and comments.
 """
 import argparse
 import collections
@@ -32,57 +31,22 @@ LIMITS = {
     "source lines": 129140,
     "files in the largest folder": 48,
     "circles between folders": 0,
-    "row for layer": 0,
 }
 
-# Identifiers in which "row" means a layer. They were collected by reading every
-# identifier with "row" in it; the many that mean a line of an image, of a table
-# or of a file, or a match of the loss, are not listed. Each is a whole word.
-LAYER_IDENTIFIERS = r"""
-    Row(Program|Runner|Tape|Cost|Costs|CostParity|Inside|Time|Modules|Widths|Factory)
-    Row(Call|Notes|Begins|Name|Maps|Outcome|Collective|Gather|GatherTest|MemoryTest)
-    (Program|Model|Mixture|Partition|Time|Table|Built|BuiltMap|Make|Counted|Of)Row
-    (ZeroRow|GatherRow)Runner  (Captured|Sharded|Model|Run)Rows  ShardedRowsTest
-    \w*row_(program|runner|tape|costs?|modules|widths|time|work|factory|gather|memory)(_\w+)?
-    (program|table|build|fail|toy|module|mixture|begin|end|set|before|shard|next)_row
-    row_(text|change|parts|multiple|values|gradients|sizes?|of|at)_?  padded_row_size
-    part_of_row_?  (units|stage)_of_row  largest_(gathered_)?row  run_row  close_row
-    (captured|captures|sharded|model|stage|memory|keep|forward|small|gathered)_rows
-    (exchange|collective|average|distribute|run|run_stage|four|large)_rows_?
-    num_frozen_rows  num_rows_(frozen)?  num_row_runs  kMaxRows  kMostRows  kCopiesOfARow
-    rows_(for_plan|of_stage|of_model|join|text|under|to_capture)  plan_needs_rows
-    run_rows_by_policy  sum_of_rows  of_rows?  for_rows  has_all_rows  kRowCollective
-    try_policies_of_all_rows  try_faster_rows  tolerance_of_rows  kRowsWithConvolutions
-""".split()
+# Names of one operator of the network. Every file that has one of them has to be
+# opened by whoever changes that operator.
+OPERATOR = re.compile(r"squeeze_?excite", re.IGNORECASE)
 
-# Phrases in which the word means a layer in any file.
-LAYER_PHRASES = [
-    r"\brows? of (a|the|its|this|yolov5\w*('s)?) (model|table|network|stage)",
-    r"\b(model|pipeline|stage|table)('s|s')? rows?\b(?! of (cells|pixels|tiles))",
-    r"\b(frozen|recomputed|lean|gathered|sharded|captured|offloaded|kept) rows?\b",
-    r"\brows? (is|are) (lean|recomputed|offloaded|captured|gathered|frozen)\b",
-    r"\b(table_?|graph|request_?|stage_?|teacher|report|pruned)\.rows\b",
-    r"\brow's (parameters|weights|forward|backward|inputs?|outputs?|policy)\b",
-]
+# Uses of a library that its authors did not mean, by what a file contains.
+BENT_LIBRARIES = {
+    "a function of the C library is redefined":
+        re.compile(r"^int (accept4?|connect)\(int ", re.MULTILINE),
+    "the text of a library's log is parsed": re.compile(r"gpr_set_log_verbosity\("),
+    "a private class is declared by hand": re.compile(r"gloo_stubs"),
+}
 
-# In these folders the plain word means a layer, too, unless its line speaks of
-# another thing that has rows, or its file is one that deals with such things.
-LAYER_FOLDERS = re.compile(
-    r"(coordinator|configs/layers|deploy/cli/plan|worker/(step|checkpoint)|"
-    r"parallel/(plan|planner|predict|pipeline|zero|data_parallel))(/|$)")
-OTHER_FILES = re.compile(
-    r".*/(vote|split_network|step_prediction|parallel_context|stage_step|stage_forward|device_training|"
-    r"operators|convolution|op_context|sample_recipe|halo|loss|resampling|rank_share)(_test)?\.(h|cpp)$")
-PLAIN_WORD = re.compile(r"\b[Rr]ows?\b")
-OTHER_ROWS = re.compile(
-    r"in a row|[Hh]alo|image|pixel|\bmaps?\b|cells?\b|column|edge|row-major|text_table|"
-    r"csv|\bblocks?\b|around|height|narrow\(|RowRange|RowWindow|LabelRow|label|"
-    r"[Cc]ells|head_?\.|line\(|--rows|\"rows\"|\bmatch|rows /|global batch")
-
-
-def num_words(text):
-    """Tokens with a letter or a digit: the bars between a table's cells are none."""
-    return sum(any(map(str.isalnum, token)) for token in text.split())
+TYPE = re.compile(r"^\s*(?:template <.*>\s*)?(?:class|struct|enum class|enum)\s+"
+                  r"(?:\[\[\w+\]\]\s+)?\w+(?:\s+final)?(?:\s*:[^:;][^;{]*)?\s*\{", re.MULTILINE)
 
 
 def folder_of(path):
@@ -160,53 +124,56 @@ def circles(includes):
     return found
 
 
-def row_for_layer(texts):
-    """How often "row" means a layer, by file. Each place counts once."""
-    identifiers = re.compile(r"\b(?:" + "|".join(LAYER_IDENTIFIERS) + r")\b")
-    phrases = re.compile("|".join(LAYER_PHRASES))
-    counts = collections.Counter()
-    for name in set(texts) - {"tests/repo/house_figures.py"}:
-        is_layer_folder = (LAYER_FOLDERS.match(name.removeprefix("tests/")) is not None
-                           and OTHER_FILES.match(name) is None)
-        for line in texts[name].split("\n"):
-            places = {match.start() for match in identifiers.finditer(line)}
-            for match in phrases.finditer(line):
-                places.update(match.start() + word.start()
-                              for word in PLAIN_WORD.finditer(match.group()))
-            if is_layer_folder and not OTHER_ROWS.search(line):
-                places.update(match.start() for match in PLAIN_WORD.finditer(line))
-            counts[name] += len(places)
-    return +counts
+def room_of(path):
+    """parallel/cuda of parallel/cuda/kernels/launch.h: what one arrow of a drawing joins."""
+    return "/".join(path.split("/")[:2]) if path.count("/") > 1 else folder_of(path)
+
+
+def arrows(includes):
+    """Pairs of rooms of which one includes the other."""
+    return {(room_of(a), room_of(b)) for a, b in includes if room_of(a) != room_of(b)}
 
 
 def measure(root):
     texts = read_texts(root, tracked_files(root))
     sources = {name: text for name, text in texts.items()
                if name.endswith(SOURCE) and not name.startswith("tests/")}
+    tests = {name: len(text.splitlines()) for name, text in texts.items()
+             if name.startswith("tests/") and name.endswith(SOURCE + (".py", ".sh"))}
     lengths = {name: len(text.splitlines()) for name, text in sources.items()}
     folders = collections.Counter(folder_of(name) for name in sources)
-    markdown = {name: text for name, text in texts.items() if name.endswith(".md")}
-    words = {name: num_words(text) for name, text in markdown.items()}
     includes = includes_of(sources)
-    rows = row_for_layer(texts)
     found = circles(includes)
+    anonymous = {name: len(re.findall(r"^namespace \{", text, re.MULTILINE))
+                 for name, text in sources.items()}
+    repeated = {name: number for name, number in anonymous.items() if number > 1}
+    bags = {name: len(re.findall(r"\bstruct \w*Inputs \{", text)) for name, text in sources.items()}
+    bags = {name: number for name, number in bags.items() if number}
+    operator = {name: len(OPERATOR.findall(text)) for name, text in sources.items()
+                if OPERATOR.search(text)}
+    bent = {f"{what}: {name}": 1 for what, pattern in BENT_LIBRARIES.items()
+            for name, text in sources.items() if pattern.search(name + "\n" + text)}
     figures = {
         "source files": len(sources),
         "source lines": sum(lengths.values()),
-        "mean length": round(statistics.mean(lengths.values() or [0]), 1),
+        "test lines": sum(tests.values()),
         "median length": statistics.median(lengths.values() or [0]),
+        "types": sum(len(TYPE.findall(text)) for text in sources.values()),
         "files in the largest folder": max(folders.values(), default=0),
-        "headers": sum(name.endswith(".h") for name in sources),
         "headers with a single user": len(single_users(sources, includes)),
-        "words of the root README": words.get("README.md", 0),
-        "words of all Markdown": sum(words.values()),
+        "files that know one operator": len(operator),
+        "files with several namespace {": len(repeated),
+        "structs called Inputs": sum(bags.values()),
+        "arrows between rooms": len(arrows(includes)),
         "circles between folders": len(found),
-        "row for layer": sum(rows.values()),
+        "libraries bent": len(bent),
     }
     names = {
         "files in the largest folder": folders,
-        "words of all Markdown": words,
-        "row for layer": rows,
+        "files that know one operator": operator,
+        "files with several namespace {": repeated,
+        "structs called Inputs": bags,
+        "libraries bent": bent,
     }
     names = {key: dict(sorted(each.items(), key=lambda item: (-item[1], item[0])))
              for key, each in names.items()}

@@ -14,7 +14,7 @@ bool is_word_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// Does `word` stand in `line` with nothing of a word before or behind it?
+// True if `line` contains `word` as a whole word.
 bool has_word(const std::string& line, const std::string& word) {
   for (size_t at = line.find(word); at != std::string::npos;
        at = line.find(word, at + 1)) {
@@ -83,51 +83,6 @@ TEST(Words, NothingIsLeftForLater) {
   }
 }
 
-// Names and words that better ones replaced do not come back. Three files have
-// to know them: this one, and two that compare old texts with new ones.
-TEST(Words, OldNamesStayAway) {
-  const std::set<std::string> users = {"tests/repo/words_test.cpp",
-                                       "tests/repo/house_figures.py",
-                                       "tests/repo/same_bits.sh"};
-  const std::vector<std::string> words = {"why_not_on",
-                                          "WhyStale",
-                                          "data question",
-                                          "image feed",
-                                          "tape",
-                                          "extents",
-                                          "Extents",
-                                          "ImageFeed",
-                                          "ImageFeedTest",
-                                          "PassLists",
-                                          "pass_completion",
-                                          "RankContext",
-                                          "parallelize",
-                                          "RunParts",
-                                          "CarriedState",
-                                          "HeldState",
-                                          "BuddyCopies",
-                                          "DeviceLook",
-                                          "placed_communicator",
-                                          "LabelWatch",
-                                          "Reforming",
-                                          "RunImage",
-                                          "data_question",
-                                          "let go",
-                                          "weights and their like",
-                                          "Threads: a value",
-                                          "Threads: pure",
-                                          "Ownership: a value"};
-  for (const SourceFile& file : project_files()) {
-    if (users.contains(file.path)) continue;
-    for (size_t i = 0; i < file.lines.size(); ++i) {
-      for (const std::string& word : words) {
-        EXPECT_FALSE(has_word(file.lines[i], word))
-            << file.path << ":" << i + 1 << ": " << file.lines[i];
-      }
-    }
-  }
-}
-
 // LibTorch's own calls lock pages for the process's one accelerator. Where that
 // is not the card, but another device that the process has registered too,
 // copying to the card throws.
@@ -158,8 +113,6 @@ TEST(Words, NoPathOfOneMachine) {
 TEST(Words, TheChecksFindWhatTheyLookFor) {
   EXPECT_TRUE(has_word("// LATER: that", "LATER"));
   EXPECT_FALSE(has_word("mktemp LATERX", "LATER"));
-  EXPECT_TRUE(has_word("Rooms let go of it.", "let go"));
-  EXPECT_FALSE(has_word("RunPartsOf", "RunParts"));
   EXPECT_TRUE(has_absolute_path("x = \"/place/y\"", "/place"));
   EXPECT_TRUE(has_absolute_path("cd /place", "/place"));
   EXPECT_FALSE(has_absolute_path("a/place/y", "/place"));

@@ -55,7 +55,8 @@ Assignment to_assignment(const wire::Assignment& message) {
   assignment.action = message.action() == wire::ACTION_RUN
                           ? Action::kRun
                           : Action::kSaveAndExit;
-  static_cast<wire::RankAssignment&>(assignment) = wire::from_wire(message);
+  static_cast<wire::RankAssignment&>(assignment) =
+      wire::from_message<wire::RankAssignment>(message);
   return assignment;
 }
 
@@ -239,7 +240,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     *request.mutable_stamp() = current_stamp();
     request.set_step(step);
     request.set_loss(loss);
-    *request.mutable_progress() = wire::to_wire(progress);
+    *request.mutable_progress() = wire::to_message<wire::Progress>(progress);
     reports_.add([this, request](grpc::ClientContext& context) {
       wire::CommitResponse response;
       return stub_->Commit(&context, request, &response);
@@ -262,7 +263,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     reports_.flush(milliseconds(1000));
     WorkerFailure shortened = failure;
     shortened.message = failure.message.substr(0, kMaxFailure);
-    wire::ReportFailureRequest request = wire::to_wire(shortened);
+    auto request = wire::to_message<wire::ReportFailureRequest>(shortened);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
     wire::ReportFailureResponse response;
@@ -274,7 +275,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   void leave_generation(const LeftGeneration& left) override {
     // Nothing more of this generation is accepted.
     reports_.flush(kCallTimeout);
-    wire::LeaveGenerationRequest request = wire::to_wire(left);
+    auto request = wire::to_message<wire::LeaveGenerationRequest>(left);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
     wire::LeaveGenerationResponse response;
@@ -285,7 +286,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   void finish(const FinishedRun& finished) override {
     reports_.flush(kCallTimeout);
-    wire::FinishRequest request = wire::to_wire(finished);
+    auto request = wire::to_message<wire::FinishRequest>(finished);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
     wire::FinishResponse response;
@@ -439,7 +440,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_worker_id(worker_id_);
     request.set_waits_for_peers(beat.waits_for_peers);
     if (beat.has_progress) {
-      *request.mutable_progress() = wire::to_wire(beat.progress);
+      *request.mutable_progress() =
+          wire::to_message<wire::Progress>(beat.progress);
     }
     wire::HeartbeatResponse response;
     grpc::ClientContext context;

@@ -55,16 +55,16 @@ class Agent {
       slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
     }
     cards_ = find_node_cards();
-    const coordinator::RegisteredRun run =
+    const wire::RegisterResponse run =
         client_->register_node(registration(), options_.registration_timeout);
-    place_workers(run.slot_cards);
+    place_workers({run.slot_cards().begin(), run.slot_cards().end()});
     const interrupts::Watch watch_interrupts;
     // The rank, because a launcher may start several agents on a machine.
     log_ = std::make_unique<LineLog>(
-        run.run_directory, "workers-" + host_name() + "-" +
-                               std::to_string(options_.launcher_rank));
+        run.run_directory(), "workers-" + host_name() + "-" +
+                                 std::to_string(options_.launcher_rank));
     configs::RunConfig config = configs::parse_run_config(
-        run.run_config_yaml, "the coordinator's run.yaml");
+        run.run_config_yaml(), "the coordinator's run.yaml");
     if (is_automatic_device(config.device)) {
       config.device = slots_.front().card ? kAllCards : kCpuDevice;
     }
@@ -199,11 +199,14 @@ class Agent {
       if (slot.reported || !slot.ended()) continue;
       const int exit_code = slot.process ? *slot.process->exit_code() : 127;
       try {
-        const coordinator::SuccessorOrder order = client_->report_exit(
+        const wire::ReportExitResponse order = client_->report_exit(
             slot.worker_id, exit_code,
             slot.process ? slot.process->last_words() : slot.failure);
         slot.reported = true;
-        if (order.restart) slot.restart_at = Clock::now() + order.delay;
+        if (order.restart()) {
+          slot.restart_at =
+              Clock::now() + std::chrono::milliseconds(order.delay_ms());
+        }
       } catch (const CommunicationError&) {
         return;  // retried at the next tick, until the silence limit
       }

@@ -222,7 +222,7 @@ TEST_F(WriteAheadLogTest, AnotherVersionAndAnotherFileAreRefused) {
   other[8] = 7;
   set_bytes(other);
   EXPECT_THAT(refusal(), HasSubstr("is of version 7, this program reads "
-                                   "version 2"));
+                                   "version 3"));
   set_bytes("step,loss\n1,2\n");
   EXPECT_THAT(refusal(), HasSubstr("is no log of a coordinator"));
   set_bytes("step");

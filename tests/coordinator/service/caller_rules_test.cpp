@@ -46,7 +46,7 @@ TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
     EXPECT_EQ(status.error_message(),
               "the message is of run 0123456789abcdef, this coordinator serves "
               "run " +
-                  run.registered.run_digest)
+                  run.registered.run_digest())
         << request.GetTypeName();
   };
   expect_aborted(&Stub::Heartbeat, wire::HeartbeatRequest(),
@@ -74,7 +74,7 @@ TEST(CallerRules, AWorkerSpeaksForItselfAlone) {
   w1->next_assignment();
   wire::Stamp stamp;
   stamp.set_generation(1);
-  stamp.set_run_digest(run.registered.run_digest);
+  stamp.set_run_digest(run.registered.run_digest());
   for (const wire::MemberIdentity& who :
        {wire::MemberIdentity(), run.identity("w0"),
         wire::MemberIdentity{"n", "w1", std::string(64, 'a')}}) {
@@ -138,7 +138,7 @@ TEST(CallerRules, AWorkerSpeaksForItselfAlone) {
 wire::HeartbeatRequest beats_of(const LocalRun& run, const std::string& node,
                                 const std::vector<std::string>& workers) {
   wire::HeartbeatRequest request;
-  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest());
   request.set_node_id(node);
   for (const std::string& worker_id : workers) {
     wire::WorkerBeat& beat = *request.add_beats();
@@ -234,7 +234,7 @@ TEST(CallerRules, AMemberThatNamesNoGenerationOrRunIsRefused) {
   EXPECT_EQ(raw.call(&Stub::ReportFailure, failure, &response).error_code(),
             grpc::StatusCode::ABORTED)
       << "without a stamp";
-  failure.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  failure.mutable_stamp()->set_run_digest(run.registered.run_digest());
   EXPECT_EQ(raw.call(&Stub::ReportFailure, failure, &response).error_code(),
             grpc::StatusCode::ABORTED)
       << "of generation 0";

@@ -45,7 +45,7 @@ TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
   node.node_id = "n";
   node.worker_ids = {"w0"};
   const auto agent = ControlClient::connect(server->address());
-  EXPECT_EQ(agent->register_node(node).run_directory, "/runs/exp");
+  EXPECT_EQ(agent->register_node(node).run_directory(), "/runs/exp");
 }
 
 // A coordinator that does not know the agent (any more) is not silent.

@@ -59,7 +59,7 @@ class LocalRun {
 
   std::unique_ptr<Server> server;
   std::unique_ptr<ControlClient> agent;
-  RegisteredRun registered;
+  wire::RegisterResponse registered;
 };
 
 }  // namespace headroom::coordinator

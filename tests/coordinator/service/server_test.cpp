@@ -31,9 +31,9 @@ using testing::ThrowsMessage;
 
 TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   LocalRun run(2);
-  EXPECT_THAT(run.registered.run_config_yaml, HasSubstr("yolov5n"));
-  EXPECT_EQ(run.registered.run_directory, "/runs/exp");
-  EXPECT_EQ(run.registered.run_digest.size(), 16u);
+  EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("yolov5n"));
+  EXPECT_EQ(run.registered.run_directory(), "/runs/exp");
+  EXPECT_EQ(run.registered.run_digest().size(), 16u);
   const auto w1 = run.worker(1);
   EXPECT_EQ(run.state(), "waiting");
   const auto w0 = run.worker(0);
@@ -49,7 +49,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
   // What was left open when the agent registered is settled.
-  EXPECT_THAT(run.registered.run_config_yaml, HasSubstr("precision: auto"));
+  EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("precision: auto"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
   EXPECT_EQ(a0.run_config_yaml, a1.run_config_yaml);
@@ -88,7 +88,7 @@ TEST(Server, ALookWithoutPatienceIsAnsweredAtOnce) {
   RawClient raw(run.server->address(), run.identity("w0"));
   wire::LookupRequest request;
   request.mutable_stamp()->set_generation(1);
-  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest());
   request.set_key("ranks/7");
   wire::LookupResponse response;
   constexpr int kLooks = 20;
@@ -114,7 +114,7 @@ TEST(Server, AReportThatIsRepeatedIsOneEvent) {
   RawClient raw(run.server->address(), run.identity("w0"));
   wire::ReportEventRequest request;
   request.mutable_stamp()->set_generation(1);
-  request.mutable_stamp()->set_run_digest(run.registered.run_digest);
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest());
   request.mutable_event()->set_event("data");
   wire::ReportEventResponse response;
   for (const int64_t report : {1, 1, 2, 1, 2}) {
@@ -252,10 +252,10 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
 
   w1.reset();  // its stream breaks, as when it is killed
   EXPECT_TRUE(eventually([&] { return run.state() == "regrouping"; }));
-  const SuccessorOrder order =
+  const wire::ReportExitResponse order =
       run.agent->report_exit("w1", 137, "reading images\n");
-  EXPECT_TRUE(order.restart);
-  EXPECT_EQ(order.reason, "started again at once");
+  EXPECT_TRUE(order.restart());
+  EXPECT_EQ(order.reason(), "started again at once");
   w0->report_failure({.exit_code = 5,
                       .message = "[communication] peer is gone",
                       .kind = control::FailureKind::kLostPeer,

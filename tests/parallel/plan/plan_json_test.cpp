@@ -94,6 +94,36 @@ TEST(PlanJson, TheLaterMembersComeBackToo) {
   EXPECT_EQ(plan_from_json(plan_to_json(plan), "plan.json"), plan);
 }
 
+TEST(PlanJson, AMessageHasEqualPredictionsOfThousandsOfRanksOnce) {
+  Plan plan = example_plan();
+  plan.layout = {.pipeline_parallel_size = 2,
+                 .data_parallel_size = 2048,
+                 .spatial_parallel_size = 1};
+  plan.stage_begins = {0, 9};
+  for (int rank = 0; rank < 4096; ++rank) {
+    plan.predicted_peak_bytes.push_back(rank < 2048 ? 7 : 9);
+    plan.predicted_phase_bytes.push_back({.training = rank < 2048 ? 7 : 9});
+  }
+  const std::string text = plan_to_message(plan);
+  EXPECT_LT(text.size(), 700u);
+  EXPECT_EQ(plan_from_json(text, "a message"), plan);
+  for (const char* ranks : {"[2048, 2047]", "[2048, -1]", "[4096, 4096]", "7",
+                            "[2048, 1073741824]", "[4096]"}) {
+    nlohmann::json object = nlohmann::json::parse(text);
+    object["predicted_ranks"] = nlohmann::json::parse(ranks);
+    EXPECT_THAT(
+        [&] { plan_from_json(object.dump(), "a message"); },
+        ::testing::ThrowsMessage<Error>(::testing::HasSubstr("'predicted_")))
+        << ranks;
+  }
+}
+
+TEST(PlanJson, AnUndecidedBackendIsAProgrammersErrorInAMessage) {
+  Plan plan = example_plan();
+  plan.backend = Backend::kAuto;
+  EXPECT_THROW(plan_to_message(plan), CheckFailure);
+}
+
 TEST(PlanJson, TheMeasuredNetworkComesBackAndAPlanWithoutHasNone) {
   const NetworkRates rates = {.machines = 4,
                               .interface = "eth0",

@@ -35,7 +35,7 @@ TEST(CoordinatorClient, WaitsForACoordinatorThatComesLater) {
     NodeRegistration node;
     node.node_id = "n";
     node.worker_ids = {"w0"};
-    EXPECT_EQ(agent->register_node(node).run_directory, "/runs/later");
+    EXPECT_EQ(agent->register_node(node).run_directory(), "/runs/later");
   });
   std::this_thread::sleep_for(milliseconds(500));
   ServerOptions options = LocalRun::options(1, "/runs/later");

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""The slow test suites, one after the other: which is due, and what the last run of each gave.
+
+    python3 tests/slow_rotation/rotate.py                  the record, oldest first
+    python3 tests/slow_rotation/rotate.py run NAME...      runs these and records the results
+    python3 tests/slow_rotation/rotate.py due --minutes M  runs what is due, as long as M minutes allow
+    python3 tests/slow_rotation/rotate.py turn --minutes M runs one suite of at most M minutes, chosen by
+                                                           the number of commits, and records nothing
+
+Suites are the tests that carry CTest's label `slow`, and those of EXTRA below. `turn` is for CI, whose
+checkout is thrown away: successive commits run successive suites. A suite without a record counts as
+long, so that CI never meets an unknown duration. Exit status: 0 if all suites that ran passed.
+"""
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RECORD = pathlib.Path(__file__).resolve().parent / "results.tsv"
+COLUMNS = ["suite", "date", "commit", "seconds", "result"]
+
+# Suites that need a build of their own: name -> command, run at the checkout's root.
+EXTRA = {
+    "core_alone": ["bash", "deploy/local/core_alone.sh"],
+    "address_sanitizer": ["bash", "deploy/local/sanitize.sh", "address"],
+    "thread_sanitizer": ["bash", "deploy/local/sanitize.sh", "thread"],
+}
+
+
+def suites():
+    listed = json.loads(subprocess.check_output(
+        ["ctest", "--test-dir", str(ROOT / "build"), "-L", "slow", "--show-only=json-v1"]))
+    names = [test["name"] for test in listed["tests"]]
+    return {**{name: ["ctest", "--test-dir", "build", "--output-on-failure", "-R", f"^{name}$"]
+               for name in names}, **EXTRA}
+
+
+def read_record():
+    if not RECORD.exists():
+        return {}
+    lines = RECORD.read_text(encoding="utf-8").splitlines()[1:]
+    return {row["suite"]: row for row in (dict(zip(COLUMNS, line.split("\t"))) for line in lines)}
+
+
+def write_record(record):
+    rows = [COLUMNS] + [[record[name][column] for column in COLUMNS] for name in sorted(record)]
+    RECORD.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def git(*words):
+    return subprocess.check_output(["git", "-C", str(ROOT), *words], text=True).strip()
+
+
+def run(name, command):
+    print(f"slow_rotation: {name}", flush=True)
+    began = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    return {"suite": name, "date": datetime.date.today().isoformat(),
+            "commit": git("rev-parse", "--short=8", "HEAD"),
+            "seconds": str(round(time.monotonic() - began)),
+            "result": "passed" if status == 0 else "failed"}
+
+
+def seconds_of(row):
+    return float(row["seconds"]) if row else float("inf")
+
+
+def run_and_record(names, known, minutes=None):
+    record = read_record()
+    left = float("inf") if minutes is None else minutes * 60
+    failed = []
+    for name in names:
+        if minutes is not None and seconds_of(record.get(name)) > left:
+            continue
+        row = run(name, known[name])
+        left -= seconds_of(row)
+        record[name] = row
+        write_record(record)
+        if row["result"] != "passed":
+            failed.append(name)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("run").add_argument("names", nargs="+")
+    for name in ("due", "turn"):
+        commands.add_parser(name).add_argument("--minutes", type=float, required=True)
+    asked = parser.parse_args()
+    known, record = suites(), read_record()
+    oldest_first = sorted(known, key=lambda name: (record.get(name, {}).get("date", ""), name))
+    failed = []
+    if asked.command is None:
+        for name in oldest_first:
+            print("\t".join(record.get(name, {"suite": name, "result": "never run"}).values()))
+    elif asked.command == "run":
+        unknown = [name for name in asked.names if name not in known]
+        if unknown:
+            sys.exit(f"rotate.py: no suite is called {', '.join(unknown)}: they are {', '.join(known)}")
+        failed = run_and_record(asked.names, known)
+    elif asked.command == "due":
+        failed = run_and_record(oldest_first, known, asked.minutes)
+    else:
+        short = sorted(name for name in known if seconds_of(record.get(name)) <= asked.minutes * 60)
+        if short:
+            name = short[int(git("rev-list", "--count", "HEAD")) % len(short)]
+            failed = [name] if run(name, known[name])["result"] != "passed" else []
+    if failed:
+        sys.exit(f"slow_rotation: failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
