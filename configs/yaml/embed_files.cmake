@@ -1,6 +1,6 @@
 # cmake -DOUTPUT=x.cpp -DROOT=configs "-DFILES=model/a.yaml hyp/b.yaml" -P this:
-# writes the files into a C++ table, so that the programs need no installation
-# folder to find their shipped models and hyper-parameters.
+# writes the files into a C++ table, so that the programs find their models and
+# hyper-parameters without an installation folder.
 separate_arguments(FILES)
 set(table "")
 foreach(file IN LISTS FILES)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs the built programs with their third-party libraries, but not LibTorch,
-# CUDA or the C and C++ libraries, into a folder that runs wherever it is
+# Packs the built programs with their third-party libraries (but not LibTorch,
+# CUDA, or the C and C++ libraries) into a folder that runs wherever it is
 # unpacked.
 #
 #   bundle.sh [OUT.tar.gz [LIMIT_MIB]]   default build/headroom-bundle.tar.gz, 40

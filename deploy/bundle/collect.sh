@@ -1,37 +1,40 @@
 # shellcheck shell=bash disable=SC2154
-# What bundle.sh and deploy/wheel/wheel.sh pack; sourced after common.sh.
+# Collects the files that bundle.sh and deploy/wheel/wheel.sh pack; sourced
+# after common.sh.
 #
 #   collect_programs FOLDER    the built programs, their launchers, third-party
 #                              libraries and VERSION. REQUIRES: $build
 
-# The machine's own: the C and C++ libraries, and with LibTorch whatever is CUDA's.
+# Expected on the machine: the C and C++ libraries. Expected with LibTorch: all
+# of CUDA.
 of_the_machine='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|stdc\+\+|gcc_s))[.]so'
 of_libtorch='^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)'
-# What a plugin finds on the machine, or is not loaded.
+# Used by plugins, which are not loaded if the machine lacks these.
 of_a_plugin='^lib(mpi|gdal|avformat|avcodec|avutil|swscale)[.]so'
-# Display servers and Fortran: a trainer that needs them was linked wrongly.
+# Display servers and Fortran: a program that needs them was linked wrongly.
 never='^lib(X|xcb|GL|EGL|lapack|blas|gfortran|quadmath|mpi|open-)'
 
-# "NAME PATH" of each library that the files need; PATH is "not" if missing.
+# Prints "NAME PATH" for each library that the files need; PATH is "not" if it
+# is missing.
 needed_by() {
   local file
   for file in "$@"; do ldd "$file" | awk '$2 == "=>" {print $1, $3}'; done |
     sort -u
 }
 
-# Packages of which headroom-worker has a part inside (headroom_find_archives),
-# or that are headers alone.
+# Packages that are compiled into headroom-worker (headroom_find_archives), or
+# that consist of headers.
 compiled_in=(libopencv-core-dev libopencv-imgproc-dev libfontconfig-dev libexpat1-dev
   nlohmann-json3-dev libcli11-dev)
 
-# The package that file $1 is of; "" where Debian's lists do not say.
+# The package that file $1 belongs to; "" if Debian's lists do not contain it.
 package_of() {
   local path="$1"
   { dpkg-query -S "$path" || dpkg-query -S "${path#/usr}"; } 2>/dev/null |
     sed -n '1s/[:,].*//p'
 }
 
-# "LIBRARY PACKAGE VERSION" of what comes from others, and their licences.
+# Records "LIBRARY PACKAGE VERSION" of a third-party library, and its licence.
 note_library() {
   local folder="$1" library="$2" package="$3" version=""
   if [[ -n $package ]]; then
@@ -44,7 +47,7 @@ note_library() {
 copy_libraries() {
   local folder="$1" library path package
   mkdir -p "$folder/lib" "$folder/licenses"
-  # The built programs, which still know where LibTorch is.
+  # The programs in the build folder, because their RPATH still finds LibTorch.
   needed_by "$build"/bin/headroom "$build"/bin/headroom-worker |
     while read -r library path; do
       if [[ $library =~ $of_the_machine || $library =~ $of_libtorch ]]; then
@@ -62,7 +65,8 @@ copy_libraries() {
   done
 }
 
-# Every library must come from the folder, or be LibTorch's or the machine's.
+# Checks that every library comes from the folder, from LibTorch or from the
+# machine.
 check_complete() {
   local folder="$1" library path file
   LD_LIBRARY_PATH="$folder/lib:$(libtorch_root)/torch/lib" \

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Starts the program of this name with the libraries beside it and with LibTorch:
-# HEADROOM_LIBTORCH names the folder that holds torch/ 2.11.0, for a pip
-# installation its site-packages. HEADROOM_NO_LIBTORCH is what to say where who
-# starts this has looked for it in vain (deploy/wheel).
+# Starts the program of its own name with the libraries beside it and with
+# LibTorch. HEADROOM_LIBTORCH names the folder that contains torch/ 2.11.0; for
+# a pip installation that is site-packages. HEADROOM_NO_LIBTORCH is the message
+# to print if the caller (deploy/wheel) has searched for LibTorch without
+# success.
 set -eu
 
 name="$(basename "$0")"
@@ -12,7 +13,7 @@ die() {
   exit 2
 }
 
-# headroom alone needs no LibTorch unless it starts workers.
+# headroom needs LibTorch only for commands that start workers.
 needs_libtorch() {
   [ "$name" = headroom ] || return 0
   for word in "$@"; do

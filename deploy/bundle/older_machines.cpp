@@ -1,6 +1,7 @@
-// What the archives inside a portable program (headroom_portable) ask for and
-// an older or smaller machine lacks: a function of glibc 2.36, OpenGL, LAPACK.
-// Hidden, so that LibTorch goes on with its own.
+// Functions that the static libraries inside a portable program
+// (headroom_portable) need and that older or smaller machines lack: one of
+// glibc 2.36, OpenGL, LAPACK. They are hidden, so that LibTorch keeps using its
+// own.
 #include <sys/random.h>
 
 #include <cstddef>
@@ -10,17 +11,15 @@
 #pragma GCC visibility push(hidden)
 extern "C" {
 
-// Expat's seed against chosen hash values; glibc 2.36 has a function of its
-// own.
+// Seeds Expat against hash collisions; glibc has it only since 2.36.
 void arc4random_buf(void* bytes, size_t size) noexcept {
   if (getrandom(bytes, size, 0) != static_cast<ssize_t>(size)) std::abort();
 }
 
-// OpenCV then says itself that there is no OpenGL.
+// OpenCV then reports itself that there is no OpenGL.
 void (*glXGetProcAddressARB(const unsigned char*))() { return nullptr; }
 
-// OpenCV solves with its own code, and asks LAPACK and BLAS from 25 rows on:
-// ours are 3 x 3.
+// OpenCV uses LAPACK and BLAS only for 25 rows or more; our matrices are 3 x 3.
 #define HEADROOM_WITHOUT(name)                                  \
   void name() {                                                 \
     std::fputs("[images] OpenCV called " #name                  \

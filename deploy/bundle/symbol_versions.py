@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Which C and C++ libraries the ELF files of a folder ask for.
+"""Lists the C and C++ library versions that the ELF files of a folder need.
 
-    symbol_versions.py list FOLDER       a line a file: its highest versions
-    symbol_versions.py highest FOLDER    those of all files
+    symbol_versions.py list FOLDER       the highest versions of each file
+    symbol_versions.py highest FOLDER    the highest versions of all files
     symbol_versions.py check FOLDER GLIBC=2.34 GLIBCXX=3.4.29 ...
-                                         list, and exit 1 where one is higher
-    symbol_versions.py lower FOLDER      names the older version of a symbol that
-                                         libstdc++ has under two (see LOWERED)
+                                         list, and exit 1 if one is higher
+    symbol_versions.py lower FOLDER      changes references to a symbol that
+                                         libstdc++ has under two versions to the
+                                         older one (see LOWERED)
 
-A loader refuses a file if its machine lacks one of the versions that the file
-refers to, whether or not a symbol of that version is called; so these are the
-version references of `objdump -p`, and not the symbols of `objdump -T` alone.
+The loader refuses a file if the machine lacks one of the versions that the file
+refers to, even if no symbol of that version is called. So this reads the version
+references of `objdump -p`, and not only the symbols of `objdump -T`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import Dict, Iterator, List, Tuple
 
 FAMILIES = ("GLIBC", "GLIBCXX", "CXXABI", "GCC")
 
-# GCC 12 gave std::condition_variable::wait a new version because it is noexcept
-# now; libstdc++ keeps it under the old one too, and both do the same.
+# GCC 12 gave std::condition_variable::wait a new symbol version because it is
+# noexcept now. libstdc++ keeps it under the old version too, and both behave
+# the same.
 LOWERED = {
     "GLIBCXX_3.4.30": ("GLIBCXX_3.4.11",
                        {"_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"}),
@@ -81,7 +83,7 @@ def sections_of(content: bytes) -> Dict[str, Tuple[int, int]]:
 
 
 def lower(path: pathlib.Path, new: str, old: str, symbols: "set[str]") -> bool:
-    """Changes the version reference `new` of the file to `old`; False: it has none."""
+    """Changes the version reference `new` of the file to `old`; returns False if it has none."""
     using = set(re.findall(rf"\({re.escape(new)}\)\s+(\S+)", printed_by("objdump", "-T", path)))
     if not using:
         return False
@@ -94,7 +96,8 @@ def lower(path: pathlib.Path, new: str, old: str, symbols: "set[str]") -> bool:
     at = content.index(b"\0" + new.encode() + b"\0", strings, strings + strings_size) + 1
     content[at:at + len(new)] = old.encode()
     start, size = sections[".gnu.version_r"]
-    # A reference begins with the hash of its name, and has the name's place at 8.
+    # A reference begins with the hash of its name; the offset of the name is at
+    # 8.
     for place in range(start, start + size, 4):
         if struct.unpack_from("<I", content, place)[0] == elf_hash(new.encode()) and (
                 struct.unpack_from("<I", content, place + 8)[0] == at - strings):

@@ -1,4 +1,4 @@
-// headroom agent: one node's agent for a coordinator that is there already.
+// headroom agent: one node's agent, for a coordinator that already runs.
 #include "deploy/cli/process/agent.h"
 
 #include "deploy/cli/commands.h"

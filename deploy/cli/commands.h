@@ -1,5 +1,5 @@
 // The program's commands, one function and one file each. A command returns the
-// program's exit code; Errors are main's to print.
+// program's exit code. It throws Error, which main() prints.
 #pragma once
 
 #include "deploy/cli/args/command_line.h"
@@ -7,21 +7,21 @@
 
 namespace headroom::cli {
 
-// --certs, --token-file and --insecure-network. This process speaks with them
-// from now on, as one of the clients of the coordinator at `address`. Throws
-// Error (exit 2) if they do not protect what it says.
+// Makes this process use --certs, --token-file and --insecure-network for all
+// its connections, as a client of the coordinator at `address`. Throws Error
+// (exit 2) if the traffic would be unprotected without permission.
 SecurityFiles take_identity(const CommandLine& line,
                             const std::string& address);
 
-int train_command(const CommandLine& line);  // val too
+int train_command(const CommandLine& line);  // also val
 int coordinator_command(const CommandLine& line);
 int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
-// Becomes headroom-worker, which has the tensors and reads data sets: for the
-// commands that are its (CommandSummary::is_workers), and val --detections.
+// Replaces this process by headroom-worker, which has the tensors: for the
+// worker's commands (CommandSummary::is_workers) and val --detections.
 int worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

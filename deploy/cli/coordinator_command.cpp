@@ -1,5 +1,5 @@
-// headroom coordinator: the server on its own. The supervisor starts it with
-// the configuration and the way back as file descriptors.
+// headroom coordinator: runs the server alone. The supervisor passes it the
+// configuration and a pipe for the answer as file descriptors.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -36,7 +36,8 @@ std::string text_behind(int fd) {
   return text.str();
 }
 
-// A coordinator on its own may have neither worker nor data set beside it.
+// Judges anchors if a worker and the data set are available here; a coordinator
+// that runs alone may have neither.
 void try_to_settle_anchors(configs::RunConfig& config) {
   if (!wants_anchors(config)) return;
   try {
@@ -99,7 +100,7 @@ int init_certificates(const CommandLine& line) {
   return 0;
 }
 
-// Each agent and worker holds one, and strangers some for a while.
+// Every agent and worker needs a connection, and unknown clients for a while.
 void allow_many_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -108,7 +109,7 @@ void allow_many_connections() {
   require_descriptors();
 }
 
-// Null without --metrics.
+// Returns nullptr without --metrics.
 std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
     const CommandLine& line, const coordinator::Server& server) {
   const std::string address = line.value_of("--metrics");

@@ -1,4 +1,4 @@
-// What a command line says of who this process is.
+// How a command line proves this process's identity to the coordinator.
 #include "deploy/cli/commands.h"
 #include "proto/channel_security.h"
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file of the run's folder.
+// A file in the run's folder.
 constexpr const char* kJobFile = ".launcher-job";
 
 bool is_same_job(const LauncherJob& job, const fs::path& run) {
@@ -22,14 +22,14 @@ bool is_same_job(const LauncherJob& job, const fs::path& run) {
   std::string starter, key;
   if (!std::getline(in, starter) || !std::getline(in, key)) return false;
   if (!starter.empty() && starter == job.starter) return true;
-  // Another process of this machine's launcher is another job's; one on another
-  // machine may be the same job's.
+  // A different launcher process on the same machine belongs to another job. On
+  // another machine it may belong to the same job.
   const std::string machine = job.starter.substr(0, job.starter.find(':') + 1);
   if (!machine.empty() && starter.starts_with(machine)) return false;
   return job.restarts > 0 && !key.empty() && key == job.run_key;
 }
 
-// The newest; "" for none.
+// The newest run of the job in the project's folder; "" if there is none.
 fs::path run_of(const LauncherJob& job, const fs::path& project) {
   fs::path newest;
   fs::file_time_type newest_time{};
@@ -48,7 +48,7 @@ fs::path run_of(const LauncherJob& job, const fs::path& project) {
   return newest;
 }
 
-// Whether a checkpoint is complete.
+// Whether the run has a complete checkpoint.
 bool has_checkpoint(const fs::path& run) {
   std::error_code ignored;
   for (const fs::directory_entry& entry :
@@ -88,7 +88,7 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
   saved_text << std::ifstream(run / run_files::kRun).rdbuf();
   const configs::RunConfig saved =
       configs::parse_run_config(saved_text.str(), run / run_files::kRun);
-  // The other agents start as many as they would for a new run.
+  // The other agents compute the number of their workers as for a new run.
   const int now = workers_per_agent(config, /*is_resumed=*/false,
                                     /*processes_given=*/false, job.place.size,
                                     job.local_workers, job.place);

@@ -1,9 +1,11 @@
-// A job that its launcher starts again: torchrun starts all processes anew
-// after a failure, and the run that they had goes on instead of a second one.
+// Continues the run of a job that its launcher has restarted. torchrun restarts
+// all processes after a failure; they continue their run instead of beginning a
+// second one.
 //
-// A run's folder names the job that started it. It is the same job if the same
-// torchrun started it, or, where its first machine has changed, if torchrun
-// says that it starts it again and the job's name is the same.
+// A file in the run's folder identifies the job that started it. It is the same
+// job if the same torchrun process started it. If the first machine has
+// changed, it is the same job if torchrun reports a restart and the job's name
+// is equal.
 #pragma once
 
 #include <string>
@@ -13,13 +15,13 @@
 
 namespace headroom::cli {
 
-// Notes in the run's folder which job trains it. Nothing for a launcher that
-// starts nothing again.
+// Writes into the run's folder which job trains it. Does nothing for a launcher
+// that never restarts its processes.
 void record_job(const LauncherJob& job, const std::string& run_directory);
 
-// Where an earlier start of the job has a run in the project's folder, `line`
-// becomes the command that resumes it, or that begins in its folder where it
-// has no checkpoint yet. Returns a line that says so; "" where nothing changes.
+// If an earlier start of the job has a run in the project's folder, changes
+// `line` into the command that resumes it, or begins again in its folder if it
+// has no checkpoint. Returns a line about that; "" if nothing changes.
 std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// headroom: the command line. Here Errors become lines and exit codes.
+// headroom: the command line. main() turns Errors into a line and an exit code.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ int run(const headroom::cli::CommandLine& line) {
   return train_command(line);
 }
 
-// Whether a launcher starts this command in each of its processes.
+// Whether a launcher may start this command in each of its processes.
 bool is_launched(const std::vector<std::string>& words) {
   const std::string command = words.empty() ? "" : words.front();
   return command == "train" || command == "val" ||
@@ -64,7 +64,7 @@ bool is_launched(const std::vector<std::string>& words) {
           std::ranges::find(words, "--supervised") == words.end());
 }
 
-// How this process's launcher is told of its end.
+// Passes the exit code to the other processes that share this one's agent.
 struct LauncherEnd {
   std::optional<headroom::cli::LauncherJob> job;
   std::optional<headroom::cli::LocalVerdict> verdict;
@@ -85,8 +85,8 @@ int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   try {
     line = parse_command_line(words);
   } catch (const headroom::Error& error) {
-    // Every process has the same words under a launcher, also words that name
-    // no command: rank 0 says what is wrong with them.
+    // Under a launcher every process has the same arguments, so all find the
+    // same mistake: only rank 0 prints it.
     const auto job = end.job ? end.job : read_launcher(process_environment());
     if (!job || job->place.rank == 0) throw;
     wait_for_rank_zero(job->place, std::chrono::seconds(1));
@@ -95,7 +95,7 @@ int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   return run(line);
 }
 
-// Our pipes would take the numbers of standard streams that are closed.
+// Opens closed standard streams, so that no pipe gets their numbers.
 void open_standard_streams() {
   int descriptor = ::open("/dev/null", O_RDWR);
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) {
@@ -104,7 +104,7 @@ void open_standard_streams() {
   if (descriptor >= 0) ::close(descriptor);
 }
 
-// A result that is asked for and cannot be written is no success.
+// If a requested result cannot be written, the command has failed.
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   const std::string why = std::strerror(errno);
@@ -117,14 +117,14 @@ int with_output_written(int exit_code) {
                         : static_cast<int>(headroom::ExitCode::kResource);
 }
 
-// Threads, processes, descriptors or memory: what the system has too little of.
+// The exit when the system refuses threads, processes, descriptors or memory.
 headroom::cli::RunExit out_of_resources(const std::string& why) {
   return {static_cast<int>(headroom::ExitCode::kResource),
           "[headroom] the system refuses what the program needs (" + why +
               "): raise its limits (ulimit -a), or free memory"};
 }
 
-// Runs the command; what stops it becomes a line and an exit code.
+// Runs the command; an exception becomes a line and an exit code.
 int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
   headroom::cli::RunExit end;
   std::string tag;
@@ -142,7 +142,7 @@ int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
     end = {headroom::cli::kInternalError,
            std::string("[headroom] internal error: ") + error.what()};
   }
-  std::fflush(stdout);  // stands above the refusal in one log
+  std::fflush(stdout);  // keeps the order in a log of both streams
   headroom::cli::tell_parent({end.reason, tag});
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (launcher.job) headroom::cli::leave_failure(*launcher.job, end.reason);

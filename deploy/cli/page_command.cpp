@@ -1,4 +1,4 @@
-// headroom page: runs in the browser. headroom report: the same as a file.
+// headroom page: shows runs in the browser. headroom report: writes one file.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The runs of all folders, each once, with ids that differ.
+// The runs of all folders, each once, with unique ids.
 std::vector<page::RunPlace> runs_of_all(
     const std::vector<std::string>& folders) {
   std::vector<page::RunPlace> runs;

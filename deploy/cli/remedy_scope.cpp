@@ -12,7 +12,7 @@
 namespace headroom::cli {
 namespace {
 
-// Quotes a word so that a shell reads it back.
+// Quotes a word for a shell.
 std::string quoted(const std::string& word) {
   const auto is_plain = [](unsigned char c) {
     return std::isalnum(c) != 0 ||
@@ -24,7 +24,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// Whether a word of the command line, as far as its "=", sets what `use` sets.
+// Whether a word of the command line (up to "=") sets the same knob as `use`.
 bool is_use_of(const std::string& word, const configs::FlagUse& use) {
   const std::string spelling = word.substr(0, word.find('='));
   if (spelling == use.spelling) return true;
@@ -37,7 +37,7 @@ void add(std::vector<std::string>& words, const configs::FlagUse& use) {
   words.insert(words.end(), use.values.begin(), use.values.end());
 }
 
-// The place behind the flag at `at` and its values.
+// The index after the flag at `at` and its values.
 size_t behind_flag(const std::vector<std::string>& words, size_t at) {
   const bool has_values = words[at].find('=') == std::string::npos;
   ++at;
@@ -45,7 +45,7 @@ size_t behind_flag(const std::vector<std::string>& words, size_t at) {
   return at;
 }
 
-// Puts a flag in its own place, or at the end.
+// Replaces a flag where it is, or adds it at the end.
 void put(std::vector<std::string>& words, const configs::FlagUse& use) {
   std::vector<std::string> changed;
   bool is_there = false;
@@ -62,7 +62,8 @@ void put(std::vector<std::string>& words, const configs::FlagUse& use) {
   words = std::move(changed);
 }
 
-// A resumed run has its old plan, or what the flags say: so all of it is said.
+// The flags that fix the plan of a resumed run. If one of them is given, none
+// is restored, so all must be given.
 std::vector<configs::FlagUse> flags_of_plan(const configs::RunConfig& config) {
   std::vector<configs::FlagUse> uses;
   for (const char* key : {"processes", "layout", "zero_stage",

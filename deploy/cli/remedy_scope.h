@@ -1,5 +1,5 @@
-// What a remedy may change of a run that was asked for on a command line, and
-// the whole command with that change, or with another.
+// Defines what a remedy may change of a run that a command line asks for, and
+// prints the whole command with that change.
 #pragma once
 
 #include <string>
@@ -11,20 +11,20 @@
 
 namespace headroom::cli {
 
-// "headroom train --data …" as it was typed, with the remedy's flags in the
-// place of those that it changes.
+// The command "headroom train --data …" as it was typed, with the remedy's
+// flags in place of the flags that they change.
 std::string command_with(const CommandLine& line,
                          const planner::Remedy& remedy);
 
-// "headroom train --data …" as a shell reads it back.
+// The command "headroom train --data …", quoted so that a shell reads it back.
 std::string command_text(const CommandLine& line);
 
-// Takes a flag and its values out of `words`.
+// Removes a flag and its values from `words`.
 void remove_flag(std::vector<std::string>& words, const std::string& spelling);
 
-// The scope of remedies for a run that is started here, by `num_agents` agents.
-// `shared_cores` of this host are divided among its processes; 0: --threads is
-// given. Under a launcher the whole command is not known.
+// The scope of remedies for a run of `num_agents` agents that is started here.
+// Its processes share `shared_cores` cores; 0 if --threads is given. Under a
+// launcher the whole command is unknown, so only flags are advised.
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
                                   bool has_launcher, int num_agents,

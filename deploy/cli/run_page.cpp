@@ -82,7 +82,7 @@ void leave_report(const std::string& run_directory,
                   const coordinator::RunStatus& status, const Say& say) {
   std::error_code ignored;
   const fs::path folder(run_directory);
-  // The files there may be an older run's.
+  // The files there may belong to an older run.
   if (!fs::exists(folder / run_files::kSteps, ignored) ||
       fs::exists(folder / run_files::kOlderRun, ignored)) {
     return;

@@ -8,9 +8,8 @@
 
 namespace headroom::cli {
 
-// The options of a page that listens at `listen`. Beyond loopback they have
-// what
-// --certs, --token-file and --insecure-network ask for.
+// Options for a page at the address `listen`, which was given with `flag`.
+// Beyond loopback they include --certs, --token-file and --insecure-network.
 page::PageOptions page_options(const CommandLine& line,
                                const std::string& listen,
                                const std::string& flag);

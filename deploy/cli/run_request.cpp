@@ -53,7 +53,7 @@ std::string shown(const std::string& value) {
   return value.empty() ? "''" : value;
 }
 
-// Workers start in the same folder today, but a resumed run may not.
+// A resumed run may be started in another folder.
 void make_paths_absolute(configs::RunConfig& config) {
   for (std::string* path : {&config.data, &config.cfg, &config.weights,
                             &config.teacher, &config.hyp_file}) {
@@ -64,8 +64,7 @@ void make_paths_absolute(configs::RunConfig& config) {
   }
 }
 
-// What can be refused without a single process started. A plan alone needs no
-// data.
+// Refuses what can be refused without starting a process. A plan needs no data.
 void check_files(const configs::RunConfig& config) {
   if (!config.cfg.empty()) {
     const size_t layers = layers::load_model_table(config.cfg).layers.size();
@@ -85,7 +84,7 @@ void check_files(const configs::RunConfig& config) {
   planner::metadata_of_weights(config.weights);
 }
 
-// The last --config; "" where there is none.
+// The value of the last --config; "" without one.
 std::string config_file(const std::vector<configs::FlagUse>& uses) {
   std::string file;
   for (const configs::FlagUse& use : uses) {
@@ -108,7 +107,7 @@ bool names_image_size(const std::vector<configs::FlagUse>& uses) {
   return config.image_height != 0 || config.image_width != 0;
 }
 
-// Weights are judged at the size they were trained with.
+// Validates weights at the image size that they were trained with.
 void use_trained_size(const std::vector<configs::FlagUse>& uses,
                       RunRequest& request) {
   configs::RunConfig& config = request.config;
@@ -124,8 +123,9 @@ void use_trained_size(const std::vector<configs::FlagUse>& uses,
   request.notes.push_back(layers::trained_size_note(*size, config.weights));
 }
 
-// Weights of --single-cls have one class for all of the data set's. Where that
-// has one alone, the flag would change nothing.
+// Weights that were trained with --single-cls have one class for all classes of
+// the data set, so validation needs the flag too. With a data set of one class
+// the flag would change nothing.
 void use_trained_classes(RunRequest& request) {
   configs::RunConfig& config = request.config;
   if (config.command != "val" || config.weights.empty() || config.single_cls) {
@@ -142,7 +142,7 @@ void use_trained_classes(RunRequest& request) {
                           config.weights + " was trained");
 }
 
-// A fault that can never fire would prove nothing.
+// Refuses a fault that can never fire, because it would test nothing.
 void check_faults(const configs::RunConfig& config, int world_size) {
   for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
     if (fault.rank < world_size) continue;
@@ -171,13 +171,13 @@ void check_mpi(const configs::RunConfig& config,
                   " headroom ... --processes 1, or another --backend");
 }
 
-// Whether devices are of another kind, of which NVML knows nothing.
+// Whether the devices are not NVIDIA cards, so that NVML has no information.
 bool has_other_devices() {
   return std::getenv(kDevicePluginVariable) != nullptr;
 }
 
-// What no configuration can know, and check_run_config cannot refuse. Only the
-// worker knows whether its build has the plugin.
+// Checks that check_run_config cannot make, because they depend on this
+// machine. Only the worker finds out whether its build has the plugin.
 void check_devices(const configs::RunConfig& config,
                    const std::optional<LauncherPlace>& place, int workers) {
   const std::vector<int> cards = parse_device_list(config.device);
@@ -189,8 +189,8 @@ void check_devices(const configs::RunConfig& config,
   }
 }
 
-// What this process sees: it settles device and precision where no other node
-// takes part, and stands for the others until they have registered.
+// Chooses device and precision from this machine's cards. That is final if no
+// other node takes part; otherwise a guess until the others have registered.
 void settle_as_here(const NodeCards& here, bool only_plans,
                     RunRequest& request) {
   configs::RunConfig& config = request.config;
@@ -199,7 +199,7 @@ void settle_as_here(const NodeCards& here, bool only_plans,
   coordinator::Node& node = nodes.front();
   const coordinator::SlotCards chosen =
       coordinator::choose_slot_cards(config, node, {});
-  // Plans may be made for cards that are elsewhere.
+  // Plans may be made for cards of other machines.
   if (chosen.refusal && (!only_plans || is_automatic_device(config.device))) {
     throw Error(*chosen.refusal);
   }
@@ -224,7 +224,7 @@ void settle_as_here(const NodeCards& here, bool only_plans,
   }
 }
 
-// Nor its type: files of float64 are no files of float32.
+// Nor may the type: files of float64 cannot be read as float32.
 bool changes_state(const configs::Knob& knob, const std::string& before,
                    const std::string& after) {
   return knob.defines_steps || knob.key == "weights" ||
@@ -248,15 +248,15 @@ Error changed_in_mid_run(const configs::Knob& knob, const std::string& before,
                "leave it out, or " + layers::how_to_start_anew(run_directory));
 }
 
-// The file of the model may have been edited, or another be named, since the
-// run began.
+// Refuses a model that differs from the recorded one: its file may have been
+// edited, or another file named, since the run began.
 void check_recorded_model(const configs::RunConfig& config,
                           const std::string& run_directory) {
   const std::optional<layers::ModelTable> recorded =
       layers::recorded_model(run_directory);
   if (!recorded) return;
   layers::ModelTable now = planner::table_of_run(config);
-  // Those of the run, or tensors of the weights, which the worker reads.
+  // Keep the recorded anchors: chosen by the run, or in the weights file.
   if (config.cfg.empty() || !config.anchors.empty()) {
     now.anchors = recorded->anchors;
   }
@@ -265,7 +265,7 @@ void check_recorded_model(const configs::RunConfig& config,
                              run_directory);
 }
 
-// Does what is to be decided depend on the labels, and are there any?
+// Whether the decisions depend on labels, and the run has any.
 bool wants_labels(const configs::RunConfig& config, bool only_plans) {
   return config.command == "train" && !config.synthetic_input &&
          !config.data.empty() &&
@@ -293,7 +293,7 @@ void use_saved_plan(RunRequest& request) {
   }
 }
 
-// Settles --batch -1; a note that says so.
+// Chooses the batch for --batch -1; returns a note that reports it.
 std::string set_largest_batch(configs::RunConfig& config, int world_size) {
   const planner::BatchChoice choice =
       planner::largest_batch(config, world_size, planner::model_layers(config));
@@ -338,9 +338,9 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   const configs::RunConfig saved =
       configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
   configs::RunConfig base = saved;
-  // Runs began on the CPU before an empty device meant an automatic one.
+  // In older run files an empty device meant the CPU; today it means automatic.
   if (base.device.empty()) base.device = kCpuDevice;
-  base.inject.clear();  // a fault is of the start that asked for it
+  base.inject.clear();  // a fault belongs to the start that asked for it
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
     for (const configs::Knob& knob : configs::knobs()) {
@@ -351,12 +351,12 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   configs::RunConfig config = configs::overlay_flags(base, uses);
   config.command = saved.command;
   config.resume = run_directory;
-  // What it was settled to, on whichever cards.
+  // Keep the precision that was chosen, on whatever cards.
   if (config.precision == configs::Precision::kAuto) {
     config.precision = saved.precision;
   }
   make_paths_absolute(config);
-  // Another file of the same model is no other model if there is a record.
+  // With a record of the model, another file of the same model is accepted.
   const bool has_record = std::filesystem::exists(
       std::filesystem::path(run_directory) / run_files::kModel);
   for (const configs::Knob& knob : configs::knobs()) {
@@ -380,7 +380,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
                     (given.contains(knob.key) ? shown(after) : "chosen anew"));
   }
   if (config.precision == configs::Precision::kAuto) {
-    config.precision = configs::Precision::kFp32;  // nobody settled it
+    config.precision = configs::Precision::kFp32;  // nor by the run
   }
   if (planner::chooses_batch_norm_groups(config)) {
     config.batch_norm_rule = planner::saved_batch_norm_rule(run_directory);
@@ -453,7 +453,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());
-  // Comes before the plan: what an operator takes grows with its threads.
+  // Set before the plan: an operator's memory grows with its threads.
   const bool shares_cores = config.threads == 0;
   request.remedies =
       remedy_scope(line, config, place.has_value(), request.num_agents,
@@ -463,7 +463,7 @@ RunRequest make_run_request(const CommandLine& line,
         request.workers_per_agent * (place ? place->local_size : 1);
     config.threads = std::max(1, cores / workers_here);
   }
-  // A resumed run keeps what it was planned with.
+  // A resumed run keeps the label counts that it was planned with.
   const bool knows_labels = is_resumed &&
                             !keys_given(line.run_flags).contains("data") &&
                             !config.label_counts.empty();
@@ -471,7 +471,7 @@ RunRequest make_run_request(const CommandLine& line,
   WantedFacts wanted;
   const bool defines_run =
       only_plans ? line.has("--write") : !place || place->rank == 0;
-  // A plan depends on there being a range, and on no more of it.
+  // The plan depends only on whether there is a range, not on its values.
   const bool measures = take_value_range(config);
   wanted.value_range = measures && (only_plans || defines_run);
   if (wants_labels(config, only_plans) && !knows_labels) {
@@ -504,12 +504,12 @@ RunRequest make_run_request(const CommandLine& line,
       request.notes.push_back("warning: " + *why);
     }
   }
-  if (!config.memory_trace.empty()) {  // not there yet
+  if (!config.memory_trace.empty()) {  // does not exist yet
     config.memory_trace =
         std::filesystem::absolute(config.memory_trace).lexically_normal();
   }
   config.processes = request.expected_workers();
-  // Other nodes may have other cards: the coordinator settles it for all.
+  // Other nodes may have other cards: the coordinator chooses for all of them.
   if (place && place->size > 1 && asked.device != kCpuDevice) {
     config.device = asked.device;
     config.precision = asked.precision;

@@ -1,8 +1,8 @@
-// RunRequest: the run that a command line asks for, all open questions about
-// its processes answered: how many agents with how many workers each, with how
-// many threads, into which folder.
+// RunRequest: the run that a command line asks for, with all questions about
+// its processes answered: how many agents, workers per agent and threads, and
+// which folder.
 //
-// Throws: Error (exit 2) with one line. Touches the file system only to look.
+// Throws: Error (exit 2) with one line. Only reads the file system.
 #pragma once
 
 #include <optional>
@@ -19,68 +19,67 @@
 namespace headroom::cli {
 
 struct RunRequest {
-  // What everybody gets. `processes` is the number of workers of all agents,
-  // `threads` is set, `resume` is "" or an absolute folder, and paths of files
-  // that exist are absolute.
+  // The configuration that every process receives. `processes` is the number of
+  // workers of all agents, `threads` is set, `resume` is "" or an absolute
+  // folder, and the paths of existing files are absolute.
   configs::RunConfig config;
   std::string run_directory;  // absolute
   int num_agents = 1;
   int workers_per_agent = 1;
-  // Goes on under the plan of its run directory
+  // Continues with the plan of its run directory
   // (parallel/planner/saved_plan.h).
   bool saved_plan = false;
-  // What the run computes on, "8 x NVIDIA H100, bf16"; where nodes of other
+  // The devices that the run computes on: "8 x NVIDIA H100, bf16". If other
   // machines take part, config.device and its precision may still be automatic.
   std::string devices;
-  std::vector<std::string> notes;  // lines to say to the user
-  // What to change where no plan fits.
+  std::vector<std::string> notes;  // lines for the user
+  // What may be changed if no plan fits.
   planner::RemedyScope remedies;
 
   int expected_workers() const { return num_agents * workers_per_agent; }
 };
 
-// Workers of each of `num_agents` agents: as many as flags say, or the
-// launcher, or as an agent has cards. A run that is resumed has those that it
-// had, unless
+// The number of workers of each of `num_agents` agents: from the flags, else
+// from the launcher, else one per card. A resumed run keeps its number unless
 // --processes is given.
 int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
                       bool processes_given, int num_agents, int cards_here,
                       const std::optional<LauncherPlace>& place);
 
-// `line` is of train, val or plan, which needs no data set. `place` is this
-// process's under a launcher; each of the launcher's processes becomes an
-// agent. `cores` are those of this host. `ask` is asked for the labels that
-// bytes depend on: under --memory-limit, for --batch -1, and by plan; without
-// it they are not known. By the way it settles anchors where this process is
-// the one that has to; else they are still to be asked for. Without `must_fit`
-// a request that no plan fits is not refused here. `capability` is that of the
-// GPUs that are planned for where they are not here; 0: nobody told.
+// Answers all questions about the run that `line` asks for. `line` is a train,
+// val or plan command; a plan needs no data set.
+//
+// `place` is this process's position under a launcher, whose processes each
+// become an agent. `cores` is the number of cores of this host. `ask` reads the
+// facts of the data set on which bytes depend: under --memory-limit, for
+// --batch -1, and for plan. Without it they stay unknown. The same reading
+// judges the anchors if this process is responsible for them; otherwise they
+// are left open. If `must_fit` is false, a request that no plan fits is not
+// refused here. `capability` is the compute capability of planned GPUs that are
+// not in this machine; 0: unknown.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask = {},
                             bool must_fit = true,
                             std::optional<int> capability = {});
 
-// The flags' configuration over that of the run in `run_directory`: everything
-// is restored; of processes, layout, ZeRO stage, micro-batch and activations
-// either all are or, when one is given, none (their old values may not fit the
-// new one). `notes` gets a line for each value that changes.
+// Applies the flags to the configuration of the run in `run_directory`. All
+// values are restored, with one exception: if any of processes, layout, ZeRO
+// stage, micro-batch and activations is given, none of these is restored, as
+// the old values may not fit the new one. Adds a line to `notes` per change.
 configs::RunConfig resumed_config(const std::string& run_directory,
                                   const std::vector<configs::FlagUse>& uses,
                                   std::vector<std::string>& notes);
 
-// The first line of a run, for people: what is about to be trained or judged.
-//
-// Errors: Error (exit 2) for a model that cannot be read and that the plan
-// depends on.
-
-// "96 x 96 (rounded up from 65 x 65)": the network's input. Without layers the
-// largest stride is not known, and the size is as it was asked for.
+// The size of the network's input: "96 x 96 (rounded up from 65 x 65)". Without
+// layers the largest stride is unknown, and the requested size is returned.
 std::string image_size_text(const configs::RunConfig& config,
                             const std::vector<layers::LayerCost>& layers);
 
+// The first line of a run: what will be trained or validated. Throws Error
+// (exit 2) if the plan depends on a model that cannot be read.
 std::string headline(const RunRequest& request);
-// How large the model is, and when a checkpoint of a training comes.
+// The size of the model, and how often a training writes a checkpoint.
 std::string model_line(const RunRequest& request);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// headroom status: what a coordinator's run is doing.
+// headroom status: the state of a run, from its coordinator or its folder.
 #include <unistd.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-// Shows what is asked for: --json whole documents, --watch the essentials.
+// Prints whole documents with --json, the essentials with --watch.
 class Shown {
  public:
   explicit Shown(const CommandLine& line)
@@ -73,7 +73,7 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
   }
 }
 
-// Exit 4: the files contradict themselves.
+// Returns exit code 4 if the files contradict each other.
 int show_ledger(const CommandLine& line) {
   if (line.run_directories.empty()) {
     throw Error("status", "--ledger wants a run directory",
@@ -87,7 +87,7 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
-// Shows the folder's status; --watch follows a run that goes on until it ends.
+// Prints the status of a folder; --watch follows a live run until it ends.
 int show_folder(const CommandLine& line) {
   const std::string& folder = line.run_directories.front();
   const bool json = line.has("--json");
@@ -136,7 +136,7 @@ int status_command(const CommandLine& line) {
     try {
       status = client->status();
     } catch (const CommunicationError&) {
-      // It has ended with its run: what was shown last is old.
+      // The coordinator has ended with its run: the last status is outdated.
       std::fprintf(stderr,
                    "the coordinator has left: headroom status %s says how the "
                    "run ended\n",

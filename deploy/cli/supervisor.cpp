@@ -33,15 +33,16 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kStatusInterval = std::chrono::milliseconds(250);
 constexpr auto kStartTimeout = std::chrono::seconds(30);
-// A child's end may be seen before the run's, whose consequence it is.
+// How long to wait for the run's end after a child's end, which may be its
+// consequence and be seen first.
 constexpr auto kPatience = std::chrono::seconds(3);
-// Longer than an agent gives its workers.
+// Longer than the time that an agent gives its workers.
 constexpr auto kGrace = std::chrono::seconds(75);
-// How long workers may save before this process leaves them to it, and before
-// it says what they do.
+// How long to wait for workers that save (kTimeToSave), and how long before a
+// line reports it (kQuietTime).
 constexpr auto kTimeToSave = std::chrono::seconds(3);
 constexpr auto kQuietTime = std::chrono::milliseconds(200);
-// How long this process looks for a restarted coordinator.
+// How long to look for a restarted coordinator.
 constexpr auto kReconnect = std::chrono::seconds(5);
 
 class FileDescriptor {
@@ -58,7 +59,7 @@ class FileDescriptor {
   int fd_;
 };
 
-// A file without a name that holds `text`.
+// An anonymous file with the content `text`.
 std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
   auto file =
       std::make_unique<FileDescriptor>(memfd_create("run.yaml", MFD_CLOEXEC));
@@ -75,8 +76,8 @@ bool was_killed(ChildProcess& child) {
   return child.exit_code().value_or(0) > kKilled;
 }
 
-// "the coordinator was killed by signal 9 (Killed); its last words: …"; a
-// refusal speaks for itself.
+// "the coordinator was killed by signal 9 (Killed); its last words: …". A
+// refusal is passed on unchanged.
 RunExit end_of_child(ChildProcess& child) {
   const int exit_code = *child.exit_code();
   if (child.refusal()) {
@@ -113,9 +114,9 @@ class Supervisor {
   }
 
  private:
-  // The coordinator was killed before it had written down what a successor
-  // could go on with: all are started again. Agents beyond this one would not
-  // know.
+  // Starts everything again if the coordinator was killed before it had logged
+  // a state from which a successor could continue. Impossible with several
+  // agents: the other agents would not be restarted.
   bool is_started_again(const RunExit& end) {
     if (options_.request.num_agents > 1 || status_.generation > 0 ||
         options_.interrupts() > 0) {
@@ -140,8 +141,8 @@ class Supervisor {
   }
 
   // This process or the coordinator may have been stopped (Ctrl-Z) while
-  // training came to its end, and hear nothing of it any more: the run's own
-  // file tells.
+  // training ended, and then gets no message about the end. In that case the
+  // run's own file has the result.
   void take_written_outcome(RunExit& end) {
     if (end.exit_code != static_cast<int>(ExitCode::kResource)) return;
     const std::optional<WrittenEnd> written =
@@ -162,7 +163,7 @@ class Supervisor {
     for (const std::string& word : options_.security.flags()) {
       child.command.push_back(word);
     }
-    // Once it listens, what the coordinator logs comes as events too.
+    // Once the coordinator listens, its log lines also arrive as events.
     const bool is_coordinator = name == "coordinator";
     child.on_line = [this, is_coordinator](const ChildLine& line) {
       if (is_coordinator) log_.add("coordinator", line);
@@ -172,7 +173,7 @@ class Supervisor {
     return child;
   }
 
-  // Listens at `listen`; address_ says where. Nothing if all is well.
+  // Starts the coordinator at `listen`; sets address_. nullopt on success.
   std::optional<RunExit> start_coordinator(const std::string& listen) {
     const RunRequest& request = options_.request;
     is_listening_ = false;
@@ -227,7 +228,7 @@ class Supervisor {
     agent_ = std::make_unique<ChildProcess>(std::move(child));
   }
 
-  // Nothing if all is well.
+  // Returns nullopt on success.
   std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
     const int held =
@@ -240,11 +241,11 @@ class Supervisor {
     return std::nullopt;
   }
 
-  // One interrupt is bearable while a coordinator starts: in mid-run it is
-  // needed to stop gently.
+  // While a coordinator is restarted in mid-run, the first interrupt must not
+  // end the wait: the coordinator is needed to stop in order.
   int bearable_interrupts() const { return follower_ ? 1 : 0; }
 
-  // False when the coordinator closed the pipe without a word, or is late.
+  // Returns false if the coordinator closed the pipe silently, or is late.
   bool wait_for_address(int fd) {
     const Clock::time_point end = Clock::now() + kStartTimeout;
     while (Clock::now() < end &&
@@ -271,12 +272,12 @@ class Supervisor {
 
   void show_news(Clock::time_point now) {
     const std::vector<wire::EventRecord> events = follower_->take();
-    // First how far the run was when something happened.
+    // Print first how far the run was when the events happened.
     if (!events.empty() || now - last_status_ >= kStatusInterval) {
       show_progress(now);
     }
     for (const wire::EventRecord& event : events) {
-      // The first line says it where this machine has all the workers.
+      // If all workers are on this machine, the first line has the devices.
       if (event.event == EventKind::kDevices && !event.warning &&
           options_.request.num_agents > 1) {
         terminal_.print("devices: " + event.reason);
@@ -295,20 +296,19 @@ class Supervisor {
       }
       show(reporter_.update(status_, terminal_.width(), now));
     } catch (const Error&) {
-      // Its process tells more: end_of_the_children().
+      // end_of_the_children() reports the reason.
     }
   }
 
-  // A child that is started again where it was killed.
+  // When and whether a killed child is restarted.
   struct Restarts {
     coordinator::RestartBudget budget;
     std::optional<Clock::time_point> due;
-    bool is_over = false;     // not any more
-    bool has_failed = false;  // the newest one could not start
+    bool is_over = false;     // no further restart
+    bool has_failed = false;  // the newest restart did not succeed
   };
 
-  // Whether `child` was killed and is to be started again now. Says what comes
-  // of its end.
+  // Whether `child` was killed and must be restarted now. Prints the decision.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
               Clock::time_point now) {
     if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
@@ -335,14 +335,14 @@ class Supervisor {
     return true;
   }
 
-  // A coordinator goes on at its address and with its log, an agent with new
-  // workers.
+  // Restarts killed children. A coordinator continues at its address with its
+  // log; an agent starts new workers.
   void restart_children(Clock::time_point now) {
     const std::string address = address_;
     if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
       const auto end = start_coordinator(address);
       coordinator_restarts_.has_failed = end.has_value();
-      if (end) {  // once more, unless it has nothing to go on from
+      if (end) {  // tried again, unless the log is the reason
         address_ = address;
         const auto& refusal = coordinator_->refusal();
         coordinator_restarts_.is_over =
@@ -353,14 +353,14 @@ class Supervisor {
     if (is_due(*agent_, agent_restarts_, "", now)) start_agent();
   }
 
-  // The run's end as its coordinator told it.
+  // The run's end as the coordinator reported it.
   RunExit told_end() const {
     return {.exit_code = status_.exit_code,
             .reason = status_.reason,
             .says_how_to_go_on = status_.says_how_to_go_on};
   }
 
-  // The run's end as told by a child that ended before its time.
+  // The run's end, derived from a child that ended too early.
   std::optional<RunExit> end_of_the_children(Clock::time_point now) {
     ChildProcess* first = nullptr;
     if (agent_->exit_code() && !agent_restarts_.due) first = agent_.get();
@@ -372,7 +372,7 @@ class Supervisor {
     if (now - *child_ended_ < kPatience) return std::nullopt;
     if (status_.over()) return told_end();
     RunExit end = end_of_child(*first);
-    // What a successor refuses is no fault of the request.
+    // A successor's refusal does not mean that the request was wrong.
     if (has_been_served()) {
       end.exit_code = static_cast<int>(ExitCode::kResource);
     }
@@ -395,7 +395,7 @@ class Supervisor {
             "once)");
         return std::nullopt;
       } catch (const Error&) {
-        // Nobody is there to stop gently, or not again yet.
+        // The coordinator is gone, or is not restarted yet.
         if (!coordinator_->exit_code() &&
             Clock::now() - *interrupted_ < kReconnect) {
           return std::nullopt;
@@ -405,8 +405,8 @@ class Supervisor {
     return kStoppedAtOnce;
   }
 
-  // Whether this start has committed no step, so nothing is worth waiting for.
-  // Agents beyond this one have to hear of the end.
+  // Whether this start has committed no step, so that nothing needs saving.
+  // Always false with several agents, which must receive the end first.
   bool nothing_is_committed() {
     if (options_.request.num_agents > 1) return false;
     try {
@@ -438,7 +438,7 @@ class Supervisor {
     }
   }
 
-  // False where it takes too long, or somebody does not want to wait.
+  // Waits for the child's end; false after too long, or a new interrupt.
   bool has_left(ChildProcess& child) {
     const Clock::time_point end = Clock::now() + kGrace;
     const int interrupts = options_.interrupts();
@@ -450,20 +450,20 @@ class Supervisor {
     return true;
   }
 
-  // Whether there was a coordinator whose run may have gone on.
+  // Whether a coordinator has started the run, which may have advanced.
   bool has_been_served() const {
     return status_.generation > 0 || coordinator_restarts_.is_over;
   }
 
-  // Whether the agent has workers that train, and nobody to tell them an end.
+  // Whether the agent's workers train but no coordinator can end them.
   bool is_orphaned() {
     return has_been_served() && options_.interrupts() == 0 && agent_ &&
            !agent_->exit_code() && coordinator_ && coordinator_->exit_code();
   }
 
-  // Its workers die with it, or save the newest committed step first: what can
-  // be resumed is known only once they have. Who asks a third time does not
-  // wait for that.
+  // Kills the agent. Its workers then save the newest committed step, or end at
+  // once if they have none. Waits for them, because only then is it known what
+  // can be resumed. A third interrupt ends the wait.
   void kill_agent() {
     const Offspring workers(*agent_);
     const int bearable = std::min(2, options_.interrupts());
@@ -499,7 +499,7 @@ class Supervisor {
       terminal_.print("no coordinator is left: the workers save and leave");
       agent_->send(SIGINT);
     }
-    // The coordinator stays until its agents know the outcome.
+    // The coordinator runs until its agents have received the result.
     if (agent_ && !((is_over || saves) && has_left(*agent_))) kill_agent();
     // A server waits a second for clients that are idle to notice its end:
     // without these it ends at once.
@@ -522,7 +522,7 @@ class Supervisor {
       std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
-  // The address that later coordinators take over.
+  // The address that restarted coordinators use again.
   std::optional<FileDescriptor> held_address_;
   std::atomic<bool> is_listening_{false};
   coordinator::RunStatus status_;
@@ -533,7 +533,7 @@ class Supervisor {
   std::optional<Clock::time_point> interrupted_;
   std::unique_ptr<coordinator::ControlClient> client_;
   std::unique_ptr<EventFollower> follower_;
-  // Ended before the follower, which waits for the coordinator's end.
+  // Destroyed before the follower, which waits for the coordinator's end.
   std::unique_ptr<ChildProcess> coordinator_;
   std::unique_ptr<ChildProcess> agent_;
 };

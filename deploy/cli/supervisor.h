@@ -1,13 +1,13 @@
-// Supervisor: starts the coordinator and this host's agent as processes of
-// their own, shows the run's progress, and sees everything to its end.
+// Supervisor: starts the coordinator and this host's agent as child processes,
+// shows the run's progress, and returns when all have ended.
 //
 //   headroom train ── headroom coordinator
 //                 └── headroom agent ── headroom-worker, one per device
 //
-// No child is left behind: each is killed when this process dies, however it
-// does.
+// No child outlives this process for long, however it ends: the kernel kills
+// the coordinator and the agent; workers first save their state.
 //
-// Threads: supervise() is called from main (child_process.h says why).
+// Threads: supervise() is called from main (child_process.h gives the reason).
 #pragma once
 
 #include <filesystem>
@@ -26,13 +26,13 @@ struct SupervisorOptions {
   std::string listen = "127.0.0.1:0";
   SecurityFiles security;
   std::string interface;     // AgentOptions::interface
-  std::string log;           // file of the coordinator's decisions
-  std::string metrics;       // HOST:PORT of --metrics; "" for none
+  std::string log;           // the file of the coordinator's decisions
+  std::string metrics;       // HOST:PORT of --metrics; "" without it
   std::string spot = "off";  // the agent's --spot
   std::filesystem::path headroom_program;
-  // Called with HOST:PORT once the coordinator listens.
+  // Called with HOST:PORT when the coordinator listens.
   std::function<void(const std::string&)> on_address;
-  // Called with each status that is seen.
+  // Called with each status that arrives.
   std::function<void(const coordinator::RunStatus&)> on_status;
   std::function<int()> interrupts;
 };
@@ -40,11 +40,11 @@ struct SupervisorOptions {
 struct SupervisedRun {
   RunExit end;
   coordinator::RunStatus
-      status;  // the last one seen; without members if there was none
+      status;  // the last one that arrived; without members if there was none
 };
 
-// Never throws for what happens to a child: that is the run's end, with its
-// last words as the reason. Throws Error if a child cannot be started.
+// Throws Error only if a child cannot be started. A child that fails later ends
+// the run: its last words become the reason.
 SupervisedRun supervise(const SupervisorOptions& options, Terminal& terminal);
 
 }  // namespace headroom::cli

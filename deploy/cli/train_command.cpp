@@ -1,5 +1,6 @@
-// headroom train, headroom val: alone, the supervisor of one machine; under a
-// launcher, one agent of many, rank 0 with the coordinator beside it.
+// headroom train, headroom val. Without a launcher this process supervises one
+// machine; under a launcher it is one of several agents, and rank 0 also runs
+// the coordinator.
 #include <unistd.h>
 
 #include <chrono>
@@ -36,14 +37,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
 constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
-// The time limit while rank 0 reads the whole data set first, or its machine
-// may start minutes after this one.
+// The time limit if rank 0 reads the whole data set first, or if its machine
+// may start minutes later than this one.
 constexpr auto kLongTimeout = std::chrono::seconds(600);
-// How long the name of rank 0's machine may have no address: that of a pod has
-// one once the pod runs.
+// How long the name of rank 0's machine may fail to resolve: a pod's name has
+// an address only when the pod runs.
 constexpr auto kNameTimeout = std::chrono::seconds(60);
 
-// A validation may be made again at any time.
+// A validation ignores spot notices: it can be repeated at any time.
 std::string spot_choice(const CommandLine& line) {
   if (line.command != "train") return "off";
   const std::string choice = line.value_of("--spot");
@@ -51,7 +52,7 @@ std::string spot_choice(const CommandLine& line) {
   return choice;
 }
 
-// Null outside a launcher.
+// nullopt outside a launcher.
 using OptionalJob = std::optional<LauncherJob>;
 
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
@@ -80,7 +81,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   return end.exit_code;
 }
 
-// The run's token goes to this process, its workers and whoever else it starts.
+// Gives the run's token to this process and the processes that it starts.
 void use_token(const std::string& token) {
   if (!token.empty()) setenv(wire::kTokenVariable, token.c_str(), 1);
 }
@@ -88,7 +89,7 @@ void use_token(const std::string& token) {
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
-  // A folder on another machine tells nobody that a file came.
+  // Polling: there is no notice of a new file on another machine's file system.
   constexpr auto kPause = std::chrono::milliseconds(50);
   const Clock::time_point end = Clock::now() + patience;
   do {
@@ -104,15 +105,15 @@ std::string wait_for_address(const RendezvousFolder& folder,
               ExitCode::kResource);
 }
 
-// An address of this machine for the others.
+// The address of this machine for other machines.
 std::string own_address(const CommandLine& line) {
   if (!line.has("--interface")) return host_address();
   return interface_named(line.value_of("--interface"), network_interfaces())
       .address;
 }
 
-// The coordinator's address as others have to reach it, on other machines too
-// where the run `spans` them.
+// Refuses a --coordinator address that other processes cannot reach; if the run
+// `spans` machines, also one that only this machine can reach.
 void require_reachable(const CommandLine& line, bool spans = false) {
   const std::string address = line.value_of("--coordinator");
   const std::string host = host_of(address, "--coordinator");
@@ -132,16 +133,17 @@ void require_reachable(const CommandLine& line, bool spans = false) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-// The address at which the coordinator of this process's run listens.
+// The address at which this run's coordinator listens.
 std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   if (line.has("--coordinator")) return line.value_of("--coordinator");
   const bool spans = job && !job->place.one_host();
   return spans ? own_address(line) + ":0" : "127.0.0.1:0";
 }
 
-// A token of the run's own on loopback, which every user of the machine could
-// join: it is drawn unless another is given. An address that was given is for
-// processes that were started with the same flags. "" where none is drawn.
+// Makes a token for the run, because every user of the machine could connect to
+// loopback. "" if none is made: another token was given, or the address was
+// given, so that the other processes (started with the same flags) could not
+// know a new token.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
   if (is_known || line.has("--coordinator") ||
@@ -161,7 +163,7 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   } else if (run.end.exit_code == 0) {
     std::fputs(result_text(request.config, run.status).c_str(), stdout);
   }
-  std::fflush(stdout);  // a pipe would show it at the end of the process
+  std::fflush(stdout);  // a pipe would show it only at the end of the process
   if (run.end.exit_code != 0) {
     terminal.print(run.end.reason);
     const std::string hint = resume_hint(run.end, request.run_directory);
@@ -242,7 +244,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   const SupervisedRun run = supervise(options, terminal);
   newest->set(run.status);
   if (folder) withdraw_address(*folder, job->place.job_id);
-  // The verdict comes first: the others may take a while.
+  // Print the result first: the others may take a while.
   const int exit_code = report(request, run, line.has("--json"), terminal);
   if (job && exit_code != 0) leave_failure(*job, run.end.reason);
   notifications->finish(run.end.exit_code, run.end.reason);
@@ -252,8 +254,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   return exit_code;
 }
 
-// mpirun binds a process of a small job to one core, and its workers with it.
-// Where nobody asked for that, it is undone.
+// mpirun binds each process of a small job, and its workers, to one core. This
+// binding is removed unless the user asked for it.
 void correct_binding(const LauncherPlace& place, Terminal& terminal) {
   if (!is_bound_by_default(process_environment())) return;
   const int bound = usable_cores();
@@ -264,7 +266,7 @@ void correct_binding(const LauncherPlace& place, Terminal& terminal) {
                  " cores by default: undone (give --bind-to to keep it)");
 }
 
-// A binding that somebody asked for stays.
+// Only warns: a binding that the user asked for is kept.
 void notice_binding(int workers, Terminal& terminal) {
   const int bound = usable_cores();
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
@@ -275,9 +277,9 @@ void notice_binding(int workers, Terminal& terminal) {
                  "--cpu-bind=none");
 }
 
-// `line` with the coordinator's address from the launcher, where that names
-// rank 0's machine and no flag says otherwise. "--coordinator :PORT" is another
-// port there.
+// Returns `line` with the launcher's address of rank 0's machine as
+// --coordinator, unless a flag gives one. "--coordinator :PORT" keeps the
+// machine and changes the port.
 CommandLine with_coordinator(const CommandLine& line, const LauncherJob& job) {
   const std::string given = line.value_of("--coordinator");
   const bool is_port = given.starts_with(':');
@@ -303,8 +305,8 @@ CommandLine with_coordinator(const CommandLine& line, const LauncherJob& job) {
   return own;
 }
 
-// Says where the coordinator is, and refuses an address without protection in
-// the launcher's words.
+// Prints where the coordinator is. Refuses an unprotected address with a
+// message that names the launcher's variable.
 void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                              Terminal& terminal) {
   const std::string address = line.value_of("--coordinator");
@@ -317,7 +319,7 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ": " + error.text(),
                 error.remedy(), error.exit_code());
   }
-  // No secret is drawn: these processes share nothing but their flags.
+  // No token is made: the processes share nothing but their flags.
   if (wire::channel_security().token.empty() &&
       !line.has("--insecure-network")) {
     throw Error("network",
@@ -420,8 +422,7 @@ int train_command(const CommandLine& line) {
   try {
     return run_in_launcher(line, *job, terminal);
   } catch (const Error& error) {
-    // Other processes may see the same mistake; where rank 0 has none, this one
-    // has to say it.
+    // Other processes may find the same mistake; if not rank 0, report it here.
     if (!wait_for_rank_zero(job->place, std::chrono::seconds(2))) throw;
     return static_cast<int>(error.exit_code());
   }

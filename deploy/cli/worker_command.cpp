@@ -1,5 +1,6 @@
-// headroom verify and the like: the same words, said to headroom-worker, which
-// takes this process's place. Exit code, output and Ctrl-C are its own then.
+// headroom verify and similar commands: headroom-worker, with the same
+// arguments, replaces this process. Exit code, output and Ctrl-C are then the
+// worker's.
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +18,7 @@
 namespace headroom::cli {
 namespace {
 
-// val runs a model or scores a file, never both.
+// val either runs a model or scores a file, never both.
 void check_scoring(const CommandLine& line) {
   for (const char* flag : {"--detections", "--ground-truth"}) {
     if (line.has(flag)) continue;
@@ -36,7 +37,7 @@ bool names_results(const std::string& flag) {
   return flag == "--project" || flag == "--name";
 }
 
-// The worker numbers it, once it has something to write.
+// The worker adds a number when it has something to write.
 std::string results_folder(const CommandLine& line) {
   configs::RunConfig naming;
   naming.command = line.command;

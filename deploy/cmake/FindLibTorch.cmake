@@ -1,13 +1,13 @@
-# FindLibTorch: the CPU part of the PyPI wheel torch==2.11.0 as imported targets.
-#
+# FindLibTorch: the CPU part of the PyPI wheel torch==2.11.0 as imported
+# targets.
 #   LibTorch::c10, LibTorch::cpu      compile and link against these
-#   LibTorch::cuda                    only where the CUDA half was unpacked too
-#   LIBTORCH_ROOT (cache, then environment variable)   the folder that holds torch/
+#   LibTorch::cuda                    only if the CUDA half was unpacked too
+#   LIBTORCH_ROOT (cache, then environment variable)   the folder with torch/
 #
-# Why not find_package(Torch): it demands nvcc, edits CUDA flags, links the
-# umbrella library that drags in all of CUDA, and exposes the wheel's whole
-# include folder, whose old protobuf and fmt headers break gRPC and spdlog.
-# Here only ATen, c10, caffe2 and torch are visible, through a folder of links.
+# Why not find_package(Torch): it requires nvcc, changes CUDA flags, links the
+# umbrella library with all of CUDA, and exposes the wheel's whole include
+# folder, whose old protobuf and fmt headers break gRPC and spdlog. Here only
+# ATen, c10, caffe2 and torch are visible, through a folder of links.
 
 set(LIBTORCH_ROOT "$ENV{LIBTORCH_ROOT}" CACHE PATH "folder that holds torch/")
 
@@ -28,7 +28,7 @@ if(LibTorch_TORCH_DIR)
 endif()
 
 # libtorch_cpu needs the CUDA 13 runtime and CUPTI even on a machine without a
-# GPU: from the two small wheels beside torch/, else from a CUDA toolkit.
+# GPU. They come from two small wheels beside torch/, else from a CUDA toolkit.
 set(_cuda_folders
   "${LibTorch_TORCH_DIR}/../nvidia/cu13/lib" "${LibTorch_TORCH_DIR}/../nvidia/cuda_runtime/lib"
   /usr/local/cuda/lib64 /usr/local/cuda/extras/CUPTI/lib64)
@@ -57,12 +57,13 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${LibTorch_C10_LIBRARY}")
   target_include_directories(LibTorch::c10 SYSTEM INTERFACE
     "${_links}" "${_links}/torch/csrc/api/include")
-  # Its headers then include the operators that they use, not all there are.
+  # With this, LibTorch's headers include only the operators that they use.
   target_compile_definitions(LibTorch::c10 INTERFACE AT_PER_OPERATOR_HEADERS)
   add_library(LibTorch::cpu SHARED IMPORTED)
   set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION "${LibTorch_CPU_LIBRARY}")
   target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10 Threads::Threads)
-  # RPATH, not RUNPATH: the wheel's libraries look for CUDA through ours.
+  # RPATH, not RUNPATH: only RPATH also applies when the wheel's libraries
+  # search for CUDA.
   get_filename_component(_cudart_dir "${LibTorch_CUDART}" DIRECTORY)
   get_filename_component(_cupti_dir "${LibTorch_CUPTI}" DIRECTORY)
   target_link_options(LibTorch::cpu INTERFACE LINKER:--disable-new-dtags
@@ -81,8 +82,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
     add_library(LibTorch::cuda SHARED IMPORTED)
     set_target_properties(LibTorch::cuda PROPERTIES IMPORTED_LOCATION "${LibTorch_CUDA_LIBRARY}")
     target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu LibTorch::c10_cuda)
-    # Its kernels register themselves, so it is needed even by who names none of
-    # its symbols. What it needs in turn may be missing where it is only linked.
+    # libtorch_cuda registers its kernels when it is loaded, so it is linked
+    # even if no symbol of it is used. Its own dependencies may be missing on
+    # the machine that links.
     target_link_options(LibTorch::cuda INTERFACE
       LINKER:--no-as-needed LINKER:--allow-shlib-undefined)
   endif()

@@ -1,16 +1,16 @@
-# headroom_find_cuda(): may libheadroom_cuda.so be built here? Sets
-# HEADROOM_HAS_CUDA, enables the CUDA language, and defines Headroom::nccl and
-# Headroom::cudart. HEADROOM_HAS_NCCL_HEADER and headroom_nccl_header need
-# neither a compiler for CUDA nor a library.
+# headroom_find_cuda(): checks whether libheadroom_cuda.so can be built here.
+# Sets HEADROOM_HAS_CUDA, enables the CUDA language, and defines Headroom::nccl
+# and Headroom::cudart. HEADROOM_HAS_NCCL_HEADER and headroom_nccl_header need
+# neither nvcc nor a library.
 #
-# Only raw kernels are compiled by nvcc (plain pointers, about a second each);
-# what sees LibTorch is compiled by g++.
+# nvcc compiles only raw kernels (plain pointers, about a second each); g++
+# compiles everything that includes LibTorch.
 
 set(HEADROOM_CUDA AUTO CACHE STRING
   "build libheadroom_cuda.so: ON, OFF, or AUTO (where nvcc 13, NCCL and LibTorch's CUDA half are)")
 set_property(CACHE HEADROOM_CUDA PROPERTY STRINGS AUTO ON OFF)
-# The runtime and its headers must be of the major version that LibTorch was
-# built with.
+# The runtime and its headers must have the major version with which LibTorch
+# was built.
 set(_cuda_major 13)
 
 macro(headroom_find_cuda)
@@ -63,11 +63,11 @@ macro(headroom_find_cuda)
       set(HEADROOM_HAS_CUDA ON)
       set(CMAKE_CUDA_COMPILER "${HEADROOM_NVCC}")
       set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
-      # T4, A100, A10G, L4/L40S, H100/H200, B200, RTX PRO 6000, as LibTorch's
-      # wheel; later ones from the last's PTX.
+      # T4, A100, A10G, L4/L40S, H100/H200, B200, RTX PRO 6000, as in LibTorch's
+      # wheel. Later cards use the PTX of the last one.
       set(CMAKE_CUDA_ARCHITECTURES
         "75-real;80-real;86-real;89-real;90-real;100-real;120")
-      # The default adds a second, static copy of the runtime.
+      # The default would add a second, static copy of the runtime.
       set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
       if(CCACHE)
         set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE}")

@@ -1,4 +1,4 @@
-# What every target of the project shares: language level, warnings, sanitizer,
+# Settings that every target shares: language level, warnings, sanitizer,
 # compiler cache, fast linker, precompiled headers.
 
 set(CMAKE_CXX_STANDARD 20)
@@ -10,18 +10,18 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "build type" FORCE)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # checks stay on: no NDEBUG
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # no NDEBUG: checks stay on
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
-# A room's files are compiled together, 24 at a time: they read the same headers,
-# which is most of a compiler's work. A developer who edits one file is faster
-# without (preset `dev`), and that build finds the includes that a file lacks.
+# Compiles the files of a folder together, 24 at a time: they read the same
+# headers, which is most of a compiler's work. Without it (preset `dev`),
+# rebuilding after editing one file is faster, and missing includes are found.
 option(HEADROOM_UNITY "compile the files of a room together" OFF)
 set(CMAKE_UNITY_BUILD ${HEADROOM_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
 if(HEADROOM_UNITY)
-  # A class of a .cpp whose members are of that file's own types: the compiler
-  # takes what a unit includes for headers.
+  # In a unity build g++ treats .cpp files as headers and warns about classes
+  # with members of types that are local to the file.
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
 
@@ -29,7 +29,7 @@ find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER
     "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
-  # ccache can only keep users of a precompiled header with these.
+  # Without these flags ccache cannot cache files that use a precompiled header.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
   else()
@@ -57,10 +57,10 @@ if(_sanitize)
 endif()
 
 # headroom_library(NAME SOURCES a.cpp b.cpp LINK target ... [TORCH])
-# TORCH reuses the one precompiled LibTorch header of target headroom_torch.
-# Such a library is declared and not built without LibTorch. Other libraries reuse
-# the one precompiled standard header of headroom_standard, but for preset `dev`,
-# which shows an include that is missing.
+# TORCH: uses the precompiled LibTorch header of the target headroom_torch.
+# Without LibTorch such a library is declared but not built. Other libraries use
+# the precompiled standard header of headroom_standard, except in preset `dev`,
+# which finds missing includes.
 function(headroom_library name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
@@ -75,29 +75,29 @@ function(headroom_library name)
   endif()
 endfunction()
 
-# headroom_plugin(TARGET exports.map): a shared library that a program loads when
-# it needs it (parallel/base/plugin_library.h). It lies beside the programs and
-# shows its factory alone.
+# headroom_plugin(TARGET exports.map): a shared library that a program loads
+# when it needs it (parallel/base/plugin_library.h). It is built beside the
+# programs and exports only its factory.
 function(headroom_plugin target exports)
   set(_map "${CMAKE_CURRENT_SOURCE_DIR}/${exports}")
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
     LINK_DEPENDS "${_map}")
   target_link_options(${target} PRIVATE LINKER:--version-script=${_map})
-  if(NOT HEADROOM_SANITIZER)  # its functions are the program's
+  if(NOT HEADROOM_SANITIZER)  # the sanitizer's functions are in the program
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
 endfunction()
 
-# -O1 spares a fifth of the compiler's time. At it GCC 12 warns falsely
-# of copies beyond the ends of joined strings.
+# -O1 saves a fifth of the compile time. With it GCC 12 falsely warns about
+# copies beyond the ends of joined strings.
 set(HEADROOM_LIGHT_OPTIONS $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 foreach(_warning array-bounds restrict stringop-overflow)
   list(APPEND HEADROOM_LIGHT_OPTIONS $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-${_warning}>)
 endforeach()
 
-# For the targets of the calling folder and those below it.
-# REQUIRES: no loop of theirs takes noticeable time.
+# Applies to the targets of the calling folder and below.
+# REQUIRES: none of their loops takes noticeable time.
 function(headroom_optimize_lightly)
   add_compile_options(${HEADROOM_LIGHT_OPTIONS})
 endfunction()
@@ -105,12 +105,12 @@ endfunction()
 # headroom_test(NAME SOURCES a_test.cpp ... LINK target ... [TORCH] [UNITY]
 #               [LABEL slow] [TIMEOUT seconds] [SLOW filter SLOW_TIMEOUT seconds]
 #               [QUICK filter]); one executable per mirrored folder.
-# UNITY: its files compile together where a room's do, so no two of them have a
-# helper of one name. GoogleTest's headers, and LibTorch's with them, are
-# compiled once for all tests (tests/support).
-# SLOW: a GoogleTest filter; these cases are a test of their own with the label
-# slow, which runs in rotation (tests/slow_rotation). QUICK names the cases that
-# always run; the default is all others.
+# UNITY: its files are compiled together if HEADROOM_UNITY is on, so no two of
+# them may have a helper with the same name. GoogleTest's headers, and
+# LibTorch's with them, are compiled once for all tests (tests/support).
+# SLOW: a GoogleTest filter; these cases are a separate test with the label
+# slow, which runs in rotation (tests/slow_rotation). QUICK is the filter of the
+# cases that always run; the default is all others.
 function(headroom_test name)
   cmake_parse_arguments(arg "TORCH;UNITY" "LABEL;TIMEOUT;SLOW;SLOW_TIMEOUT;QUICK" "SOURCES;LINK" ${ARGN})
   if(NOT arg_LABEL)
@@ -128,7 +128,7 @@ function(headroom_test name)
   else()
     target_precompile_headers(${name} REUSE_FROM headroom_test_headers)
   endif()
-  # The shared header was compiled with -fPIC; an executable's own -fPIE would
+  # The shared header was compiled with -fPIC; the -fPIE of executables would
   # not match it.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${name} PRIVATE -fPIC)
@@ -157,12 +157,12 @@ function(headroom_slow_cases name program filter timeout)
   set_tests_properties(${name} PROPERTIES RUN_SERIAL ON LABELS slow TIMEOUT ${timeout})
 endfunction()
 
-# headroom_portable(TARGET): its program runs on machines that are older than
-# this one and have less. Some libraries then become a part of it, of which only
-# what it calls is taken: OpenCV's shared one asks for LAPACK, Fortran and GLX,
-# fontconfig's for an expat that asks for glibc 2.36.
+# headroom_portable(TARGET): makes a program that also runs on older machines
+# with fewer packages. Some libraries are then linked statically, and only the
+# parts that are used: OpenCV's shared library needs LAPACK, Fortran and GLX,
+# fontconfig's needs an expat that needs glibc 2.36.
 function(headroom_portable target)
-  if(HEADROOM_SANITIZER)  # such a program stays here
+  if(HEADROOM_SANITIZER)  # not meant for other machines
     return()
   endif()
   set_target_properties(${target} PROPERTIES HEADROOM_PORTABLE ON)
@@ -170,10 +170,11 @@ function(headroom_portable target)
   target_link_libraries(${target} PRIVATE headroom_older_machines)  # deploy/bundle
 endfunction()
 
-# headroom_find_archives(NAME SHARED target-or-file ... ARCHIVES a.a ... WITH file ...)
-# defines NAME, which is the shared libraries, or for headroom_portable targets
-# the archives with what these need in turn; without all archives the shared
-# ones for everybody.
+# headroom_find_archives(NAME SHARED target-or-file ... ARCHIVES a.a ...
+#                        WITH file ...)
+# defines NAME: the shared libraries, or for headroom_portable targets the
+# archives with the libraries that these need. If an archive is missing, every
+# target gets the shared libraries.
 function(headroom_find_archives name)
   cmake_parse_arguments(arg "" "" "SHARED;ARCHIVES;WITH" ${ARGN})
   add_library(${name} INTERFACE IMPORTED GLOBAL)
@@ -197,8 +198,8 @@ function(headroom_find_archives name)
   endforeach()
 endfunction()
 
-# Debian's OpenCVConfig.cmake is only in libopencv-dev, which drags in 139
-# libraries; two libraries and their headers are all that is wanted.
+# Debian's OpenCVConfig.cmake is only in libopencv-dev, which installs 139
+# libraries. Only two libraries and their headers are needed.
 function(headroom_find_opencv)
   find_path(OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
   find_library(OPENCV_CORE opencv_core REQUIRED)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds an image without a Docker daemon, as an archive that docker load,
-# podman load and skopeo take.
+# Builds an image without a Docker daemon, as an archive for docker load, podman
+# load and skopeo.
 #
 #   build_image.sh coordinator|cpu|cuda [OUT.tar]    default build/images/NAME.tar
 #
-# cpu and cuda are worker images without and with CUDA's half of LibTorch.
-# mmdebstrap needs no root where user name spaces are allowed.
+# cpu and cuda are worker images without and with LibTorch's CUDA half.
+# mmdebstrap needs no root if user name spaces are allowed.
 #
-# REQUIRES: build/ (deploy/local/build.sh), mmdebstrap, a mirror of Debian 12
-# (HEADROOM_DEBIAN_MIRROR names another than mmdebstrap's own).
+# REQUIRES: build/ (deploy/local/build.sh), mmdebstrap, and a mirror of Debian
+# 12 (HEADROOM_DEBIAN_MIRROR replaces mmdebstrap's default).
 # HEADROOM_BUILD_FOLDER and HEADROOM_LIBTORCH name other folders.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../local/common.sh"
@@ -31,16 +31,16 @@ staging="$(mktemp -d)"
 trap 'rm -rf "$staging"' EXIT
 mkdir -p "$staging"/{torch,programs}/opt "$(dirname "$out")"
 
-# The system, without a package manager: the C and C++ libraries, busybox as shell
-# and tools, getent, certificates of authorities for MLflow and webhooks. A worker
-# has fonts too, for class names in other letters than ASCII's.
+# The system without a package manager: the C and C++ libraries, busybox as
+# shell and tools, getent, and certificate authorities for MLflow and webhooks.
+# A worker also has fonts, for class names with letters other than ASCII.
 packages=libc6,libc-bin,libgcc-s1,libstdc++6,busybox-static,ca-certificates
 if [[ $variant != coordinator ]]; then packages+=,fontconfig-config,fonts-dejavu-core; fi
-# What NCCL needs to find InfiniBand and RoCE.
+# NCCL needs these to find InfiniBand and RoCE.
 if [[ $variant == cuda ]]; then packages+=,libibverbs1,ibverbs-providers,librdmacm1; fi
 cat >"$staging/finish" <<'FINISH'
 #!/bin/sh
-# Packages are unpacked, not installed: what their scripts would have done.
+# Packages are only unpacked: this does the work of their install scripts.
 set -eu
 cd "$1"
 cat usr/share/ca-certificates/mozilla/*.crt >etc/ssl/certs/ca-certificates.crt
@@ -51,7 +51,7 @@ mkdir -p proc sys run tmp opt runs data state certs
 for tool in $(usr/bin/busybox --list); do
   [ -e "usr/bin/$tool" ] || [ -e "usr/sbin/$tool" ] || ln -s busybox "usr/bin/$tool"
 done
-# The programs have OpenSSL beside them, and use no other character sets.
+# The programs bring their own OpenSSL and use no other character sets.
 rm -rf etc/resolv.conf etc/hostname var/lib/apt var/cache var/log usr/share/ca-certificates usr/share/man usr/share/locale \
   usr/share/i18n usr/share/perl5 usr/share/debconf usr/share/bug usr/share/lintian \
   usr/lib/x86_64-linux-gnu/gconv usr/lib/x86_64-linux-gnu/perl-base \
@@ -73,7 +73,7 @@ HEADROOM_BUILD_FOLDER="$build" bash "$repository/deploy/bundle/bundle.sh" \
 tar -C "$staging/programs/opt" -xzf "$staging/headroom.tar.gz"
 programs="$staging/programs/opt/headroom"
 if [[ $variant == coordinator ]]; then
-  # No LibTorch, no tensor: control traffic alone.
+  # No LibTorch and no tensors: only control traffic.
   find "$programs" -mindepth 1 -maxdepth 1 ! -name lib ! -name libexec ! -name licenses \
     -exec rm -r {} +
   find "$programs/libexec" -type f ! -name headroom -delete
@@ -85,8 +85,8 @@ else
   if [[ $variant == cuda ]]; then
     [[ -f $libtorch/torch/lib/libtorch_cuda.so ]] ||
       die "$libtorch has no CUDA half: name one that has, by HEADROOM_LIBTORCH"
-    # Libraries alone, without Python's half and what profilers and other
-    # programs use.
+    # Only libraries, without Python's part and those for profilers and other
+    # programs.
     (cd "$libtorch" && find torch/lib nvidia -path '*/lib/*.so*' \
       ! -name 'libtorch_python*' ! -name 'libshm*' \
       ! -name 'libcusolverMg*' ! -name '*.alt.so*' ! -name 'libnvperf*' ! -name 'libpcsampling*' \
@@ -94,7 +94,8 @@ else
       tar --null -T - -cf -) | tar -C "$staging/torch/opt/libtorch" -xf -
   else
     cp "$libtorch"/torch/lib/{libtorch_cpu.so,libc10.so,libgomp.so.1} "$torch/lib/"
-    # A LibTorch that has a CUDA half asks for some of NVIDIA's libraries even so.
+    # A LibTorch with a CUDA half needs some of NVIDIA's libraries even without
+    # a GPU.
     readelf -Wd "$torch"/lib/*.so | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u |
       while read -r library; do
         (cd "$libtorch" && find nvidia -name "$library" -exec cp -L --parents {} "$staging/torch/opt/libtorch" \; 2>/dev/null) || true

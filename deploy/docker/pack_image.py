@@ -1,4 +1,4 @@
-"""Writes layers and a configuration as an image's archive (docker load).
+"""Writes layers and a configuration as the archive of an image (docker load).
 
     pack_image.py coordinator|cpu|cuda NAME:TAG OUT.tar LAYER.tar...
 """
@@ -11,7 +11,7 @@ import pathlib
 import sys
 import tarfile
 
-# What the Dockerfile says too; image_test.py compares them.
+# As in the Dockerfile; image_test.py compares them.
 PATHS = {"coordinator": ["LD_LIBRARY_PATH=/opt/headroom/lib",
                          "PATH=/opt/headroom/libexec:/usr/bin:/bin"],
          "worker": ["HEADROOM_LIBTORCH=/opt/libtorch",
@@ -26,14 +26,14 @@ def configuration(variant, diff_ids):
     config = {"User": "10001:10001", "Env": PATHS[kind], "WorkingDir": "/tmp",
               "Entrypoint": ["headroom"]}
     if kind == "coordinator":
-        # A worker's container is as well as its agent, which is its process.
+        # The container's process is the agent, so no health check is needed.
         config["Healthcheck"] = HEALTH
     return {"architecture": "amd64", "os": "linux", "config": config,
             "rootfs": {"type": "layers", "diff_ids": diff_ids}}
 
 
 def pack_layer(layer, folder):
-    """The layer as gzip, beside the archive; its name and its content's digest."""
+    """Writes the layer as gzip beside the archive; returns its name and the digest of its content."""
     content = hashlib.sha256()
     packed = folder / f".{os.getpid()}-{layer.name}.gz"
     with open(layer, "rb") as plain, open(packed, "wb") as out:

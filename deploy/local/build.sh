@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the release preset into build/; arguments are targets, none means all.
-# REQUIRES: setup.sh has run.
+# Builds the release preset into build/. Arguments are targets; without any, all
+# targets are built. REQUIRES: setup.sh has run.
 #
-#   --without-libtorch   while setup.sh still fetches it: of the targets only
-#                        those that need none; the next call goes on from there
+#   --without-libtorch   while setup.sh still downloads LibTorch: builds only the
+#                        targets that do not need it; the next call continues
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
@@ -15,7 +15,7 @@ if [[ ${1:-} == --without-libtorch ]]; then
   configure=(cmake --preset release -DHEADROOM_WITHOUT_LIBTORCH=ON)
   shift
 fi
-# CMake remembers the paths of libraries: forget them with the folder.
+# CMake caches the paths of libraries, so start anew if the folder has changed.
 if [[ -f build/CMakeCache.txt ]] &&
   ! grep -qxF "LIBTORCH_ROOT:PATH=$LIBTORCH_ROOT" build/CMakeCache.txt; then
   configure+=(--fresh)

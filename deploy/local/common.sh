@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Shared by the scripts of this folder; sourced, never run.
+# Functions of this folder's scripts; source it, do not run it.
 
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 dependencies="$repository/.deps"
@@ -11,12 +11,12 @@ die() {
   exit 1
 }
 
-# The folder that holds torch/: the one asked for, else the fetched one.
+# The folder that contains torch/: HEADROOM_LIBTORCH, else the downloaded one.
 libtorch_root() {
   realpath -m "${HEADROOM_LIBTORCH:-$dependencies/libtorch}"
 }
 
-# Version of the LibTorch in folder $1, or nothing.
+# Prints the version of the LibTorch in folder $1; nothing if there is none.
 version_of_libtorch() {
   local header
   for header in "$1/torch/include/torch/headeronly/version.h" \
@@ -33,14 +33,14 @@ has_nvidia_driver() {
   [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null
 }
 
-# CUDA 13's compiler, which LibTorch's CUDA half was built with.
+# CUDA 13's compiler: LibTorch's CUDA half was built with that version.
 has_nvcc() {
   local nvcc
   nvcc="$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)"
   [[ -x $nvcc ]] && "$nvcc" --version | grep -q 'release 13\.'
 }
 
-# Compilers of tensor code take up to 2 GB each.
+# Compiling a file with tensors takes up to 2 GB.
 build_jobs() {
   local cores memory_kb by_memory
   cores="$(nproc)"

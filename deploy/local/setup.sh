@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Sets up a Debian 12 machine for building Headroom: system packages, LibTorch.
-# A second run changes nothing and needs no network.
+# Prepares a Debian 12 machine for building Headroom: system packages and
+# LibTorch. A second run changes nothing and needs no network.
 #
-#   setup.sh packages         system packages alone
-#   setup.sh libtorch         LibTorch alone
-#   HEADROOM_LIBTORCH=/path   use the LibTorch there (the folder that holds
-#                             torch/) instead of fetching one into .deps/
+#   setup.sh packages         only the system packages
+#   setup.sh libtorch         only LibTorch
+#   HEADROOM_LIBTORCH=/path   use this LibTorch (the folder that contains torch/)
+#                             instead of downloading one into .deps/
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -19,7 +19,7 @@ as_root() {
   fi
 }
 
-# $1: a list beside this script.
+# $1 is the name of a list beside this script.
 install_packages() {
   local wanted present list="$repository/deploy/local/$1"
   mapfile -t wanted <"$list"
@@ -34,29 +34,29 @@ install_packages() {
     return
   fi
   say "packages: installing ${#missing[@]} of ${#wanted[@]}: ${missing[*]}"
-  # A line a package, so that one sees how far it is.
+  # One line per package, which shows the progress.
   as_root apt-get -q update >&2
   as_root apt-get -q -y --no-install-recommends install "${missing[@]}" >&2
 }
 
-# pip fetches the wheels: a pinned version, checked by hash.
+# Downloads the wheels with pip, checked by their hashes.
 fetch_wheels() {
   local python=python3 list="$1" into="$2" minor platforms=()
   shift 2
   for minor in {17..28}; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
   "$python" -m pip --version >/dev/null 2>&1 || python=/usr/bin/python3
-  # Its temporary copy goes beside the result: /tmp is often small.
+  # The temporary copy goes beside the result, because /tmp is often small.
   TMPDIR="$into" "$python" -m pip download --quiet --no-cache-dir -d "$into" \
     --only-binary=:all: --python-version 311 --implementation cp --abi cp311 \
     --platform manylinux2014_x86_64 "${platforms[@]}" -r "$list" "$@" >&2
 }
 
-# Says every 10 s how much of $2 MB lies in folder $1, as long as this script
-# runs. Lines, for train.sh compiles meanwhile.
+# Prints every 10 s how many of $2 MB are in folder $1, while this script runs.
+# Whole lines, because train.sh compiles at the same time.
 report_size() {
   local megabytes filled bar left begin=$SECONDS
   while sleep 10 && kill -0 "$$" 2>/dev/null; do
-    megabytes="$(du -sm "$1" 2>/dev/null | cut -f1 || true)"  # files come and go
+    megabytes="$(du -sm "$1" 2>/dev/null | cut -f1 || true)"  # files vanish
     megabytes="${megabytes:-0}"
     filled=$((megabytes < $2 ? 20 * megabytes / $2 : 20))
     printf -v bar '%*s' "$filled" ''
@@ -98,7 +98,7 @@ unpack_libtorch() {
   done
 }
 
-# What LibTorch's CUDA half needs, as the wheel itself states it.
+# The requirements of LibTorch's CUDA half, from the wheel's metadata.
 cuda_requirements() {
   unzip -p "$1"/torch-*.whl '*.dist-info/METADATA' |
     sed -n -E 's/^Requires-Dist: ((nvidia-|cuda-toolkit)[^;]*).*/\1/p'
@@ -125,7 +125,7 @@ fetch_libtorch() {
   mkdir -p "$wheels" "$partial"
   report_size "$wheels" "$megabytes" &
   reporter=$!
-  disown "$reporter"  # its end is no news
+  disown "$reporter"  # no message when it ends
   fetch_wheels "$repository/deploy/local/libtorch.txt" "$wheels" --no-deps --require-hashes
   if [[ $kind == link ]]; then
     fetch_wheels "$repository/deploy/local/cuda_link.txt" "$wheels" --no-deps --require-hashes
@@ -157,7 +157,7 @@ provide_libtorch() {
   elif has_nvcc; then
     kind="link"
   fi
-  # Each variant holds the one before it, and serves in its place.
+  # Each variant contains the one before it and can replace it.
   case $kind in
     cpu) serves="cpu|link|cuda" ;;
     link) serves="link|cuda" ;;
@@ -176,8 +176,8 @@ part="${1:-all}"
   die "unknown argument $part: packages, libtorch, or none for both"
 if [[ $part != libtorch ]]; then
   install_packages packages.txt
-  # All is built without them but headroom detect's videos and maps. They have a process
-  # of their own: where it cannot be done, this goes on.
+  # Only `headroom detect` needs these packages, for videos and maps. The
+  # subshell keeps a failure from ending this script.
   (install_packages optional_packages.txt) ||
     say "optional packages are missing: headroom detect will read no videos and know no maps"
 fi

@@ -8,12 +8,12 @@
 namespace headroom {
 namespace {
 
-constexpr double kSmallestSide = 0.25;  // a share of the image's side
+constexpr double kSmallestSide = 0.25;  // a fraction of the image's side
 constexpr double kLargestSide = 0.55;
-constexpr double kLargestOverlap = 0.05;  // a share of the smaller box
+constexpr double kLargestOverlap = 0.05;  // a fraction of the smaller box
 constexpr double kLeastContrast = 70;     // the distance of colours, 0..441
 
-// A small random grid enlarged: blotches of `cell` pixels.
+// Enlarges a small random grid: blotches of `cell` pixels.
 cv::Mat blotches(int size, int cell, Draws& draws) {
   const int cells = size / cell + 2;
   cv::Mat grid(cells, cells, CV_32FC1);
@@ -26,7 +26,7 @@ cv::Mat blotches(int size, int cell, Draws& draws) {
   return result;
 }
 
-// 0..1 over the image: a slope or waves along a random direction.
+// Values 0..1 over the image: a slope or waves in a random direction.
 cv::Mat slope_or_stripes(int size, bool stripes, Draws& draws) {
   const double angle = draws.uniform(0, std::numbers::pi);
   const double waves = draws.uniform(3, 9);
@@ -50,7 +50,7 @@ cv::Mat draw_background(int size, Draws& draws) {
   const cv::Mat blend = kind == 0 ? blotches(size, std::max(4, size / 6), draws)
                                   : slope_or_stripes(size, kind == 1, draws);
   const cv::Scalar first = draws.colour();
-  // Not too far from the first, or stripes would look like objects.
+  // Close to the first colour, because strong stripes would look like objects.
   cv::Scalar second;
   for (int c = 0; c < 3; ++c) {
     second[c] = std::clamp(first[c] + draws.uniform(-90, 90), 0.0, 255.0);
@@ -68,7 +68,7 @@ cv::Mat draw_background(int size, Draws& draws) {
   return result;
 }
 
-// Corners around the origin that fit a circle of radius 1.
+// Corners around the origin, inside a circle of radius 1.
 std::vector<cv::Point2d> outline(int class_index, Draws& draws) {
   constexpr int kCircleCorners = 48;
   std::vector<double> angles;
@@ -152,7 +152,7 @@ void add_object(Picture& picture, Draws& draws) {
   }
 }
 
-// Sensor noise over everything, so that nothing is perfectly flat.
+// Adds sensor noise, so that no area is perfectly flat.
 void add_noise(cv::Mat& pixels, Draws& draws) {
   const double strength = draws.uniform(2, 14);
   for (int y = 0; y < pixels.rows; ++y) {

@@ -1,4 +1,4 @@
-// Pictures of shapes on textured backgrounds, with their boxes.
+// Draws pictures of shapes on textured backgrounds, with their boxes.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace headroom {
 inline constexpr std::array<const char*, 3> kClassNames{"circle", "rectangle",
                                                         "triangle"};
 
-// A picture's random choices.
-// The standard fixes what mt19937_64 yields but not its distributions.
+// The random choices of a picture. It implements the distributions, because the
+// standard defines the output of mt19937_64 but not that of its own.
 class Draws {
  public:
   explicit Draws(uint64_t seed) : engine_(seed) {}
@@ -37,12 +37,12 @@ struct Picture {
   cv::Mat pixels;  // RGB
   struct Object {
     int class_index = 0;
-    cv::Rect2d box;  // pixels
+    cv::Rect2d box;  // in pixels
   };
   std::vector<Object> objects;
 };
 
-// 1 to 4 objects, none hidden by another.
+// Draws 1 to 4 objects; none hides another.
 Picture draw_picture(int size, Draws& draws);
 
 }  // namespace headroom

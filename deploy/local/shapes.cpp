@@ -1,10 +1,10 @@
-// headroom-shapes: draws a small data set to try a training with.
+// headroom-shapes: draws a small data set for trying a training.
 //
 //   headroom-shapes DIR   DIR/{images,labels}/{train,val}, DIR/data.yaml
 //
 // Circles, rectangles and triangles of any colour and angle on textured
-// backgrounds: three classes, one to four objects an image, never a colour that
-// gives the class away. Deterministic: one seed, one data set.
+// backgrounds: three classes, one to four objects per image. The colour never
+// indicates the class. Deterministic: a seed gives always the same data set.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
@@ -90,7 +90,7 @@ void write_data_set(const Options& options) {
   for (size_t i = 0; i < kClassNames.size(); ++i) {
     text += "  " + std::to_string(i) + ": " + kClassNames[i] + "\n";
   }
-  // Last: who finds it finds all of the data set.
+  // Written last: if it exists, the data set is complete.
   write_file(options.folder / "data.yaml", text);
 }
 

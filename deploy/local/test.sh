@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Turns a bare Debian machine into a test result: sets up, builds, runs the unit
-# and integration tests. --slow runs the slow ones too.
+# From a bare Debian machine to a test result: sets up, builds, runs the unit
+# and integration tests. --slow also runs the slow ones.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -12,9 +12,9 @@ for argument in "$@"; do
   esac
 done
 
-# A few tests judge what we write by its readers' own programs: TensorBoard,
-# onnxruntime, the Kubernetes schemas, notebooks. They are skipped by name where
-# these cannot be had.
+# A few tests check our output with other programs: TensorBoard, onnxruntime,
+# the Kubernetes schemas, notebooks. If these cannot be installed, the tests are
+# skipped by name.
 provide_python_packages() {
   local venv="$dependencies/venv" list="$repository/tests/python_packages.txt"
   if cmp -s "$list" "$venv/COMPLETE"; then return; fi
@@ -34,8 +34,8 @@ bash "$repository/deploy/local/setup.sh"
 provide_python_packages
 bash "$repository/deploy/local/build.sh"
 
-# The files of a room see each other's includes in the release preset. Another
-# room each time is compiled file by file, so that includes stay honest.
+# In the release preset the files of a folder share includes, which hides
+# missing ones. So each time another folder is compiled file by file.
 build_a_room_alone() {
   local rooms room objects
   mapfile -t rooms < <(cd "$repository" &&
@@ -45,7 +45,7 @@ build_a_room_alone() {
   room="${rooms[$(($(git -C "$repository" rev-list --count HEAD) % ${#rooms[@]}))]}"
   say "compiling $room file by file"
   LIBTORCH_ROOT="$(libtorch_root)" cmake -S "$repository" --preset dev -DHEADROOM_TESTS=OFF >/dev/null
-  # Its objects alone, not the libraries that it needs.
+  # Only its objects, not the libraries that it needs.
   mapfile -t objects < <(ninja -C "$repository/build-dev" -t targets all |
     sed -n "s|^\(.*/$room\.dir/.*\.o\): .*|\1|p")
   ((${#objects[@]} > 0)) || die "there is nothing to compile of $room"
@@ -56,14 +56,14 @@ if [[ -d $repository/.git ]]; then build_a_room_alone; fi
 cd "$repository"
 say "running the tests"
 status=0
-# Twice as many as cores: the integration tests count as two, and wait a lot.
+# Twice the number of cores: integration tests count as two and mostly wait.
 ctest --test-dir build -j "$((2 * $(nproc)))" --no-tests=error --output-on-failure \
   "${selection[@]}" | tee build/ctest.log || status=$?
 test_log=build/Testing/Temporary/LastTest.log
 grep -hE '^parity file used: ' "$test_log" | sort -u || true
-# GoogleTest says why, then which test.
+# GoogleTest prints the reason first, then the test.
 awk '/: Skipped$/ {getline why}
      /^\[  SKIPPED \] .* \(/ {print "skipped: " $4 ": " why}' "$test_log" | sort -u
-# ctest's own closing lines once more, so that they end the output.
+# Repeat ctest's final lines, so that they end the output.
 sed -n '/tests passed/,$p' build/ctest.log
 exit "$status"

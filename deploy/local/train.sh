@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Turns a bare Debian machine into a trained detector: sets up, builds, trains.
-# What is there already is not done again.
+# From a bare Debian machine to a trained detector: sets up, builds, trains.
+# Finished steps are not repeated.
 #
 #   bash deploy/local/train.sh            draws a small data set, trains on it
-#   bash deploy/local/train.sh FLAGS      trains as the flags of
-#                                         `headroom train` say
+#   bash deploy/local/train.sh FLAGS      trains with these flags of
+#                                         `headroom train`
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 called_from="$PWD"
@@ -38,9 +38,10 @@ if [[ ! -f runs/shapes/data.yaml ]]; then
   say "drawing a data set into runs/shapes"
   build/bin/headroom-shapes runs/shapes --train 512 --val 64 --size 160
 fi
-# Statistics over the whole batch: a feature that one image in a hundred shows
-# is scaled alike in training and validation only where groups are large. AdamW,
-# because a network with random weights learns so few images sooner with it.
+# One batch-norm group per batch: a feature that one image in a hundred has is
+# scaled alike in training and validation only if groups are large. AdamW,
+# because a network with random weights learns faster with it from so few
+# images.
 exec build/bin/headroom train --data runs/shapes/data.yaml --cfg yolov5n \
   --img 160 --batch 32 --bn-group 32 --optimizer AdamW --set hyp.lr0=0.002 \
   --epochs 50 --processes 2 --device cpu --seed 0 --name shapes

@@ -3,9 +3,9 @@
 #
 #   bash deploy/mpirun/train.sh HOSTFILE SHARED_FOLDER [flags of headroom train]
 #
-# SHARED_FOLDER is seen by all machines under the same path, as the programs
-# and the data set are. Variables of NCCL and libfabric, and the path of
-# libraries, go to all machines as they are here.
+# SHARED_FOLDER must have the same path on all machines, and so must the
+# programs and the data set. The variables of NCCL and libfabric, and
+# LD_LIBRARY_PATH, are passed to all machines.
 set -euo pipefail
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 if [[ $# -lt 2 ]]; then

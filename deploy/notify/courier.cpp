@@ -19,16 +19,15 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How often the run's files are looked at, and the least time between two
-// requests of a webhook.
+// How often files are read; also the least time between webhook requests.
 constexpr seconds kInterval(1);
 constexpr seconds kLongestPause(60);
-// Some servers are slow and yet get there.
+// Some servers are slow but answer.
 constexpr seconds kRequestLimit(60);
-// How long a request that is ended may take to notice.
+// How long an aborted request may take to return.
 constexpr milliseconds kLastWords(500);
 
-// What MLflow says of a request that it refuses; "" where another says it.
+// The message of an MLflow error; "" if the body is not MLflow's.
 std::string message_in(const std::string& body) {
   const auto json = nlohmann::json::parse(body, nullptr, false);
   if (!json.is_object()) return "";
@@ -38,7 +37,7 @@ std::string message_in(const std::string& body) {
              : "";
 }
 
-// Scheme and host: the rest may be a secret.
+// Scheme and host only: the rest may be a secret.
 std::string origin_of(const std::string& location) {
   const size_t scheme = location.find("://");
   if (scheme == std::string::npos) return "another page";
@@ -67,7 +66,7 @@ struct Courier::State {
   std::string server;
   Say say;
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the following members
   std::condition_variable changed;
   std::optional<RunEnd> run_end;
   Clock::time_point deadline{};
@@ -77,7 +76,7 @@ struct Courier::State {
   std::string why_away, left;
 
   void run();
-  // The pause after it.
+  // Return the pause before the next try.
   seconds note_success();
   seconds note_failure(const Undelivered& failure);
 };
@@ -104,7 +103,7 @@ void Courier::State::run() {
     lock.lock();
     if (is_stopped) break;
     left = delivery->left(known_end);
-    // The server is not to blame for what the run's end cut.
+    // A request that the run's end aborted is no failure of the server.
     if (failure && run_end && !end) continue;
     const seconds pause = failure ? note_failure(*failure) : note_success();
     for (const std::string& line : lines) say(line);
@@ -133,7 +132,7 @@ seconds Courier::State::note_failure(const Undelivered& failure) {
         "): training goes on, and what it misses follows");
   }
   const int doublings = std::min(failures++, 6);
-  // Patience has no time at the end.
+  // At the end there is no time for longer pauses.
   if (run_end) return kInterval;
   return std::clamp(
       std::max(kInterval * (1 << doublings), failure.retry_after()), kInterval,
@@ -178,7 +177,7 @@ void Courier::give_up() {
   state_->changed.notify_all();
   state_->delivery->stop();
   state_->changed.wait_for(lock, kLastWords, [&] { return state_->has_left; });
-  // A thread that is stuck has said before what it was about to send.
+  // A blocked thread has set `left` before its request; keep that.
   if (state_->has_left) {
     state_->left =
         state_->delivery->left(state_->run_end ? &*state_->run_end : nullptr);

@@ -1,12 +1,11 @@
-// Courier: a thread that brings news of a run to one server, and tries again
-// until they are there. The run waits for it at its end alone, and not longer
-// than it is told to.
+// Courier: a thread that delivers a run's news to one server and retries until
+// they arrive. The run waits for it only at its end, with a time limit.
 //
-// One line says that the server is away, and one that it is back.
+// It prints one line when the server stops answering and one when it is back.
 //
-// Threads: a Courier is used from one. Its own thread may be stuck where it
-// cannot be ended (the look-up of a name); it is then left to the process's
-// end, with all that it uses.
+// Threads: a Courier is used from one thread. Its own thread may be blocked
+// where it cannot be ended (looking up a host name). It is then left running
+// until the process ends, and so is everything it uses.
 #pragma once
 
 #include <chrono>
@@ -18,7 +17,7 @@
 
 namespace headroom::notify {
 
-// A server did not take what it was sent.
+// Thrown when a server did not accept a message.
 class Undelivered : public std::runtime_error {
  public:
   explicit Undelivered(const std::string& why, int http_status = 0,
@@ -27,10 +26,10 @@ class Undelivered : public std::runtime_error {
         http_status_(http_status),
         retry_after_(retry_after) {}
 
-  // What the server answered; 0 where that says nothing.
+  // The HTTP status; 0 if there was no answer, or if it does not matter.
   int http_status() const { return http_status_; }
 
-  // How long the server wants to be left alone; 0 if it did not say.
+  // How long the server asks the client to wait; 0 if it did not ask.
   std::chrono::seconds retry_after() const { return retry_after_; }
 
  private:
@@ -40,7 +39,7 @@ class Undelivered : public std::runtime_error {
 
 struct WebAnswer;
 
-// Throws Undelivered, with what the server says, unless the answer is good.
+// Throws Undelivered with the server's message unless the answer is good.
 void require_good(const WebAnswer& answer);
 
 struct RunEnd {
@@ -48,24 +47,22 @@ struct RunEnd {
   std::string reason;
 };
 
-// What is brought to one server.
+// The messages for one server.
 class Delivery {
  public:
   virtual ~Delivery() = default;
 
-  // Sends what is there to be sent, each request within `limit`; `end` is null
-  // while the run goes on. What arrived is not sent again by the next call.
-  // Returns lines to say. Throws Undelivered.
+  // Sends what is ready, each request within `limit`. `end` is nullptr while
+  // the run goes on. A later call never repeats what has arrived. Returns lines
+  // to print. Throws Undelivered.
   virtual std::vector<std::string> advance(const RunEnd* end,
                                            std::chrono::milliseconds limit) = 0;
-  // Names what has not arrived; "" for nothing.
+  // Names what has not arrived yet; "" if everything has.
   virtual std::string left(const RunEnd* end) const = 0;
-  // Ends an advance() that knows of no end yet, where it may take long: the
-  // request that is under way, and those that would follow. Any thread may call
-  // it.
+  // Aborts an advance() that was called without an end and may take long: its
+  // current request and the ones that would follow. Any thread may call it.
   virtual void cut() = 0;
-  // Ends the request that is under way, and refuses later ones. Any thread may
-  // call it.
+  // Aborts the current request and refuses later ones. Any thread may call it.
   virtual void stop() = 0;
 };
 
@@ -73,18 +70,18 @@ class Courier {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  // `server` is its name in lines: "MLflow at https://ml.example".
+  // `server` is its name in messages: "MLflow at https://ml.example".
   Courier(std::unique_ptr<Delivery> delivery, std::string server, Say say);
-  ~Courier();  // leaves undone what has not arrived
+  ~Courier();  // drops what has not arrived
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
 
-  // The run has ended: what is left has until `deadline`. An upload that is
-  // under way is cut, for it may take minutes.
+  // Call it when the run has ended: the rest may be delivered until `deadline`.
+  // Aborts a running upload, because it may take minutes.
   void end(const RunEnd& end, std::chrono::steady_clock::time_point deadline);
-  // Whether all has arrived; waits for it so long.
+  // Waits at most `limit`; returns whether everything has arrived.
   bool wait(std::chrono::milliseconds limit);
-  // Gives up, and says what is left.
+  // Stops the delivery and prints what has not arrived.
   void give_up();
 
  private:

@@ -35,22 +35,22 @@ constexpr const char* kArtifactScheme = "mlflow-artifacts:/";
 constexpr const char* kOther =
     "an answer that is not MLflow's; see the address";
 constexpr const char* kMarkTag = "headroom_mark";
-// A request has at most 1,000 metrics and 100 parameters.
+// MLflow allows 1,000 metrics and 100 parameters per request.
 constexpr size_t kEpochsAtOnce = 50;
 constexpr size_t kParametersAtOnce = 100;
 // Older servers refuse longer values.
 constexpr size_t kLongestValue = 500;
 constexpr int kMostWaits = 4;
-// Weights that improve each epoch are not sent each epoch.
+// Weights that improve in every epoch are not sent in every epoch.
 constexpr auto kWeightsInterval = std::chrono::seconds(60);
-// A file of some size takes longer than a message.
+// Uploads take longer than messages.
 constexpr auto kFileLimit = std::chrono::minutes(10);
 
 std::string text_in(const Json& json, const char* key) {
   return json.is_object() ? records::text_member(json, key) : "";
 }
 
-// All that results.csv has; nothing where there is none.
+// All lines of results.csv; none if it does not exist.
 records::ResultsTable read_results(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   const std::string csv{std::istreambuf_iterator<char>(in), {}};
@@ -61,7 +61,7 @@ std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A name that stands in an address or a filter.
+// Whether an id may be used in an address or a filter.
 bool is_plain(const std::string& id) {
   return !id.empty() && id.size() <= 128 &&
          std::all_of(id.begin(), id.end(), [](unsigned char c) {
@@ -69,8 +69,8 @@ bool is_plain(const std::string& id) {
          });
 }
 
-// The path behind "mlflow-artifacts:/"; "" where the server keeps no artifacts,
-// or names a place that is none.
+// The path after "mlflow-artifacts:/"; "" if the server does not store
+// artifacts itself, or names an invalid path.
 std::string artifact_path(const std::string& uri) {
   if (!uri.starts_with(kArtifactScheme)) return "";
   std::string path = uri.substr(std::string(kArtifactScheme).size());
@@ -98,7 +98,7 @@ std::string draw_mark() {
   return mark;
 }
 
-// JSON has no such numbers; the server takes these words for them.
+// JSON has no such numbers; MLflow accepts these strings instead.
 Json number_json(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -147,7 +147,8 @@ MlflowRun::MlflowRun(Subject subject)
   }
 }
 
-// A new run leaves an older one's files alone until it has committed a step.
+// Whether the directory's files belong to this run: a new run leaves an older
+// run's files there until it has committed a step.
 bool MlflowRun::is_begun() {
   std::error_code error;
   const auto run = written(subject_.run_directory / run_files::kRun);
@@ -190,7 +191,7 @@ void MlflowRun::read_record() {
   record.parameters = json.contains("parameters") && json["parameters"] == true;
   record_ = record;
   may_be_made_ = record.run_id.empty();
-  // A run that goes on cuts the lines that it will write anew.
+  // A resumed run has cut the lines that it will write again.
   const records::ResultsTable results =
       read_results(subject_.run_directory / run_files::kResults);
   for (const records::ResultsTable::Line& line : results.lines) {
@@ -213,15 +214,14 @@ void MlflowRun::write_record() const {
     write_whole_file(subject_.run_directory / run_files::kMlflow,
                      json.dump(2) + "\n");
   } catch (const Error&) {
-    // A full disk, of which the run itself tells; the record is of use to a
-    // resumed run alone.
+    // The disk is full; the run reports that. Only a resume needs the record.
   }
 }
 
 void MlflowRun::read_run() {
   const fs::path& folder = subject_.run_directory;
   const fs::path results = folder / run_files::kResults;
-  // Clocks of files are coarse: two lines may have one time.
+  // File times are coarse: two lines may share one, so compare the size too.
   std::error_code ignored;
   const std::pair state{written(results), fs::file_size(results, ignored)};
   if (std::exchange(read_results_, state) != state) {
@@ -245,7 +245,7 @@ void MlflowRun::read_run() {
   }
   tags_["headroom.processes_lost"] = std::to_string(losses_);
   tags_["headroom.out_of_memory_retries"] = std::to_string(retries_);
-  // All are news from the first line that differs.
+  // Everything after the first line that differs must be sent again.
   size_t same = 0;
   while (same < std::min(arrived_.size(), results_.lines.size()) &&
          arrived_[same] == results_.lines[same].text) {
@@ -274,7 +274,7 @@ std::vector<std::string> MlflowRun::advance(const RunEnd* end,
 std::string MlflowRun::left(const RunEnd* end) const {
   if (!is_begun_) return "";
   std::vector<std::string> parts;
-  // A request may have been under way since before the newest epochs.
+  // The request may have started before the newest epochs were written.
   const size_t known =
       end == nullptr
           ? results_.lines.size()
@@ -325,7 +325,7 @@ void MlflowRun::forget_run() {
   weights_.sent.reset();
 }
 
-// --- The run there
+// --- The run on the server
 
 void MlflowRun::open() {
   if (record_.mark.empty()) {
@@ -339,7 +339,7 @@ void MlflowRun::open() {
     if (!find_made_run()) make_run();
     write_record();
   } else {
-    is_open_ = true;  // call() may find that it is gone
+    is_open_ = true;  // call() finds out if the run was deleted
     const std::string body =
         dumped({{"run_id", record_.run_id}, {"status", "RUNNING"}});
     try {
@@ -377,7 +377,7 @@ std::string MlflowRun::find_experiment() {
         client_.send({.path = std::string(kApi) + "experiments/create",
                       .body = dumped({{"name", subject_.experiment}})},
                      limit_);
-    // Somebody else may have made it in the meantime.
+    // Another client may have created it in the meantime.
     answer = named();
     if (!answer.is_good()) require_good(made);
   }
@@ -435,13 +435,13 @@ void MlflowRun::take_run(const std::string& answer) {
   record_.artifacts = text_in(info, "artifact_uri");
 }
 
-// --- What it is sent
+// --- What is sent
 
 void MlflowRun::log_batch(const std::string& body) {
   Json json = Json::parse(body);
   json["run_id"] = record_.run_id;
   const std::string answer = call("POST", "runs/log-batch", dumped(json));
-  // Others than MLflow say more, and have taken nothing.
+  // Anything but an empty answer comes from another server: nothing stored.
   if (!Json::parse(answer).empty()) throw Undelivered(kOther);
 }
 
@@ -466,7 +466,7 @@ void MlflowRun::send_parameters() {
     try {
       log_batch(dumped({{"params", part}}));
     } catch (const Undelivered& failure) {
-      // A server refuses values that it finds too long, or that have changed.
+      // A server refuses values that are too long, or that have changed.
       if (failure.http_status() != 400) throw;
       refusal = failure.what();
     }
@@ -480,7 +480,7 @@ void MlflowRun::send_parameters() {
 }
 
 void MlflowRun::send_epochs(const RunEnd* end) {
-  // An epoch's event, which has its time, comes a moment after its line.
+  // The event with an epoch's time is written a moment after its line.
   const bool waits = end == nullptr &&
                      arrived_.size() < results_.lines.size() &&
                      !times_.contains(results_.lines.back().epoch) &&
@@ -494,7 +494,7 @@ void MlflowRun::send_epochs(const RunEnd* end) {
     for (size_t i = first; i < last; ++i) {
       const records::ResultsTable::Line& line = results_.lines[i];
       const auto known = times_.find(line.epoch);
-      // A line that is sent again has the time that it had before.
+      // A line that is sent again keeps the time that it had.
       const int64_t time =
           line_times_
               .emplace(line.text, known != times_.end() ? known->second

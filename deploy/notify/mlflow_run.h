@@ -1,17 +1,17 @@
-// MlflowRun: a run as MLflow shows it, by the server's REST interface.
+// MlflowRun: shows a run in MLflow, through the server's REST interface.
 //
 //   parameters   the settings of run.yaml, once; a server may refuse some
-//   metrics      the figures of results.csv, step = epoch, as they appear
+//   metrics      the columns of results.csv, step = epoch, as they appear
 //   tags         generation, lost processes, out-of-memory retries, the end
-//   artifacts    results.png and best.safetensors, where the server keeps
+//   artifacts    results.png and best.safetensors, if the server stores
 //                artifacts itself (mlflow-artifacts:)
 //   state        RUNNING, then FINISHED, FAILED or KILLED
 //
-// mlflow.json in the run directory says which MLflow run this is and what has
-// arrived, so that a resumed run goes on there. What may have arrived although
-// its answer was lost has the same times when it is sent again, which the
-// server takes for the same; a run that may have been made is looked for by a
-// mark of its own.
+// mlflow.json in the run directory stores the MLflow run's id and what has
+// arrived, so that a resumed run continues it. A message whose answer was lost
+// is sent again with the same times, which the server treats as the same
+// message. If the answer to the creation of a run was lost, the run is searched
+// by a unique tag.
 #pragma once
 
 #include <cstdint>
@@ -47,16 +47,16 @@ class MlflowRun : public Delivery {
   void stop() override { client_.stop(); }
 
  private:
-  // mlflow.json.
+  // The content of mlflow.json.
   struct Record {
     std::string server, experiment;
     std::string experiment_id, run_id, artifacts;
-    std::string mark;         // a tag that no other run has
+    std::string mark;         // a unique tag of this run
     int64_t epochs = 0;       // lines of results.csv that have arrived
     bool parameters = false;  // they have arrived, or were refused
-    int64_t first_event = 0;  // the run's begin in events.jsonl
+    int64_t first_event = 0;  // where the run begins in events.jsonl
   };
-  // What of a file was sent.
+  // A file, and its state when it was last sent.
   struct Artifact {
     std::filesystem::path file;
     std::optional<std::filesystem::file_time_type> sent;
@@ -78,10 +78,10 @@ class MlflowRun : public Delivery {
   void send_tags(const RunEnd* end);
   void send_state(const RunEnd* end);
   void send_artifact(Artifact& artifact, bool is_end);
-  // Whether there is one that has not been sent.
+  // Whether there is a version of it that has not been sent.
   bool is_due(const Artifact& artifact) const;
   void log_batch(const std::string& body);
-  // The answer's body, a JSON object. Throws Undelivered.
+  // Returns the answer's body, a JSON object. Throws Undelivered.
   std::string call(const std::string& method, const std::string& path,
                    const std::string& body);
   void say(const std::string& line) { lines_.push_back(line); }
@@ -92,20 +92,20 @@ class MlflowRun : public Delivery {
   std::optional<std::filesystem::file_time_type> older_run_;
   Record record_;
   bool is_open_ = false;
-  bool may_be_made_ = false;  // a request to make the run had no answer
+  bool may_be_made_ = false;  // no answer to the request for a run
   bool is_begun_ = false;
   std::optional<records::EventReader> events_;
   records::ResultsTable results_;
-  // The file's time and size when it was read.
+  // The file's time and size when it was last read.
   std::pair<std::optional<std::filesystem::file_time_type>, uintmax_t>
       read_results_;
-  std::vector<std::string> arrived_;  // those lines that the server has
-  std::map<int64_t, int64_t> times_;  // an epoch's end, in milliseconds
-  std::map<std::string, int64_t> line_times_;  // lines that were sent
+  std::vector<std::string> arrived_;  // the lines that the server has
+  std::map<int64_t, int64_t> times_;  // when each epoch ended, in milliseconds
+  std::map<std::string, int64_t> line_times_;  // of the lines that were sent
   int waits_for_event_ = 0;
   std::map<std::string, std::string> tags_, sent_tags_;
   int64_t losses_ = 0, retries_ = 0;
-  bool has_state_ = false;  // the end's state has arrived
+  bool has_state_ = false;  // the final state has arrived
   Artifact picture_, weights_;
   bool takes_artifacts_ = true;
   std::vector<std::string> lines_;

@@ -1,9 +1,9 @@
-// Notifier: whoever is told of a run beside its own people, by addresses:
-// MLflow and a webhook. It reads the run directory as it grows, on threads of
-// its own, and costs the run nothing but kTimeAtEnd at its end.
+// Notifier: sends a run's news to services: MLflow, a webhook and Kubeflow's
+// TrainJob. It reads the run directory as it grows, on its own threads, and
+// delays the run only at its end, by at most kTimeAtEnd.
 //
-// Credentials for MLflow come from the environment alone:
-// MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD.
+// MLflow's credentials come only from the environment: MLFLOW_TRACKING_TOKEN,
+// or MLFLOW_TRACKING_USERNAME and _PASSWORD.
 #pragma once
 
 #include <chrono>
@@ -22,40 +22,39 @@ namespace headroom::notify {
 
 inline constexpr auto kTimeAtEnd = std::chrono::seconds(10);
 
-// What the flags ask for.
+// The values of the flags.
 struct NotifierRequest {
-  std::string mlflow = {};  // an address; "" for none
+  std::string mlflow = {};  // an address; "" without the flag
   std::string experiment = {};
   std::string webhook = {};
 };
 
-// The addresses of a request that can be met.
+// The checked addresses of a request.
 struct Addressees {
   std::optional<WebAddress> mlflow, webhook;
   std::string experiment;
-  std::string authorization;  // MLflow's
+  std::string authorization;  // for MLflow
   std::optional<TrainJobServer> trainjob;
 };
 
-// Throws Error (exit 2) for an address that is none, or credentials that would
-// travel in the clear.
+// Throws Error (exit 2) for an invalid address, or unencrypted credentials.
 Addressees addressees_of(const NotifierRequest& request);
 
 class Notifier {
  public:
   struct Run {
     std::filesystem::path directory;
-    bool goes_on = false;  // was resumed
+    bool goes_on = false;  // the run was resumed
     std::function<void(const std::string&)> say;
-    // Rises with each Ctrl-C, which ends the wait at the end.
+    // The number of interrupts (Ctrl-C); a further one ends finish()'s wait.
     std::function<int()> interrupts;
-    // How far the run is, for a TrainJob; called from any thread.
+    // The run's progress, for a TrainJob; called from any thread.
     std::function<std::optional<TrainProgress>()> progress = {};
   };
   // REQUIRES: the run has not begun to write.
   Notifier(const Addressees& addressees, const Run& run);
 
-  // Returns when all has arrived, after kTimeAtEnd at the latest.
+  // Returns when everything has arrived, after kTimeAtEnd at the latest.
   void finish(const RunEnd& end);
 
  private:

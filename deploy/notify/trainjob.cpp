@@ -33,7 +33,7 @@ Error refused(const std::string& what) {
                    std::string(kUrl));
 }
 
-// The file's token. Throws Undelivered: it may be there the next time.
+// Reads the token. Throws Undelivered: the file may exist at the next try.
 std::string read_token(const std::filesystem::path& file) {
   constexpr size_t kLongest = 64 << 10;
   std::ifstream in(file, std::ios::binary);
@@ -49,7 +49,7 @@ std::string read_token(const std::filesystem::path& file) {
   return token;
 }
 
-// "2026-11-26T12:00:00.123Z" -> "2026-11-26T12:00:00Z", as Kubernetes has it.
+// "2026-11-26T12:00:00.123Z" -> "2026-11-26T12:00:00Z", Kubernetes's form.
 std::string whole_seconds(const std::string& time) {
   const size_t dot = time.find('.');
   return dot == std::string::npos ? time : time.substr(0, dot) + "Z";
@@ -83,7 +83,7 @@ std::string trainer_status(const TrainProgress& progress,
   if (progress.num_steps > 0) {
     const int64_t step =
         std::clamp<int64_t>(progress.step, 0, progress.num_steps);
-    // 100 is said of a run whose last step is committed, and not before.
+    // Rounded down: 100 is reported only when the last step is committed.
     status["progressPercentage"] =
         static_cast<int>(100.0 * static_cast<double>(step) /
                          static_cast<double>(progress.num_steps));
@@ -117,8 +117,7 @@ TrainJob::TrainJob(TrainJobServer server,
       progress_(std::move(progress)),
       client_(server_.address, "", server_.authority.string()) {}
 
-// The pace is that of the steps which this process has seen, validations
-// included.
+// Estimated from the steps that this process has seen, including validations.
 std::optional<double> TrainJob::remaining_seconds(
     const TrainProgress& progress) {
   const Clock::time_point now = Clock::now();

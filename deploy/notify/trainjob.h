@@ -1,18 +1,20 @@
-// TrainJob: a run's progress in Kubeflow Trainer 2, as `kubectl get trainjob`
-// shows it. Trainer's control plane (the feature gate TrainJobStatus, alpha)
-// gives every pod an address, an authority's certificate and a token:
+// TrainJob: reports a run's progress to Kubeflow Trainer 2, which shows it in
+// `kubectl get trainjob`. Trainer's control plane (feature gate TrainJobStatus,
+// alpha) gives every pod an address, the certificate of an authority, and a
+// token:
 //
 //   KUBEFLOW_TRAINER_SERVER_URL       where to POST
 //   KUBEFLOW_TRAINER_SERVER_CA_CERT   a file
-//   KUBEFLOW_TRAINER_SERVER_TOKEN     a file, which is written anew now and
-//                                     then, and read for each request
+//   KUBEFLOW_TRAINER_SERVER_TOKEN     a file that is replaced from time to
+//                                     time, so it is read for each request
 //
 //   {"trainerStatus": {"progressPercentage": 45, "estimatedRemainingSeconds":
 //    120, "metrics": [{"name": "box_loss", "value": "0.0412"}, ...],
 //    "lastUpdatedTime": "2026-11-26T12:00:00Z"}}
 //
-// At most one request in 5 s. What does not arrive is not kept: the next one
-// says more. At the run's end one request is tried, for 3 s.
+// At most one request in 5 s. A failed request is not repeated, because the
+// next one contains newer values. At the run's end one request is tried, for 3
+// s.
 #pragma once
 
 #include <chrono>
@@ -35,19 +37,19 @@ struct TrainJobServer {
   std::filesystem::path authority, token;
 };
 
-// Nothing outside a TrainJob. Throws Error (exit 2) where a variable is missing
-// or the address is not https://, but for this machine's own.
+// Returns nullopt outside a TrainJob. Throws Error (exit 2) if a variable is
+// missing, or if the address is neither https:// nor loopback.
 std::optional<TrainJobServer> trainjob_server(
     const std::map<std::string, std::string>& environment);
 
-// How far a run is.
+// The progress of a run.
 struct TrainProgress {
-  int64_t step = 0, num_steps = 0;  // num_steps is 0 while it is not known
+  int64_t step = 0, num_steps = 0;  // num_steps is 0 while unknown
   int64_t epoch = 0, num_epochs = 0;
   std::vector<std::pair<std::string, double>> metrics;
 };
 
-// The request's body. `seconds` is the rest of the run; nothing if not known.
+// The request's body. `seconds` is the remaining time; nullopt if unknown.
 std::string trainer_status(const TrainProgress& progress,
                            std::optional<double> seconds,
                            const std::string& time);

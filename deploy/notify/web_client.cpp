@@ -33,7 +33,8 @@ Error refused(const std::string& flag, const std::string& what) {
                "write https://HOST[:PORT][/PATH], or http:// on this machine");
 }
 
-// A broken connection is an error of the write; TLS would have it as a signal.
+// While it lives, writing to a broken connection is an error instead of
+// SIGPIPE: OpenSSL writes without MSG_NOSIGNAL.
 class WithoutBrokenPipes {
  public:
   WithoutBrokenPipes() {
@@ -54,8 +55,8 @@ class WithoutBrokenPipes {
   sigset_t pipe_{}, before_{};
 };
 
-// The list of authorities, where the library's own place has none: a bundle
-// runs on other distributions than it was built on.
+// The machine's certificate authorities. A bundle runs on other distributions
+// than its own, where OpenSSL's default path may not exist.
 std::string authorities() {
   if (std::getenv("SSL_CERT_FILE") != nullptr) return "";
   for (const char* file : {"/etc/ssl/certs/ca-certificates.crt",
@@ -102,7 +103,7 @@ std::unique_ptr<httplib::ClientImpl> connector(const WebAddress& address,
   auto client =
       std::make_unique<httplib::SSLClient>(address.host, address.port);
   client->set_ca_cert_path(authority.empty() ? authorities() : authority);
-  // The library's own check takes any IPv4 address for ::1 in a certificate.
+  // The library's own check accepts any IPv4 address for a certificate for ::1.
   X509_VERIFY_PARAM* const rules = SSL_CTX_get0_param(client->ssl_context());
   const std::string& host = address.host;
   HEADROOM_CHECK(
@@ -112,7 +113,7 @@ std::unique_ptr<httplib::ClientImpl> connector(const WebAddress& address,
   return client;
 }
 
-// False where the file cannot be read.
+// Returns false if the file cannot be read.
 bool attach_file(const std::filesystem::path& path, httplib::Request& request) {
   const auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
   file->seekg(0, std::ios::end);
@@ -221,7 +222,7 @@ WebAnswer WebClient::send(const WebRequest& asked,
   httplib::Request request;
   request.method = asked.method;
   request.path = address_.path + asked.path;
-  // "https://host" and "https://host?x=1" are addresses too.
+  // "https://host" and "https://host?x=1" are valid addresses too.
   if (!request.path.starts_with('/')) request.path.insert(0, "/");
   request.body = asked.body;
   request.set_header("User-Agent", "headroom");
@@ -255,15 +256,15 @@ WebAnswer WebClient::send(const WebRequest& asked,
   client->set_read_timeout(limit);
   client->set_write_timeout(limit);
 
-  // A server that sends a byte now and then keeps within the timeouts above for
-  // ever.
+  // The timeouts above limit each read and write. This limits the whole
+  // request, against a server that sends a byte now and then.
   bool is_late = false, is_ended = false;
   std::jthread watchdog([&](const std::stop_token& done) {
     std::unique_lock lock(mutex_);
     is_ended = changed_.wait_for(lock, done, limit,
                                  [&] { return is_cut_ || is_stopped_; });
     is_late = !is_ended && !done.stop_requested();
-    // A client that is still connecting forgets that it was stopped.
+    // A client that is still connecting loses a stop(), so repeat it.
     while (!done.stop_requested()) {
       lock.unlock();
       client->stop();

@@ -1,15 +1,16 @@
-// WebClient: one HTTP request after another to one server, each within a time
-// limit from when it is connected, whatever that server does. What comes before
-// has limits of its own: the connection to each address of the host and each
-// wait of a TLS handshake take at most 5 s, the look-up of the name as long as
-// the system lets it. Nobody can end these.
+// WebClient: sends HTTP requests to one server, one after another. From the
+// moment of connection each request has a time limit, whatever the server does.
+// The steps before that have other limits and cannot be aborted: connecting to
+// each address of the host and each wait of a TLS handshake take at most 5 s;
+// looking up the name takes as long as the system allows.
 //
-// No redirect is followed: credentials would go to whoever is named there. An
-// answer is cut at 1 MiB. Certificates are verified with the machine's list.
+// Redirects are not followed, because they would send the credentials to
+// another server. Answers are cut at 1 MiB. Certificates are verified with the
+// machine's list of authorities.
 //
-// Threads: send() from one; the others from any.
-// Errors: Error (exit 2) for an address that is none. What goes wrong with a
-// server is a value.
+// Threads: send() from one thread; the others from any.
+// Errors: Error (exit 2) for an invalid address. A server's failure is returned
+// as a value.
 #pragma once
 
 #include <chrono>
@@ -24,15 +25,14 @@ struct WebAddress {
   bool is_encrypted = false;
   std::string host;
   int port = 0;
-  std::string path;  // all that follows, as it was given; "" for nothing
+  std::string path;  // the rest, as it was given; may be ""
 
-  // Scheme, host and port; the path may be a secret.
+  // Scheme, host and port, without the path, which may be a secret.
   std::string shown() const;
   bool is_loopback() const;
 };
 
-// `flag` is named in refusals, which do not show the text: it may hold a
-// password.
+// Refusals name `flag` but do not show the text, which may contain a password.
 WebAddress parse_web_address(const std::string& flag, const std::string& text);
 
 // The value of the header Authorization for a name and a password.
@@ -41,18 +41,18 @@ std::string basic_authorization(const std::string& name,
 
 struct WebRequest {
   std::string method = "POST";
-  std::string path;  // follows the address's own
+  std::string path;  // appended to the address's own path
   std::string body = {};
-  // A file that is sent instead of the body; "" for none.
+  // A file to send instead of the body; "" if there is none.
   std::filesystem::path file = {};
-  // The header Authorization of this request; "" for the client's.
+  // The header Authorization of this request; "" uses the client's.
   std::string authorization = {};
 };
 
 struct WebAnswer {
-  int status = 0;  // 0: there was no answer, and `fault` says why
+  int status = 0;  // 0: no answer; `fault` has the reason
   std::string body = {};
-  std::string location = {};  // a redirect's target
+  std::string location = {};  // the target of a redirect
   std::chrono::seconds retry_after{0};
   std::string fault = {};
 
@@ -61,16 +61,16 @@ struct WebAnswer {
 
 class WebClient {
  public:
-  // `authorization` is the value of that header; "" for none. `authority` is a
+  // `authorization` is the value of that header; "" omits it. `authority` is a
   // file of certificates that are trusted instead of the machine's list.
   explicit WebClient(WebAddress address, std::string authorization = "",
                      std::string authority = "");
 
   WebAnswer send(const WebRequest& request, std::chrono::milliseconds limit);
-  // Ends the request that is under way, and refuses later ones until go_on().
+  // Aborts the current request and refuses later ones until go_on().
   void cut();
   void go_on();
-  // Does the same for ever.
+  // Aborts the current request and refuses all later ones.
   void stop();
 
   const WebAddress& address() const { return address_; }

@@ -14,18 +14,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Slack refuses longer ones.
+// Slack refuses longer texts.
 constexpr size_t kLongestReason = 2000;
 
-// Whether the same message would be refused again. Credentials may be mended,
-// and a server that is busy takes it later.
+// Whether the server would refuse the same message again. Not so for wrong
+// credentials, which may be corrected, and for a busy server.
 bool is_for_good(int status) {
   constexpr std::array kPassing = {401, 403, 408, 429};
   return status >= 400 && status < 500 &&
          std::ranges::find(kPassing, status) == kPassing.end();
 }
 
-// Attempts that are merely repeated change nothing that anybody would look at.
+// Repeated attempts change nothing that a reader would act on.
 bool is_news(const records::EventLine& event) {
   if (event.kind == to_string(EventKind::kLossOfProcess)) return true;
   return event.kind == to_string(EventKind::kOutOfMemory) &&

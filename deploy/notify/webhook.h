@@ -1,13 +1,13 @@
-// Webhook: a JSON object for each end, loss and out-of-memory retry of a run,
-// by POST to an address, in their order, at most one a second. After the run's
-// end the rest follows at once.
+// Webhook: POSTs a JSON object to an address for each end, lost process and
+// out-of-memory retry of a run, in order, at most one per second. After the
+// run's end the rest is sent without pauses.
 //
 //   {"event": "loss_of_process", "run": "exp3", "step": 12, "reason": "...",
 //    "time": "2026-11-21T08:23:00.123Z", "text": "exp3: ..."}
 //
-// "text" is what a chat such as Slack shows. The queue is bounded: news beyond
-// it are counted and dropped, the end never. A message that the server refuses
-// for good is counted and dropped too.
+// A chat such as Slack shows "text". The queue is bounded: further messages are
+// counted and dropped, but never the end. A message that the server refuses
+// permanently is counted and dropped too.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,20 @@ class Webhook : public Delivery {
  public:
   static constexpr size_t kLongestQueue = 100;
 
-  // `events` tells of this run alone.
+  // `events` must contain only this run's events.
   Webhook(const WebAddress& address, std::string run_name,
           records::EventReader events);
 
   std::vector<std::string> advance(const RunEnd* end,
                                    std::chrono::milliseconds limit) override;
   std::string left(const RunEnd* end) const override;
-  // A message is short, and one that is cut might arrive twice.
+  // A message is short, and an aborted one might arrive twice.
   void cut() override {}
   void stop() override { client_.stop(); }
 
  private:
   void take_events();
-  // REQUIRES: the queue has one.
+  // REQUIRES: the queue is not empty.
   void send_oldest(std::chrono::milliseconds limit);
   std::string message(const records::EventLine& event) const;
 
@@ -46,10 +46,10 @@ class Webhook : public Delivery {
   std::string run_name_;
   records::EventReader events_;
   std::deque<std::string> queue_;  // bodies of requests
-  int64_t dropped_ = 0;            // more than the queue holds
+  int64_t dropped_ = 0;            // did not fit into the queue
   int64_t refused_ = 0;
   int64_t newest_step_ = 0;
-  bool has_end_ = false;  // queued, or sent
+  bool has_end_ = false;  // queued or sent
   std::vector<std::string> lines_;
 };
 

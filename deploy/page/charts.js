@@ -1,8 +1,8 @@
 "use strict";
-// What the page is drawn with: text and units as people write them, elements
-// that take data as text only, and one class for every chart.
+// Tools for drawing the page: formats for numbers and units, elements that
+// insert data only as text, and one class for all charts.
 
-// Control and direction characters could rearrange what stands around them.
+// Control and direction characters could reorder the text around them.
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 const UNKNOWN = "not known";
 
@@ -14,7 +14,7 @@ const Format = {
     if (!isNumber(value)) return UNKNOWN;
     return value.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative"});
   },
-  // Enough digits to tell neighbours apart, whatever the size.
+  // Enough digits to distinguish neighbouring values of any size.
   value(value) {
     if (!isNumber(value)) return UNKNOWN;
     const size = Math.abs(value);
@@ -70,8 +70,8 @@ const svg = (tag, attributes, ...children) =>
 let lastId = 0;
 const newId = (name) => `${name}-${++lastId}`;
 
-// Makes the children of `parent` those of `items`, in order. Nodes stay where
-// their key stays, and with them focus, open details and scroll positions.
+// Makes the children of `parent` match `items`, in order. A node with a known
+// key is reused, which keeps its focus, open details and scroll position.
 function reconcile(parent, items, keyOf, make, update) {
   const old = parent.nodesByKey || new Map();
   const kept = new Map();
@@ -89,7 +89,8 @@ function reconcile(parent, items, keyOf, make, update) {
   parent.nodesByKey = kept;
 }
 
-// A table whose columns sort on a click: {name, value(item), show(item), left}.
+// A table that is sorted by a click on a column: {name, value(item),
+// show(item), left}.
 class DataTable {
   constructor(host, {caption, columns, sort = null, descending = false, most = 1000}) {
     Object.assign(this, {columns, sort, descending, most, items: []});
@@ -159,7 +160,7 @@ class DataTable {
   }
 }
 
-// The positions of about `count` round numbers between two.
+// The positions of about `count` round numbers from `low` to `high`.
 function ticks(low, high, count) {
   const raw = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -169,7 +170,7 @@ function ticks(low, high, count) {
   return found;
 }
 
-// The index of the x nearest to `at` in a rising list.
+// The index of the value nearest to `at` in an ascending list.
 function nearest(xs, at) {
   let low = 0;
   let high = xs.length - 1;
@@ -181,11 +182,12 @@ function nearest(xs, at) {
   return high >= 0 && Math.abs(xs[low] - at) <= Math.abs(xs[high] - at) ? low : high;
 }
 
-// Curves or stacked areas over a rising x. A series is {name, colour 1 to 6,
-// dash, xs, ys, base (for areas), soft (no legend), bridges (over unknown
-// values), show(index)}; a marker is {x, kind: "fault" or "checkpoint", text}; a level is {y, name}; a band is
-// {from, to, name}. Pointers and keys read values and choose a part of x, which
-// stays chosen while data arrive.
+// Curves or stacked areas over an ascending x.
+// A series is {name, colour 1 to 6, dash, xs, ys, base (for areas), soft (no
+// legend), bridges (drawn across unknown values), show(index)}; a marker is {x,
+// kind: "fault" or "checkpoint", text}; a level is {y, name}; a band is {from,
+// to, name}. With pointer or keys the user reads values and selects a range of
+// x, which is kept when new data arrive.
 class Chart {
   constructor(host, {title, describe = "", xName, format = Format.value, xFormat = Format.number,
     height = 230, isLog = false, fromZero = false, unitStep = 0, level = 3}) {
@@ -228,7 +230,7 @@ class Chart {
     return this.data.series.filter((series) => !this.hiddenNames.has(series.group || series.name));
   }
 
-  // All x that the series, or the caller, want seen.
+  // The range of x: that of all series, extended by the caller's range.
   extent() {
     let [low, high] = this.data.range || [Infinity, -Infinity];
     for (const {xs} of this.data.series) {
@@ -273,7 +275,7 @@ class Chart {
 
   yTicks(low, high) {
     if (!this.isLog) {
-      // Bytes divide by powers of two, other things by powers of ten.
+      // Ticks for bytes are powers of two, for other units powers of ten.
       const unit = this.format === Format.bytes ? 1024 ** Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)) : 1;
       return ticks(low / unit, high / unit, 4).map((tick) => tick * unit);
     }
@@ -363,7 +365,7 @@ class Chart {
     const {x, y} = this.scale;
     const point = (i, value) => `${x(xs[i]).toFixed(1)},${y(value).toFixed(1)}`;
     if (base) {
-      // Every value holds for one unit of x.
+      // Each value is drawn one unit of x wide.
       const right = (i, value) => `${x(xs[i] + 1).toFixed(1)},${y(value).toFixed(1)}`;
       const upper = xs.map((_, i) => `${point(i, ys[i])} ${right(i, ys[i])}`);
       const lower = xs.map((_, i) => `${right(i, base[i])} ${point(i, base[i])}`).reverse();
@@ -431,7 +433,7 @@ class Chart {
     this.draw();
   }
 
-  // The chart in one paragraph, for whoever does not see it.
+  // The chart as one paragraph, for screen readers.
   words() {
     const parts = this.data.series.filter((series) => !series.soft && series.xs.length).map((series) => {
       const known = series.ys.filter(isNumber);
@@ -518,7 +520,7 @@ class Chart {
     const shown = this.shown().filter((series) => !series.soft && series.xs.length);
     if (!shown.length || !this.scale) return this.hideCursor();
     const {x, x0, x1, place} = this.scale;
-    // An area's value holds from its x to the next.
+    // An area's value covers x up to the next x.
     const seek = this.unitStep ? at - 0.5 : at;
     const longest = shown.reduce((best, one) => (one.xs.length > best.length ? one.xs : best), shown[0].xs);
     const found = longest[nearest(longest, seek)];

@@ -1,10 +1,11 @@
-// DecimatedSeries: points of several columns over steps, as many as a picture
-// can show.
+// DecimatedSeries: points of several columns over steps, reduced to the number
+// that a picture can show.
 //
-// Above its capacity neighbours become a bucket, and of a bucket those points
-// stay that hold the least or the greatest value of a column, and the newest
-// point: no peak is lost. Buckets double as the series grows, so a run of any
-// length takes the same memory.
+// Above its capacity, neighbouring points are grouped into buckets. From each
+// bucket it keeps the points with the minimum or maximum of a column, and it
+// always keeps the newest point, so no peak is lost. The size of buckets
+// doubles as the series grows, so memory does not depend on the length of the
+// run.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,14 +25,14 @@ class DecimatedSeries {
 
   struct Point {
     int64_t step = 0;
-    std::span<const double> values;  // NaN where nothing is known
+    std::span<const double> values;  // NaN if unknown
   };
 
-  // REQUIRES: as many values as columns. Points at `step` and beyond go: a run
-  // that was restarted takes them again.
+  // Adds a point. Removes points at `step` and later first, because a restarted
+  // run repeats these steps. REQUIRES: as many values as columns.
   void add(int64_t step, std::span<const double> values);
   void clear();
-  // Never more than `capacity` points stay.
+  // Changes the greatest number of points that are kept.
   void set_capacity(size_t capacity);
 
   size_t size() const { return steps_.size(); }
@@ -39,19 +40,18 @@ class DecimatedSeries {
     return {steps_[index],
             std::span(values_).subspan(index * num_columns_, num_columns_)};
   }
-  // The indices of at most about `most` points, those with extremes, at
-  // `from` and beyond.
+  // The indices of about `most` points from step `from` on, with the extremes.
   std::vector<size_t> chosen(size_t most, int64_t from) const;
 
  private:
-  // The indices of [begin, size) that stay when buckets hold so many steps.
+  // The indices of [begin, size) that are kept with buckets of that many steps.
   std::vector<size_t> kept(size_t begin, int64_t bucket) const;
   std::vector<size_t> thinned(size_t begin, size_t most, int64_t bucket) const;
   void decimate();
 
   size_t num_columns_;
   size_t capacity_;
-  int64_t bucket_ = 1;  // steps of a bucket
+  int64_t bucket_ = 1;  // steps per bucket
   std::vector<int64_t> steps_;
   std::vector<double> values_;
 };

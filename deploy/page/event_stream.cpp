@@ -15,8 +15,8 @@ struct EventStream::Reader {
   MHD_Connection* connection = nullptr;
   std::string id;
   uint64_t seen = 0;    // the version that was sent last
-  Text sending;         // null: nothing is on its way
-  size_t num_sent = 0;  // bytes of it
+  Text sending;         // nullptr if nothing is being sent
+  size_t num_sent = 0;  // bytes of it that were sent
   bool waits = false;   // its connection is suspended
   Clock::time_point last_sent;
 };
@@ -103,7 +103,7 @@ ssize_t EventStream::fill(Reader& reader, char* buffer, size_t max) {
     } else if (now - reader.last_sent >= sign_of_life_) {
       reader.sending = kAlive;
     } else {
-      // The server would ask again at once otherwise.
+      // Without this the server would call again at once.
       reader.waits = true;
       MHD_suspend_connection(reader.connection);
       return 0;
@@ -126,7 +126,8 @@ void EventStream::publish(const std::string& id, const Text& changes) {
   std::string text = "event: changed\ndata: " + *changes + "\n\n";
   if (topic.text != nullptr && *topic.text == text) return;
   topic.text = std::make_shared<const std::string>(std::move(text));
-  // Versions rise over all topics: one that comes back is new to everybody.
+  // Versions rise over all topics, so a topic that is removed and made again
+  // has a new version for every reader.
   topic.version = ++newest_version_;
 }
 
@@ -141,7 +142,7 @@ void EventStream::publish_all(std::unique_lock<std::mutex>& lock) {
       lock.lock();
       if (changes != nullptr && topics_.contains(id)) publish(id, changes);
     } catch (const std::exception&) {
-      // The old text stays: training goes on whatever is wrong with its files.
+      // Keep the old text. Training continues whatever is wrong with its files.
       if (!lock.owns_lock()) lock.lock();
     }
   }

@@ -1,11 +1,11 @@
-// EventStream: the page's server-sent events. All readers of a run get one
-// text, made at most once a second, when it changed; a comment every 15 seconds
-// is a sign of life. A reader that does not read holds one shared text, and
-// loses its connection after the server's idle time.
+// EventStream: the page's server-sent events. All readers of a run share one
+// text, which is made at most once a second and only if it changed. A comment
+// every 15 seconds keeps the connection alive. A reader that does not read
+// holds one shared text and is disconnected after the server's idle time.
 //
 // Without readers the thread sleeps.
 //
-// Threads: its own, and the server's, which calls back.
+// Threads: its own, and the server's threads, which call back.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ namespace headroom::page {
 
 class EventStream {
  public:
-  // Borrows the shelf.
+  // Keeps a reference to the shelf.
   EventStream(RunShelf& shelf, std::chrono::milliseconds interval,
               std::chrono::milliseconds sign_of_life);
   // REQUIRES: stop() was called and the server has ended.
@@ -34,10 +34,10 @@ class EventStream {
   EventStream(const EventStream&) = delete;
   EventStream& operator=(const EventStream&) = delete;
 
-  // The response for one reader; null where there is no such run.
+  // The response for one reader; nullptr if there is no such run.
   MHD_Response* subscribe(const std::string& id, MHD_Connection* connection);
-  // Ends all streams, before the server is stopped. Readers get the last
-  // changes if they take them soon.
+  // Ends all streams; call it before the server is stopped. Readers that read
+  // soon still receive the last changes.
   void stop();
 
  private:
@@ -59,7 +59,7 @@ class EventStream {
 
   RunShelf& shelf_;
   const std::chrono::milliseconds interval_, sign_of_life_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   std::map<std::string, Topic> topics_;
   uint64_t newest_version_ = 0;

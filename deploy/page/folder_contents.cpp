@@ -30,7 +30,7 @@ constexpr size_t kMostEpochs = 20'000;
 constexpr size_t kMostPictures = 200;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-// Seconds of the Unix epoch.
+// Unix seconds; NaN if the text is no time.
 double unix_seconds(const std::string& utc) {
   const auto milliseconds = utc_milliseconds(utc);
   return milliseconds ? static_cast<double>(*milliseconds) / 1000 : kNoNumber;
@@ -111,7 +111,7 @@ void EventList::take(std::string_view line) {
   if (kind == to_string(EventKind::kGeneration)) workers_ = workers_of(event);
   std::string text = event_text(event);
   if (text.size() > kLongestEvent) {
-    // What happened, without its details.
+    // Keep the simple members and drop lists and objects.
     Event brief;
     for (const auto& [key, value] : event.items()) {
       if (!value.is_structured()) brief[key] = value;
@@ -172,7 +172,7 @@ std::vector<Picture> pictures_in(const fs::path& run_directory) {
     const std::string name = entry->path().filename().string();
     if (!name.ends_with(".png") && !name.ends_with(".jpg")) continue;
     struct stat status {};
-    // A link may lead anywhere.
+    // A symbolic link could point to any file.
     if (::lstat(entry->path().c_str(), &status) != 0 ||
         !S_ISREG(status.st_mode)) {
       continue;
@@ -191,7 +191,7 @@ std::vector<Picture> pictures_in(const fs::path& run_directory) {
 std::vector<int64_t> checkpoints_in(const fs::path& run_directory) {
   std::vector<int64_t> steps;
   std::error_code error;
-  // Those of an older run are none of this one's.
+  // The checkpoints may still belong to an older run.
   if (fs::exists(run_directory / run_files::kOlderRun, error)) return steps;
   fs::directory_iterator entry(run_directory / run_files::kCheckpoints, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {

@@ -1,6 +1,6 @@
-// The files of a run directory that another process may still write, as plain
-// values: events, epochs, pictures, checkpoints. Memory is bounded whatever
-// their sizes.
+// The files of a run directory as plain values: events, epochs, pictures,
+// checkpoints. Another process may still write them. Memory is bounded for
+// files of any size.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,14 +20,14 @@
 
 namespace headroom::page {
 
-// A file that is read again when it changed.
+// A file that is read again only after it changed.
 class WatchedFile {
  public:
   explicit WatchedFile(std::filesystem::path path) : path_(std::move(path)) {}
   const std::filesystem::path& path() const { return path_; }
 
-  // The new content; nothing where it is as before. A file that is not there,
-  // or above 16 MiB, is empty.
+  // Returns the content if it is new, nullopt if it is unchanged. A missing
+  // file, or one above 16 MiB, counts as empty.
   std::optional<std::string> changed();
 
  private:
@@ -37,20 +37,19 @@ class WatchedFile {
   int64_t size_ = 0;
 };
 
-// events.jsonl.
+// The content of events.jsonl.
 class EventList {
  public:
   explicit EventList(const std::filesystem::path& run_directory);
 
   void refresh();
 
-  // The newest 500, the newest first: JSON texts whose "time" is in seconds of
-  // the Unix epoch.
+  // The newest 500 events, newest first, as JSON texts with "time" in seconds.
   const std::deque<std::string>& newest() const { return newest_; }
   int64_t count() const { return count_; }
-  // When the first one happened; NaN where there is none.
+  // The time of the first event; NaN if there is none.
   double started() const { return started_; }
-  // The end of the run, where that is the newest event.
+  // The end of the run; set if it is the newest event.
   struct End {
     int exit_code = 0;
     std::string reason;
@@ -74,14 +73,14 @@ class EventList {
   std::map<int, Worker> workers_;
 };
 
-// results.csv: a line for each epoch; NaN where a cell is empty.
+// The content of results.csv: a row per epoch; NaN for an empty cell.
 struct EpochTable {
   std::vector<std::string> columns;
   std::vector<std::vector<double>> rows;
   struct Best {
     double epoch = 0, map50 = 0, map = 0;
   };
-  std::optional<Best> best;  // the epoch of the greatest fitness
+  std::optional<Best> best;  // the epoch with the best fitness
 };
 EpochTable epoch_table(const std::string& csv);
 
@@ -89,12 +88,12 @@ struct Picture {
   std::string name;
   std::string kind;  // "validation", "training" or "curve"
   int64_t bytes = 0;
-  int64_t time = 0;  // seconds of the Unix epoch at which it was written
+  int64_t time = 0;  // when it was written, in Unix seconds
 };
-// The newest 200 of the folder, the newest first.
+// The newest 200 pictures of the folder, newest first.
 std::vector<Picture> pictures_in(const std::filesystem::path& run_directory);
 
-// The steps of finished checkpoints, ascending.
+// The steps of complete checkpoints, ascending.
 std::vector<int64_t> checkpoints_in(const std::filesystem::path& run_directory);
 
 }  // namespace headroom::page

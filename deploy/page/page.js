@@ -1,7 +1,8 @@
 "use strict";
-// What the page knows and when it draws: fetches what the program serves, or
-// reads a report's data. Live numbers come as events; what they say is missing is
-// fetched. Sections (sections.js) draw at most once a second.
+// The state of the page and the times at which it is drawn. The data are
+// fetched from the program, or taken from a report. Live numbers arrive as
+// events; an event also names what must be fetched again. Sections
+// (sections.js) are drawn at most once a second.
 
 const POINTS = 1500;
 const by = (id) => document.getElementById(id);
@@ -13,7 +14,7 @@ const listOf = (value) => (Array.isArray(value) ? value : []);
 const state = {runs: [], live: null, id: null, run: null, steps: null, timelines: new Map(), compared: new Map(),
   ticked: new Set(), rank: 0, show: "all", kind: "", eventsShown: 25, progress: null, lost: null, heard: 0};
 
-// ---- where data come from ----
+// ---- data sources ----
 
 class Served {
   async stop() {
@@ -36,7 +37,7 @@ class Served {
   timeline(id, rank) { return this.get(`/api/timeline?id=${encodeURIComponent(id)}&rank=${rank}`); }
 }
 
-// A report's data stand in the page itself.
+// A report contains its data in the page itself.
 class Written {
   constructor(report) { this.entries = new Map(listOf(report.runs).map((entry) => [entry.run.id, entry])); }
   async runs() {
@@ -86,7 +87,7 @@ function drawNow(...names) {
 
 function drawDirty() {
   drawTimer = null;
-  if (document.hidden || !state.run) return;  // drawn when somebody looks again
+  if (document.hidden || !state.run) return;  // drawn when it is visible again
   drawnAt = performance.now();
   const names = [...dirty];
   dirty.clear();
@@ -94,10 +95,10 @@ function drawDirty() {
 }
 document.addEventListener("visibilitychange", () => redraw("summary"));
 
-// ---- fetching what is missing ----
+// ---- fetching missing data ----
 
-// Calls never overlap; the newest wish waits for the one in progress, and slow
-// answers are asked for less often.
+// Wraps an action so that calls never overlap: a call during an action runs
+// after it, once. After a slow answer it waits longer before the next.
 function patient(act) {
   let isBusy = false;
   let isWanted = false;
@@ -128,8 +129,9 @@ const fetchRun = patient(async () => {
 const fetchSteps = patient(async () => {
   const [id, have] = [state.id, state.steps];
   const last = have && have.rows.length ? have.rows[have.rows.length - 1][have.columns.indexOf("step")] : -1;
-  // Later steps are added. All are read anew after events, which may have
-  // repeated a step, and before additions outweigh the others of a long run.
+  // Only later steps are fetched and added. All steps are fetched again after
+  // events, which may have repeated a step, and before the added steps
+  // outnumber the thinned rest of a long run.
   const isAddition = have && !have.isOld && last >= 0 && have.added < POINTS / (have.isThinned ? 10 : 1);
   const got = await source.steps(id, isAddition ? last + 1 : 0);
   if (id !== state.id) return;
@@ -200,7 +202,7 @@ async function fetchTimeline() {
     if (state.timelines.size > 16) state.timelines.clear();
     state.timelines.set(key, timeline);
   } catch {
-    // It is asked for again with the run's next change.
+    // Fetched again at the run's next change.
   }
   asked.delete(key);
   drawNow("memory");
@@ -222,7 +224,7 @@ async function compareRun(id) {
   try {
     state.compared.set(id, await source.run(id));
   } catch {
-    // It is asked for again with the list of runs.
+    // Fetched again with the next list of runs.
   }
   for (const old of [...state.compared.keys()]) if (!state.ticked.has(old)) state.compared.delete(old);
   redraw("compare");
@@ -300,7 +302,7 @@ function remember(name, value) {
   try {
     sessionStorage.setItem(`headroom-${name}`, value);
   } catch {
-    // A browser that stores nothing starts with its defaults next time.
+    // Without storage the defaults are used next time.
   }
 }
 

@@ -38,7 +38,7 @@ Error cannot_listen(const PageOptions& options, const std::string& why) {
                "choose another address with " + options.flag + " HOST:PORT");
 }
 
-// A socket that listens at the address.
+// Opens a socket that listens at the address.
 int listening_socket(const PageOptions& options, const ListenAddress& address) {
   std::string why;
   const coordinator::Addresses found = coordinator::resolved(address, &why);
@@ -95,7 +95,8 @@ std::string machine_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? lower_case(name) : "";
 }
 
-// Others may know the machine by its full name, and it itself by the short one.
+// Whether `host` is the machine's short name, alone or with a domain: clients
+// may use the full name while the machine's own name is the short one.
 bool is_this_machine(const std::string& host) {
   const std::string name = machine_name();
   const std::string short_name = name.substr(0, name.find('.'));
@@ -103,9 +104,10 @@ bool is_this_machine(const std::string& host) {
          (host == short_name || host.starts_with(short_name + "."));
 }
 
-// Another site reaches this server by a name of its own. Numbers and the names
-// of this machine are nobody else's. Ports may differ: a tunnel has its own.
-// Where the browser checks a certificate, that tells whose name it is.
+// Whether the Host header names this server. Another site's page can only reach
+// it by that site's name. IP addresses and this machine's names belong to no
+// other site. Ports may differ, because a tunnel uses its own. With HTTPS the
+// browser checks the name by the certificate.
 bool is_host_of(const std::string& given, const ListenAddress& address,
                 bool is_encrypted) {
   const std::string host = lower_case(host_without_port(given));
@@ -118,7 +120,7 @@ bool is_host_of(const std::string& given, const ListenAddress& address,
          (is_number(host) || host == "localhost" || is_this_machine(host));
 }
 
-// The page's rules for the browser. `nonce` is that of the page's script.
+// The Content-Security-Policy of the page. `nonce` allows its own script.
 std::string content_policy(const std::string& nonce) {
   return "default-src 'none'; style-src 'unsafe-inline'; script-src " +
          (nonce.empty() ? std::string("'none'") : "'nonce-" + nonce + "'") +
@@ -143,7 +145,7 @@ MHD_Response* response_of(const Text& text) {
 struct Answer {
   unsigned int status = MHD_HTTP_OK;
   std::string type;
-  MHD_Response* response = nullptr;  // null: there is no memory for one
+  MHD_Response* response = nullptr;  // nullptr if memory is short
   std::string nonce = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
@@ -253,7 +255,7 @@ class PageServer::Server {
           static_cast<Server*>(server)->answer(connection, path, method);
       return send(connection, answer);
     } catch (const std::exception&) {
-      return MHD_NO;  // it is out of memory: the connection is closed
+      return MHD_NO;  // out of memory: the library closes the connection
     }
   }
 
@@ -302,7 +304,7 @@ class PageServer::Server {
     return asks_to_stop ? stop(connection) : content(connection, path);
   }
 
-  // A page of another site can send neither this header nor this page's Origin.
+  // A page of another site can send neither this header nor our Origin.
   Answer stop(MHD_Connection* connection) const {
     if (value_of(connection, MHD_HEADER_KIND, "Origin").empty() ||
         value_of(connection, MHD_HEADER_KIND, "X-Headroom-Control") != "stop") {
@@ -312,7 +314,7 @@ class PageServer::Server {
     return text_answer(MHD_HTTP_ACCEPTED, "The run is asked to stop.");
   }
 
-  // Why the request comes from another site's page; "" where it does not.
+  // Why a request from another site's page is refused; "" for other requests.
   std::string stranger(MHD_Connection* connection) const {
     const std::string host = value_of(connection, MHD_HEADER_KIND, "Host");
     if (!is_host_of(host, address_, is_encrypted())) {
@@ -402,7 +404,7 @@ class PageServer::Server {
       if (handle >= 0) ::close(handle);
       return not_found();
     }
-    // It reads as the browser takes it, and closes the file.
+    // The response reads the file as the browser takes it, and closes it.
     MHD_Response* const response = MHD_create_response_from_fd64(
         static_cast<uint64_t>(status.st_size), handle);
     if (response == nullptr) ::close(handle);

@@ -1,24 +1,24 @@
-// PageServer: the page of a run, or of several, on an HTTP port of its own. It
-// only reads: GET and HEAD, and no request changes anything. Where it is given
-// PageOptions::stop, it also answers POST /api/stop.
+// PageServer: serves the page of one or several runs on its own HTTP port. It
+// only reads: GET and HEAD, and no request changes anything, except that POST
+// /api/stop is answered if PageOptions::stop is set.
 //
-//   GET /?token=T     sets a cookie and leads to /
+//   GET /?token=T     sets a cookie and redirects to /
 //   GET /             the page
 //   GET /api/runs, /api/run, /api/steps, /api/timeline    JSON
 //   GET /events       server-sent events
 //   GET /files        a picture of the run, by exact name
-//   POST /api/stop    stops the run, where the page may
+//   POST /api/stop    stops the run, if the page may
 //
-// Who may read: whoever knows the token, which is drawn for each server. The
-// Host must be the address listened on, so that no other site's name leads
-// here, and a request that another site's page makes is refused.
+// Every reader must have the token, which is random for each server. The Host
+// header must be the address that the server listens on, so that another site's
+// name cannot lead here, and requests from another site's page are refused.
 //
-// At most 256 connections; one that moves nothing for 30 seconds is closed. All
-// of it runs on threads of its own, and readers share their texts, so a reader
-// that does not read costs neither memory nor training time.
+// At most 256 connections; one without traffic for 30 seconds is closed. The
+// server runs on its own threads and readers share texts, so a slow reader
+// costs neither memory nor training time.
 //
-// Errors: Error (exit 2) where the address cannot be listened on, or lies
-// beyond loopback without certificates and a token (proto/channel_security.h).
+// Errors: Error (exit 2) if the address cannot be used, or if it is beyond
+// loopback without certificates and a token (proto/channel_security.h).
 #pragma once
 
 #include <chrono>
@@ -32,14 +32,14 @@
 namespace headroom::page {
 
 struct PageOptions {
-  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 takes a free one
-  // The flag that names another address, for refusals.
+  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 chooses a free one
+  // The flag that gives another address, for refusals.
   std::string flag = "--page";
-  // Certificates of the server's side; HTTPS where there are some.
+  // The server's certificates; with certificates it serves HTTPS.
   wire::ChannelSecurity security;
   bool insecure_network = false;
   RunSource source;
-  // Stops the live run; empty where the page may not. Called on the server's
+  // Stops the live run; empty if the page may not. Called on the server's
   // thread.
   std::function<void()> stop;
   std::chrono::seconds idle_time{30};
@@ -53,7 +53,7 @@ class PageServer {
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;
 
-  // "http://127.0.0.1:40123/?token=...": what to open in a browser.
+  // The address to open in a browser: "http://127.0.0.1:40123/?token=...".
   std::string address() const;
   int port() const;
   const std::string& token() const;

@@ -1,5 +1,5 @@
-// The page as one HTML text: page.html with its style and its scripts, which
-// the build joins (join_page.cmake).
+// The page as one HTML text: page.html with its style and scripts, which the
+// build joins (join_page.cmake).
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@ namespace headroom::page {
 
 std::string_view page_text();
 
-// Where a report's data goes, and how the element with the scripts begins.
+// The place for a report's data, and the start tag of the scripts.
 inline constexpr std::string_view kReportMark = "<!-- report-data -->";
 inline constexpr std::string_view kScriptTag = "<script>";
 

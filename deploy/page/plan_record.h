@@ -1,6 +1,6 @@
-// PlanRecord: what the page says of a run's plan: its lines, the layouts that
-// were not taken, and the memory of a step, part by part. It is worked out from
-// the files of the run directory when it is first asked for.
+// PlanRecord: a run's plan for the page: its lines, the layouts that were not
+// chosen, and the memory of a step, part by part. Computed from the files of
+// the run directory at the first call.
 //
 // Threads: one at a time.
 #pragma once
@@ -21,32 +21,32 @@ namespace headroom::page {
 
 class PlanRecord {
  public:
-  // `run_directory`: the folder with the run's recorded model; "" for none.
+  // `run_directory` is the folder with the recorded model; "" if there is none.
   PlanRecord(std::filesystem::path run_directory, configs::RunConfig config,
              plan::Plan plan);
 
   const plan::Plan& plan() const { return plan_; }
-  // Lines for people.
+  // Lines of text for people.
   std::vector<std::string> lines() const;
 
   struct Others {
     std::vector<planner::OtherLayout> layouts;
-    std::string why_not;  // the reason why there are none
+    std::string why_not;  // why there are none; "" if there are some
   };
   const Others& others();
 
   struct Timeline {
     predict::StepTimeline step;
-    std::string why_not;  // the reason why there is none; "" where there is one
+    std::string why_not;  // why there is none; "" if there is one
   };
-  // REQUIRES: 0 <= rank < plan().layout.world_size().
+  // A rank's memory in a step. REQUIRES: 0 <= rank < world size of the plan.
   const Timeline& timeline(int rank);
-  // "4 C3 (128)"; "" for -1.
+  // For example "4 C3 (128)"; "" for -1.
   std::string layer_name(int64_t layer);
 
  private:
-  // The model's layers; empty, with the reason, where they cannot be read here
-  // or are none that the plan could be of.
+  // The model's layers. Empty, with layers_error_ set, if they cannot be read
+  // here or do not match the plan.
   const std::vector<layers::LayerCost>& layers();
 
   std::filesystem::path run_directory_;

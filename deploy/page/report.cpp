@@ -19,12 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a report begins with, so that it is known again.
+// The first bytes of a report, by which it is recognised.
 constexpr std::string_view kDoctype = "<!doctype html>";
 constexpr std::string_view kWritten =
     "<!doctype html>\n<!-- a report of headroom -->";
 constexpr int kMostTimelines = 16;
-// The address, the name and the rest of a picture's entry.
+// The bytes for a picture's address, name and the rest of its entry.
 constexpr size_t kPictureEntry = 400;
 
 std::string base64(const std::string& bytes) {
@@ -53,7 +53,7 @@ size_t base64_size(int64_t bytes) {
 std::string data_address(const fs::path& folder, const Picture& picture) {
   std::ifstream in(folder / picture.name, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  // It may have grown since it was listed.
+  // The file may have grown since it was listed.
   if (bytes.empty() || static_cast<int64_t>(bytes.size()) != picture.bytes) {
     return "";
   }
@@ -62,8 +62,7 @@ std::string data_address(const fs::path& folder, const Picture& picture) {
          base64(bytes);
 }
 
-// JSON inside a script element: no text of it ends the element or begins a
-// comment.
+// JSON for a script element: '<' is escaped, so that nothing ends the element.
 std::string inside_script(const std::string& json) {
   std::string text;
   text.reserve(json.size());
@@ -112,7 +111,7 @@ class Report {
   }
 
  private:
-  // The newest of every run first, in turns.
+  // Takes the newest picture of every run, then the second newest, and so on.
   void choose_pictures(size_t room) {
     size_t turn = 0;
     for (bool has_more = true; has_more; ++turn) {
@@ -175,7 +174,7 @@ class Report {
   }
 
   std::vector<std::unique_ptr<RunRecord>> records_;
-  std::vector<Names> shown_;  // pictures, by run
+  std::vector<Names> shown_;  // chosen pictures, by run
   size_t points_ = 0;
 };
 

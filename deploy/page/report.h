@@ -1,6 +1,6 @@
-// The report of runs, or of a plan: the page in one HTML file that needs
-// nothing beside it, to keep or to mail. At most 2 MB: the newest pictures that
-// fit are in it, and it says how many are not.
+// The report of runs or of a plan: the page in one HTML file that needs no
+// other file, to keep or to mail. At most 2 MB: the newest pictures that fit
+// are included, and the report states how many are missing.
 #pragma once
 
 #include <cstddef>
@@ -20,27 +20,27 @@ inline constexpr size_t kMostReportBytes = 2'000'000;
 
 struct ReportRequest {
   std::vector<RunPlace> runs;
-  // Whether a coordinator writes a folder.
+  // Whether a coordinator is writing a folder.
   std::function<bool(const std::filesystem::path&)> is_held;
-  // The status of the first run, where somebody has it.
+  // The status of the first run, if the caller has it.
   std::optional<coordinator::RunStatus> status;
 };
 
-// The report of a run that is planned and not started.
+// The report of a run that is planned but not started.
 std::string planned_report_text(const PlannedRun& planned);
 
-// Throws Error (exit 2) where so many runs make no report of that size.
+// Throws Error (exit 2) if there are too many runs for that size.
 std::string report_text(const ReportRequest& request);
 
 // Whether the file is a report that headroom wrote.
 bool is_report(const std::filesystem::path& file);
 
-// Throws Error (exit 2), with the remedy, where the file is there and no
+// Throws Error (exit 2), with the remedy, if the file exists and is not such a
 // report.
 void require_replaceable(const std::filesystem::path& file,
                          const std::string& remedy);
 
-// Throws Error (exit 5) where `file` cannot be written.
+// Throws Error (exit 5) if `file` cannot be written.
 void write_report(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace headroom::page

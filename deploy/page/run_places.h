@@ -1,4 +1,4 @@
-// The run directories that a page or a report is asked for.
+// Finds the run directories for a page or a report.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ struct RunPlace {
   std::filesystem::path directory;
   bool operator==(const RunPlace&) const = default;
 };
-// The run directories at or below `folder`, at most two levels deep, the newest
-// 200. Throws Error (exit 2) where there is none.
+// The run directories at or below `folder`, at most two levels deep; the newest
+// 200. Throws Error (exit 2) if there is none.
 std::vector<RunPlace> runs_of(const std::filesystem::path& folder);
 
 }  // namespace headroom::page

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Points of all ranks' memory in one answer.
+// The greatest number of points in one answer, over the memory of all ranks.
 constexpr size_t kMostShownMemory = 24'000;
 constexpr size_t kLeastShownMemory = 24;
 
@@ -36,7 +36,7 @@ std::string text_of(const Json& json) {
 Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
-// A double beyond 2^53 is no whole number that anybody counted.
+// Above 2^53 a double does not represent every whole number.
 bool is_countable(double value) { return std::abs(value) <= 0x1p53; }
 Json whole_or_null(double value) {
   return is_countable(value) ? Json(static_cast<int64_t>(value)) : Json();
@@ -123,7 +123,7 @@ struct RunRecord::State {
     history.refresh();
   }
 
-  // What lies there is an older run's until this one has committed a step.
+  // Until this run has committed a step, the files belong to an older run.
   void forget_results() {
     results_file = WatchedFile(results_file.path());
     summary_file = WatchedFile(summary_file.path());
@@ -132,8 +132,7 @@ struct RunRecord::State {
     history = StepHistory(directory);
   }
 
-  // The files that say what the run is. A file that cannot be read leaves what
-  // was known.
+  // Reads the files that define the run; keeps values of unreadable files.
   void read_definition() {
     bool is_new = false;
     if (const auto text = run_file.changed(); text && !text->empty()) {
@@ -245,7 +244,7 @@ struct RunRecord::State {
     }
     if (const auto series = history.memory().find(rank);
         series != history.memory().end()) {
-      // Every extreme is kept, so the greatest is of all steps.
+      // The series keeps every extreme, so this is the maximum over all steps.
       for (size_t i = 0; i < series->second.size(); ++i) {
         const double bytes =
             series->second.point(i).values[StepHistory::kMeasured];
@@ -315,7 +314,7 @@ struct RunRecord::State {
     return json;
   }
 
-  // What starts the run, or continues it; null where nothing would.
+  // The command that starts or continues the run; null if none would.
   Json command() const {
     if (planned) return planned->command;
     const std::string state = end().state;

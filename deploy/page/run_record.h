@@ -1,12 +1,12 @@
-// RunRecord: a run directory as the page shows it, in the JSON that page.js
-// reads.
+// RunRecord: a run directory as the JSON document that page.js reads.
 //
-// Everything comes from the run's files: run.yaml, plan.json, steps.jsonl,
-// results.csv, events.jsonl, summary.json, checkpoints and pictures. What a
-// live status says of state, ranks and progress outranks them. Files are read
-// again only where they changed, and memory is bounded whatever their sizes.
+// The data come from the run's files: run.yaml, plan.json, steps.jsonl,
+// results.csv, events.jsonl, summary.json, checkpoints and pictures. If there
+// is a live status, its state, ranks and progress are used instead. Files are
+// read again only after they changed, and memory is bounded for files of any
+// size.
 //
-// Texts are UTF-8 with other bytes replaced; unknown numbers are null.
+// Texts are UTF-8 with invalid bytes replaced; unknown numbers are null.
 //
 // Threads: one at a time.
 #pragma once
@@ -26,14 +26,14 @@
 
 namespace headroom::page {
 
-// A run that is planned and not started.
+// A run that is planned but not started.
 struct PlannedRun {
   std::string name;
   configs::RunConfig config;
   plan::Plan plan;
   std::string verdict;  // whether it fits, and how
-  std::string command;  // what starts it
-  // What else is said of the plan, to be shown in a font of equal widths.
+  std::string command;  // the command that starts it
+  // A further text about the plan, shown in a monospaced font.
   struct Detail {
     std::string title, text;
   };
@@ -44,7 +44,7 @@ class RunRecord {
  public:
   // `id` names the run among others. Reads nothing yet.
   RunRecord(std::string id, std::filesystem::path run_directory);
-  // A run that nobody has started. There is nothing to refresh.
+  // A run that is only planned; refresh() has nothing to read.
   explicit RunRecord(const PlannedRun& planned);
   ~RunRecord();
   RunRecord(const RunRecord&) = delete;
@@ -53,27 +53,27 @@ class RunRecord {
   const std::string& id() const;
   const std::filesystem::path& directory() const;
 
-  // Reads what changed. `live`: the run's own status, null where nobody has
-  // it. `is_held`: a coordinator writes the folder now.
+  // Reads the files that changed. `live` is the run's own status or nullptr.
+  // `is_held` is true if a coordinator writes the folder now.
   void refresh(const coordinator::RunStatus* live, bool is_held);
 
-  // What refresh() found, as JSON texts: a line of the list of runs; all of
-  // the run; what changes while it trains.
+  // The result of refresh() as JSON texts: overview() for the list of runs,
+  // run() for the whole run, changes() for the parts that training changes.
   std::string overview() const;
-  // Where a picture is fetched from; nothing leaves the picture out.
+  // Returns the address of a picture; nullopt omits the picture.
   using PictureAddress =
       std::function<std::optional<std::string>(const Picture&)>;
-  // `pictures_note`: what to say of the pictures; "" for nothing.
+  // `pictures_note` is a remark about the pictures; "" for none.
   std::string run(const PictureAddress& address,
                   const std::string& pictures_note = "") const;
   std::string changes() const;
-  // About `points` steps from step `from` on, with every extreme.
+  // About `points` steps from step `from` on, including every extreme.
   std::string steps(size_t points, int64_t from) const;
-  // The predicted memory of a rank's step. Nothing for a rank that is none.
+  // The predicted memory of a rank's step; nullopt if there is no such rank.
   std::optional<std::string> timeline(int rank) const;
 
-  int world_size() const;  // 0 where the plan is not known
-  // The pictures of the folder, the newest first.
+  int world_size() const;  // 0 if the plan is unknown
+  // The pictures of the folder, newest first.
   const std::vector<Picture>& pictures() const;
 
  private:

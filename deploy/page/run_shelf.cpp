@@ -31,7 +31,7 @@ void RunShelf::look_for_runs() {
   try {
     places = source_.places();
   } catch (const Error&) {
-    return;  // the folders may come back
+    return;  // the folders may be readable again later
   }
   std::vector<std::unique_ptr<Entry>> entries;
   for (RunPlace& place : places) {

@@ -1,6 +1,6 @@
-// RunShelf: the runs of a page, read from their folders at most once a second,
-// however many readers ask. Answers are shared texts, so a reader that is slow
-// keeps no copy of its own.
+// RunShelf: the runs of a page. It reads each folder at most once a second, for
+// any number of readers. Answers are shared texts, so a slow reader needs no
+// copy of its own.
 //
 // Threads: any; one reads at a time.
 #pragma once
@@ -25,12 +25,12 @@ namespace headroom::page {
 using Text = std::shared_ptr<const std::string>;
 
 struct RunSource {
-  // The runs that there are now. It is asked again every five seconds; an Error
-  // leaves those that were known.
+  // Returns the runs that exist now. Called every five seconds; after an Error
+  // the earlier list is kept.
   std::function<std::vector<RunPlace>()> places;
-  // Whether a coordinator writes a folder; asked where no status is live.
+  // Whether a coordinator writes a folder; called if there is no live status.
   std::function<bool(const std::filesystem::path&)> is_held;
-  // The status of the run `live_id`; null without one.
+  // The live status of the run `live_id`; nullptr if there is none.
   std::function<std::optional<coordinator::RunStatus>()> live;
   std::string live_id;
   std::chrono::milliseconds refresh_interval{1000};
@@ -38,20 +38,20 @@ struct RunSource {
 
 class RunShelf {
  public:
+  // `may_stop` is true if the page can stop the live run; runs() reports it.
   // Throws what source.places() throws.
-  // `may_stop`: the page can stop the live run, which runs() then says.
   explicit RunShelf(RunSource source, bool may_stop = false);
 
-  // The answers to the calls under /api/; null where there is no such run, or
+  // The answers to the calls under /api/; nullptr if there is no such run or
   // rank.
   Text runs();
   Text run(const std::string& id);
   Text steps(const std::string& id, size_t points, int64_t from);
   Text timeline(const std::string& id, int rank);
   Text changes(const std::string& id);
-  // What is asked next is read anew.
+  // Makes the next call read the files again.
   void expire();
-  // The path of a picture of the run; nothing for any other name.
+  // The path of a picture of the run; nullopt for any other name.
   std::optional<std::filesystem::path> picture(const std::string& id,
                                                const std::string& name);
 
@@ -61,7 +61,7 @@ class RunShelf {
     RunPlace place;
     std::unique_ptr<RunRecord> record;
     std::optional<Clock::time_point> read;
-    std::map<std::string, Text> answers;  // what was read gives these
+    std::map<std::string, Text> answers;  // made from what was read
   };
 
   void look_for_runs();
@@ -73,7 +73,7 @@ class RunShelf {
 
   const RunSource source_;
   const bool may_stop_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::vector<std::unique_ptr<Entry>> entries_;
   Clock::time_point looked_;
 };

@@ -1,11 +1,11 @@
 "use strict";
-// What the page shows: one function a section, each from `state` alone.
+// The sections of the page: one function each, which draws from `state` alone.
 
 const FAULTS = new Set(["loss_of_process", "card_failure", "out_of_memory", "non_finite", "fault", "agent_silent",
   "coordinator_restart", "coordinator_pause", "memory_prediction", "label_bound", "disk", "picture"]);
 const FOLLOWS = new Set(["activations", "restart", "resume", "rescale", "loss_scale", "generation", "plan", "run_over"]);
 const MARKED = new Set(["loss_of_process", "card_failure", "out_of_memory", "non_finite", "agent_silent", "coordinator_restart"]);
-// The other kinds are words already.
+// The other kinds are readable as they are.
 const KIND_WORDS = {rescale: "more or fewer processes", join: "worker joined", agent_joins: "agent joined",
   restart: "worker restarted", coordinator_restart: "coordinator restarted", coordinator_pause: "coordinator paused",
   coordinator_log: "coordinator's log", loss_of_process: "worker lost", card_failure: "card failed", activations: "activation policy",
@@ -135,7 +135,7 @@ for (const input of [stepView, smooth, logarithmic]) {
 stepChart.controls.prepend(el("label", {class: "choose"}, "Show ", stepView),
   el("label", {class: "choose"}, smooth, " smooth"), el("label", {class: "choose"}, logarithmic, " logarithmic"));
 
-// Faults and checkpoints as a chart marks them; `place` says where a step is.
+// Faults and checkpoints as markers of a chart; `place` maps a step to x.
 function markers(place) {
   const found = [];
   for (const event of listOf(state.run.events)) {
@@ -163,7 +163,7 @@ function epochSeries(run, names) {
 
 sections.epochs = () => {
   const {run, progress} = state;
-  // Epoch 1 ends at 1; a step inside an epoch lies between.
+  // Epoch 1 ends at x = 1; a step inside an epoch is between whole numbers.
   const perEpoch = progress.steps > 0 && progress.epochs > 0 ? progress.steps / progress.epochs : null;
   const marks = perEpoch ? markers((step) => step / perEpoch) : [];
   const names = Object.keys(COLUMNS);
@@ -173,7 +173,7 @@ sections.epochs = () => {
   qualityChart.update({series: epochSeries(run, names.slice(6)), markers: marks, range});
 };
 
-// A mean that forgets: what stays of a loss behind its noise.
+// An exponential mean, which shows the trend of a noisy loss.
 function smoothed(ys, keep) {
   let mean = null;
   let weight = 0;
@@ -204,7 +204,7 @@ sections.steps = () => {
   stepChart.update({series, markers: markers((step) => step), range: xs.length ? [xs[0], xs[xs.length - 1]] : undefined});
 };
 
-// A run that is opened is seen whole.
+// Shows a newly opened run at full range.
 function showAll() {
   for (const chart of [lossChart, qualityChart, stepChart, memoryChart, timelineChart]) chart.view = null;
 }
@@ -269,8 +269,8 @@ sections.memory = () => {
 
 // ---- layout ----
 
-// Three cuts of a rank's work: of the batch (data), of the layers (stage, from
-// left to right), of the image (strip, from top to bottom).
+// Draws a rank's part of the work: of the batch (data), of the layers (stage,
+// from left to right) and of the image (strip, from top to bottom).
 function workPicture({data, stage, strip}, layout) {
   const [images, stages, strips] = [layout.data || 1, layout.pipeline || 1, layout.spatial || 1];
   const part = (index, all, from, size) => [from + ((index || 0) / all) * size, Math.max(1.5, size / all)];
@@ -366,7 +366,7 @@ function fieldText(name, value) {
   return value === null ? UNKNOWN : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-// A text that may need scrolling can be reached by keys.
+// A long text may need scrolling, so the keyboard can focus it.
 const fieldLine = (name, text) => [el("dt", {text: name}), el("dd", {tabindex: text.length > 200 ? "0" : null, text})];
 
 function eventLine(event) {
@@ -385,7 +385,8 @@ function eventLine(event) {
 }
 
 sections.life = () => {
-  // Oldest first, so that a count tells equal events apart for good.
+  // Sorted by time, so that a counter keeps equal events distinct between
+  // redraws.
   const all = [...listOf(state.run.events)];
   if (all.length && all[0].time > all[all.length - 1].time) all.reverse();
   all.sort((a, b) => (a.time || 0) - (b.time || 0));
@@ -434,7 +435,8 @@ let viewed = 0;
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
   listOf(state.run.pictures).filter((picture) => picture.kind === kind));
 
-// A report's pictures are in the page; a server's may be drawn again.
+// A report's pictures are inside the page. A server's picture may change, so
+// its address contains the time.
 const pictureAddress = ({url, time}) => (url.startsWith("data:") ? url : `${url}&time=${time || state.run.epochs.rows.length}`);
 
 sections.pictures = () => {

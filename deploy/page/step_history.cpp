@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostSteps = 12'288;
-// The points of all ranks' memory together, and of one rank.
+// The greatest number of points for all ranks' memory, and for one rank.
 constexpr size_t kMostMemoryPoints = 131'072;
 constexpr size_t kMostMemoryOfRank = 4096;
 constexpr size_t kLeastMemoryOfRank = 64;
@@ -25,8 +25,8 @@ struct RankBytes {
   double predicted = kUnknown, measured = kUnknown;
 };
 
-// The fields of a line that pictures show. A line lists its samples, so no tree
-// is made of it.
+// Parses the members of a line that pictures need. A line also lists all
+// samples of the step, so no tree of it is built.
 class LineReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::optional<int64_t> step;
@@ -98,7 +98,7 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
           if (key_ == kStepColumns[i]) values[i] = value;
       }
     } else if (depth_ == 2 && outer_ == "lr") {
-      // The first group's stands for all of them.
+      // Shows the learning rate of the first group only.
       double& lr = values[static_cast<size_t>(StepColumn::kLr)];
       if (std::isnan(lr)) lr = value;
     } else if (depth_ == 3 && outer_ == "memory") {
@@ -115,7 +115,7 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
 
   int depth_ = 0;
   std::string key_;
-  std::string outer_;  // the member of the record that is a list
+  std::string outer_;  // the list of the record that contains the value
 };
 
 }  // namespace

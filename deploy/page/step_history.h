@@ -1,8 +1,7 @@
-// StepHistory: what steps.jsonl says of a run's steps, for pictures: bounded
-// memory whatever the run's length.
+// StepHistory: the steps of steps.jsonl for pictures, in bounded memory.
 //
 // The file is followed as it grows (records/line_follower.h). Steps that a
-// restarted run takes again replace the earlier ones.
+// restarted run repeats replace the earlier ones.
 //
 // Threads: one at a time.
 #pragma once
@@ -19,7 +18,7 @@
 
 namespace headroom::page {
 
-// The values of a step, in the order of the columns; "step" comes before.
+// The values of a step, in the order of kStepColumns; "step" precedes them.
 enum class StepColumn {
   kEpoch,
   kBox,
@@ -41,16 +40,16 @@ class StepHistory {
   // Reads what was written since the last call.
   void refresh();
 
-  // The columns of memory: predicted and measured bytes.
+  // The columns of memory(): predicted and measured bytes.
   enum MemoryColumn { kPredicted, kMeasured };
 
   const DecimatedSeries& steps() const { return steps_; }
   const std::map<int, DecimatedSeries>& memory() const { return memory_; }
   int64_t num_steps() const { return num_steps_; }          // committed so far
-  int64_t epoch_samples() const { return epoch_samples_; }  // 0: not known
-  // The newest values; NaN where nothing is known.
+  int64_t epoch_samples() const { return epoch_samples_; }  // 0 if unknown
+  // The newest value; NaN if unknown.
   double newest(StepColumn column) const;
-  // The lines that are no record of a step.
+  // The number of lines that are not a valid record of a step.
   int64_t corrupt_lines() const {
     return corrupt_lines_ + follower_.overlong_lines();
   }
@@ -61,7 +60,7 @@ class StepHistory {
 
   records::LineFollower follower_;
   DecimatedSeries steps_;
-  std::map<int, DecimatedSeries> memory_;  // each rank's
+  std::map<int, DecimatedSeries> memory_;  // by rank
   int64_t num_steps_ = 0;
   int64_t epoch_samples_ = 0;
   int64_t corrupt_lines_ = 0;

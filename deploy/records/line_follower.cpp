@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t kLongestLine = 16 << 20;
 constexpr size_t kBlock = 1 << 20;
-// More than a line, whose end often is that of the line before.
+// Longer than a line: neighbouring lines often have the same ending.
 constexpr size_t kTail = 64 << 10;
 
-// A regular file that is open for reading; -1 for anything else.
+// A regular file opened for reading; the descriptor is -1 for anything else.
 class OpenFile {
  public:
   explicit OpenFile(const std::filesystem::path& path)
@@ -39,7 +39,7 @@ class OpenFile {
   struct stat status_ {};
 };
 
-// Whether these bytes stand there.
+// Whether the file contains `bytes` at `begin`.
 bool has_bytes(int descriptor, const std::string& bytes, uint64_t begin) {
   std::string there(bytes.size(), '\0');
   return ::pread(descriptor, there.data(), there.size(),
@@ -73,7 +73,7 @@ bool LineFollower::half_line_stands(int descriptor, uint64_t size) const {
          (is_skipping_ || has_bytes(descriptor, half_line_, lines_end_));
 }
 
-// `rest`: what of the line was read just now, with its line feed.
+// `rest` is the part of the line that was just read, with its line feed.
 void LineFollower::end_line(std::string_view rest) {
   lines_end_ = read_end_;
   tail_ += half_line_;
@@ -100,7 +100,7 @@ void LineFollower::take_bytes(
     }
     read_end_ += end + 1;
     if (is_skipping_) {
-      tail_.clear();  // what was skipped lies between
+      tail_.clear();  // the skipped bytes are in between
     } else if (half_line_.empty()) {
       take(part);
     } else {

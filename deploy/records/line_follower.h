@@ -1,9 +1,10 @@
-// LineFollower: a file of lines that another process still writes.
+// LineFollower: reads the lines of a file that another process still writes.
 //
-// A half line at the end is nothing yet: it is read again with its rest, and
-// may be taken back. A file whose whole lines were cut, or that was made anew,
-// is read from its beginning again: the end of what was read is held against
-// what stands there now. While the file is not there, nothing comes.
+// An incomplete line at the end is not delivered; it is read again with its
+// rest, because the writer may still remove it. If lines that were delivered
+// were cut off, or if the file was replaced, it is read again from its
+// beginning. This is detected by comparing the last bytes read with the file. A
+// file that does not exist has no lines.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,17 +21,16 @@ namespace headroom::records {
 
 class LineFollower {
  public:
-  // Lines before `first_byte` are not read, unless the file begins again.
+  // Skips the lines before `first_byte`, unless the file begins again.
   explicit LineFollower(std::filesystem::path file, uint64_t first_byte = 0)
       : file_(std::move(file)), lines_end_(first_byte), read_end_(first_byte) {}
 
-  // Hands over the whole lines that came since the last call, without their
-  // line feeds. `restart` is called before the lines of a file that begins
-  // again.
+  // Calls `take` for each complete line since the last call, without its line
+  // feed. Calls `restart` first if the file begins again.
   void read(const std::function<void()>& restart,
             const std::function<void(std::string_view)>& take);
 
-  // The lines above 16 MiB, which nobody wrote on purpose: they are skipped.
+  // The number of lines above 16 MiB, which are skipped as errors.
   int64_t overlong_lines() const { return overlong_lines_; }
 
  private:
@@ -43,16 +43,16 @@ class LineFollower {
   void end_line(std::string_view rest);
 
   std::filesystem::path file_;
-  uint64_t file_number_ = 0;  // 0 until it is known
-  uint64_t lines_end_;        // the byte behind the last whole line
-  uint64_t read_end_;         // the byte behind all that was read
+  uint64_t file_number_ = 0;  // the inode; 0 until known
+  uint64_t lines_end_;        // the end of the last complete line
+  uint64_t read_end_;         // the end of everything that was read
   std::string tail_;          // the last bytes before lines_end_
-  std::string half_line_;     // those behind it, unless it is skipped
-  bool is_skipping_ = false;  // a line that is too long
+  std::string half_line_;     // the bytes after it, unless skipped
+  bool is_skipping_ = false;  // inside a line that is too long
   int64_t overlong_lines_ = 0;
 };
 
-// The byte behind the last whole line of the file; 0 where there is none.
+// The offset after the last complete line of the file; 0 if there is none.
 uint64_t end_of_lines(const std::filesystem::path& file);
 
 }  // namespace headroom::records

@@ -1,6 +1,6 @@
-// What a run's directory tells while it grows, as plain values: the lines of
-// results.csv and events.jsonl. Half a line is none yet; what cannot be read is
-// nothing yet.
+// The lines of results.csv and events.jsonl in a run directory as plain values,
+// while the run still writes them. Incomplete lines are ignored until they are
+// complete; invalid lines are ignored.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,25 +20,25 @@
 
 namespace headroom::records {
 
-// The value of a text; a discarded one where it is no JSON, or has more than 64
-// levels: whoever writes it out again recurses.
+// Parses JSON. Returns a discarded value if the text is invalid or has more
+// than 64 levels, because writing it again is recursive.
 nlohmann::ordered_json shallow_json(std::string_view text);
 
-// The text under `key`; "" where there is none.
+// The text under `key`; "" if it is missing or no text.
 std::string text_member(const nlohmann::ordered_json& object, const char* key);
 
-// The last whole lines of a file of JSON objects, oldest first, at most `most`.
-// Only the file's last 4 MiB are read.
+// The last complete lines of a file of JSON objects, at most `most`, oldest
+// first. Reads only the file's last 4 MiB.
 std::deque<nlohmann::ordered_json> last_objects(
     const std::filesystem::path& file, size_t most);
 
-// results.csv. A line without an epoch's number, or with another number of
-// cells than there are columns, is none.
+// The content of results.csv. Lines without an epoch number, or with a wrong
+// number of cells, are left out.
 struct ResultsTable {
   struct Line {
     int64_t epoch = 0;
     std::string text;
-    // One for each column; nothing where a cell has no number.
+    // One per column; nullopt if the cell is not a number.
     std::vector<std::optional<double>> cells;
   };
   std::vector<std::string> columns;  // the first is the epoch
@@ -52,16 +52,15 @@ struct EventLine {
   std::string kind;
   int64_t step = 0;
   std::string reason, time;
-  // Members that events of some kinds have.
+  // Only events of some kinds have these members.
   std::optional<int64_t> epoch, generation;
   std::string change;
 };
 
-// Reads events.jsonl on where it stopped the last time.
+// Reads events.jsonl and continues at each call where the last call ended.
 class EventReader {
  public:
-  // Events before `first_byte` are not read: end_of_lines() for those alone
-  // that are still to come.
+  // Skips events before `first_byte`; end_of_lines() gives only future ones.
   EventReader(std::filesystem::path events_jsonl, uint64_t first_byte);
 
   std::vector<EventLine> take();

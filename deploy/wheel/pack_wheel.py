@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a wheel of the folder that wheel.sh has filled; prints its path.
+"""Makes a wheel from the folder that wheel.sh has filled, and prints its path.
 
     pack_wheel.py REPOSITORY FOLDER OUT
 
@@ -15,7 +15,7 @@ import re
 import sys
 import zipfile
 
-# The launcher's, too: headroom_program/__init__.py.
+# The same in headroom_program/__init__.py.
 TORCH = "2.11.0"
 
 
@@ -44,7 +44,7 @@ LibTorch is that of the installed torch. licenses/ beside the programs has those
 
 def main(repository: pathlib.Path, folder: pathlib.Path, out: pathlib.Path) -> None:
     version = first(r"^project\(headroom VERSION (\S+)", (repository / "CMakeLists.txt").read_text())
-    # pip compares the tag with the C library of the machine.
+    # pip compares the tag with the machine's C library.
     glibc = first(r"^GLIBC (\S+) or newer$", (folder / "headroom_program/VERSION").read_text())
     tag = f"py3-none-manylinux_{glibc.replace('.', '_')}_x86_64"
     info = folder / f"headroom-{version}.dist-info"

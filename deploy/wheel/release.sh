@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the files of a release: wheel, source archive, list of third-party
-# libraries (SBOM), notes, and the checksums of all.
+# libraries (SBOM), notes, and checksums of all of them.
 #
 #   release.sh [FOLDER]   default build/release, which is emptied first
 #

@@ -3,7 +3,7 @@
 
     sbom.py WHEEL > sbom.json
 
-They are those of headroom_program/LIBRARIES, which the packing has written.
+The parts are listed in headroom_program/LIBRARIES, which the packing has written.
 """
 
 from __future__ import annotations

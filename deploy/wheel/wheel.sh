@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Packs the built programs as a wheel, from the files of which bundle.sh packs a
-# folder.
+# Packs the built programs as a wheel, from the same files as bundle.sh.
 #
 #   wheel.sh [FOLDER]     default build/wheel; prints the wheel's path
 #
@@ -15,7 +14,8 @@ staging="$(mktemp -d)"
 trap 'rm -rf "$staging"' EXIT
 cp -r "$repository/deploy/wheel/headroom_program" "$repository/deploy/python/headroom" "$staging"
 collect_programs "$staging/headroom_program"
-rm "$staging/headroom_program/README.md" # the bundle's: it speaks of unpacking
+rm "$staging/headroom_program/README.md"  # the bundle's, which describes
+                                          # unpacking
 find "$staging" -name __pycache__ -prune -exec rm -r {} +
 mkdir -p "$out"
 python3 -B "$repository/deploy/wheel/pack_wheel.py" "$repository" "$staging" "$out"

@@ -1,7 +1,7 @@
-// Parts of a whole over time, stacked, one panel below the other.
+// A chart of stacked parts of a whole over time, in panels.
 //
-// A column of pixels shows the moment at which the whole is largest: peaks are
-// never lost between columns.
+// If several samples fall on a column of pixels, the one with the largest whole
+// is drawn, so no peak is lost.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@
 namespace headroom::chart {
 
 struct AreaPanel {
-  // A value holds from `time` until the next sample; times rise.
+  // A sample is valid from `time` to the next sample. Times ascend.
   struct Sample {
     double time = 0;
     std::vector<double> parts;  // one per name, >= 0
   };
   struct Mark {
     double time = 0;
-    std::string name;  // what begins; "" ends the one before
+    std::string name;  // the phase that begins; "" ends the one before
   };
   std::string title;
   std::vector<Sample> samples;
@@ -30,10 +30,10 @@ struct AreaChart {
   std::string title, time_title;
   std::vector<std::string> part_names;
   std::function<std::string(double)> text_of_time, text_of_part;
-  std::vector<AreaPanel> panels;  // one or more
+  std::vector<AreaPanel> panels;  // at least one
 };
 
-// RGB.
+// Returns an RGB picture.
 cv::Mat draw_area_chart(const AreaChart& chart);
 
 }  // namespace headroom::chart

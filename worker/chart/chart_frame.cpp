@@ -33,7 +33,7 @@ std::vector<double> chart_ticks(double begin, double end) {
   std::vector<double> ticks;
   for (double i = std::ceil((begin - rounding) / step);
        i * step <= end + rounding; ++i) {
-    ticks.push_back(i * step + 0.0);  // 0, not -0
+    ticks.push_back(i * step + 0.0);  // avoids -0
   }
   return ticks;
 }

@@ -1,5 +1,4 @@
-// ChartFrame: a rectangle of a picture with two axes, their ticks and titles,
-// drawn into the caller's picture.
+// ChartFrame: draws two axes with ticks and titles into part of a picture.
 #pragma once
 
 #include <functional>
@@ -14,12 +13,12 @@ namespace headroom::chart {
 struct ChartAxis {
   std::string title;
   double end = 1;                              // > begin
-  std::function<std::string(double)> text_of;  // writes a tick
+  std::function<std::string(double)> text_of;  // formats a tick
   double begin = 0;
 };
 
-// The multiples of s from `begin` to `end`, where s is 1, 2 or 5 times a power
-// of ten; from 3 to 8 steps where `begin` is 0.
+// The multiples of a step from `begin` to `end`. The step is 1, 2 or 5 times a
+// power of ten, so that there are 3 to 8 of them if `begin` is 0.
 std::vector<double> chart_ticks(double begin, double end);
 
 class ChartFrame {
@@ -27,7 +26,7 @@ class ChartFrame {
   // `place` includes the titles and ticks.
   ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x, ChartAxis y);
 
-  // The grid, to be drawn first; the axes last.
+  // Draw the grid first and the axes last.
   void draw_grid();
   void draw_axes();
 

@@ -22,7 +22,7 @@ namespace headroom::chart {
 namespace {
 
 constexpr int kAsciiFont = cv::FONT_HERSHEY_SIMPLEX;
-// An em whose capitals are as high as those of OpenCV's font at scale 1.
+// The em size at which capitals are as high as in OpenCV's font at scale 1.
 constexpr double kEmPixels = 29;
 
 bool is_ascii(const std::string& text) {
@@ -30,7 +30,7 @@ bool is_ascii(const std::string& text) {
       text, [](unsigned char c) { return c >= ' ' && c <= '~'; });
 }
 
-// REQUIRES: valid UTF-8, which is not empty. Takes the letter from its front.
+// Removes and returns the first letter. REQUIRES: valid UTF-8, not empty.
 char32_t take_letter(std::string_view& text) {
   const auto first = static_cast<unsigned char>(text.front());
   const size_t length = first < 0x80   ? 1
@@ -55,8 +55,8 @@ class Fonts {
 
   std::mutex& mutex() { return mutex_; }
 
-  // nullptr where no font has the letter. REQUIRES: mutex() is held, also while
-  // the face is used.
+  // Returns nullptr if no font has the letter. REQUIRES: mutex() is held, also
+  // while the face is used.
   FT_Face face_of(char32_t letter) {
     const auto known = face_of_.find(letter);
     if (known != face_of_.end()) return known->second;
@@ -128,10 +128,10 @@ class Fonts {
   FT_Library library_ = nullptr;
   std::map<std::pair<std::string, int>, FT_Face> faces_;
   std::map<char32_t, FT_Face> face_of_;
-  std::set<std::string> named_packages_;  // packages that a warning named
+  std::set<std::string> named_packages_;  // already named in a warning
 };
 
-// A letter of the face's slot, ready to be drawn; nullptr where it cannot be.
+// Loads a letter into the slot of its face; nullptr if that fails.
 FT_GlyphSlot load_letter(Fonts& fonts, char32_t letter, double scale,
                          int stroke) {
   FT_Face face = fonts.face_of(letter);
@@ -187,7 +187,7 @@ bool is_ascii(const std::u32string& letters) {
   return std::ranges::all_of(letters, [](char32_t c) { return c < 0x80; });
 }
 
-// The text as it is shown on this machine.
+// The text with numbers for the letters that no font of this machine has.
 std::u32string shown_letters(Fonts& fonts, const std::string& text) {
   return with_numbers(text,
                       [&](char32_t c) { return fonts.face_of(c) != nullptr; });
@@ -225,8 +225,8 @@ const char* font_package_of(char32_t letter) {
                              (letter >= 0xFF00 && letter <= 0xFFEF) ||
                              (letter >= 0x20000 && letter <= 0x3FFFF);
   if (is_east_asian) return "fonts-noto-cjk";
-  if (letter >= 0x1F000) return "fonts-symbola";  // pictures among the letters
-  // Latin, Greek, Cyrillic, Armenian, their extensions, and signs.
+  if (letter >= 0x1F000) return "fonts-symbola";  // emoji and similar symbols
+  // Latin, Greek, Cyrillic, Armenian, their extensions, and symbols.
   const bool is_european =
       letter < 0x0590 || (letter >= 0x1D00 && letter <= 0x2BFF);
   return is_european ? "fonts-dejavu-core" : "fonts-noto-core";
@@ -251,7 +251,7 @@ void draw_text(cv::Mat& picture, const std::string& text, cv::Point left,
 
 cv::Size text_size(const std::string& text, double scale, int* baseline,
                    int stroke) {
-  // The height is that of a line, whatever its letters.
+  // Every line has the same height, whatever its letters.
   cv::Size size = cv::getTextSize(text, kAsciiFont, scale, stroke, baseline);
   if (is_ascii(text)) return size;
   Fonts& fonts = Fonts::of_this_machine();

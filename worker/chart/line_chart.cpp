@@ -34,7 +34,7 @@ void draw_line(cv::Mat& picture, const ChartFrame& frame,
   }
 }
 
-// Draws as many names as there is room for.
+// Draws as many names as fit.
 void draw_legend(cv::Mat& picture, const LineChart& chart, cv::Rect place) {
   int y = place.y + 20;
   for (const LineChart::Line& line : chart.lines) {

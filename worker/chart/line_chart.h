@@ -1,4 +1,4 @@
-// Lines over a common axis, with a legend beside them where they have names.
+// A chart of lines over a common axis, with a legend if the lines have names.
 #pragma once
 
 #include <opencv2/core/mat.hpp>
@@ -15,27 +15,27 @@ struct LineChart {
     std::string name;  // "": not in the legend
     cv::Scalar colour;
     int width = 2;        // pixels
-    bool dotted = false;  // its points alone
-    // Points that are not finite are left out: the line is broken there.
+    bool dotted = false;  // only the points
+    // Points that are not finite are gaps in the line.
     std::vector<std::pair<double, double>> points;
   };
   std::string title;
   ChartAxis x, y;
-  std::vector<Line> lines;  // the last is on top
+  std::vector<Line> lines;  // the last one is on top
 };
 
 // Draws into the given part of a picture, on white.
 void draw_line_chart(const LineChart& chart, cv::Mat& picture, cv::Rect place);
 
-// A picture of its own, RGB.
+// Returns a new RGB picture.
 cv::Mat draw_line_chart(const LineChart& chart, cv::Size size);
 
 // Labelled points, joined in the given order.
 struct PointChart {
   struct Point {
-    double x = 0, y = 0;  // >= 0, at most the axes' ends
+    double x = 0, y = 0;  // between 0 and the ends of the axes
     std::string label;
-    size_t colour = 0;  // chart_colour
+    size_t colour = 0;  // an index for chart_colour
   };
   std::string title;
   ChartAxis x, y;
@@ -43,7 +43,7 @@ struct PointChart {
   bool joined = true;
 };
 
-// RGB.
+// Returns an RGB picture.
 cv::Mat draw_point_chart(const PointChart& chart);
 
 }  // namespace headroom::chart

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kMatrixLeft = 190, kMatrixTop = 50, kMatrixBottom = 190,
               kMatrixRight = 110;  // pixels
-constexpr int kSide = 900;         // the least
+constexpr int kSide = 900;         // the least size
 constexpr int kLeastCellForNames = 9, kLeastCellForNumbers = 27;
 constexpr size_t kNameLetters = 18;
 
-// Upwards, its end at `end`.
+// Draws text upwards; it ends at `end`.
 void draw_upward(cv::Mat& picture, const std::string& text, cv::Point end,
                  double scale) {
   int baseline = 0;
@@ -79,7 +79,7 @@ cv::Mat draw_matrix_chart(const MatrixChart& chart) {
   const int count = static_cast<int>(chart.values.size());
   HEADROOM_CHECK(count > 0 && chart.names.size() == chart.values.size(),
                  "a matrix without names");
-  // Never less than a pixel for a value.
+  // At least a pixel per value.
   const int cell = std::max(1, kSide / count);
   const cv::Rect inside(kMatrixLeft, kMatrixTop, cell * count, cell * count);
   cv::Mat picture(kMatrixTop + inside.height + kMatrixBottom,

@@ -1,4 +1,4 @@
-// A square of numbers between 0 and 1 as shades, with names at its sides.
+// A square matrix of numbers between 0 and 1 as shades, with names.
 #pragma once
 
 #include <opencv2/core/mat.hpp>
@@ -9,12 +9,12 @@ namespace headroom::chart {
 
 struct MatrixChart {
   std::string title, row_title, column_title;
-  std::vector<std::string> names;           // rows' names and columns'
+  std::vector<std::string> names;           // of rows and columns
   std::vector<std::vector<double>> values;  // [row][column]
-  double least_shown = 0.005;  // smaller ones are left white, without a number
+  double least_shown = 0.005;  // smaller values are white and have no number
 };
 
-// RGB. Names and numbers as far as there is room for them.
+// Returns an RGB picture. Names and numbers are drawn if there is room.
 cv::Mat draw_matrix_chart(const MatrixChart& chart);
 
 }  // namespace headroom::chart

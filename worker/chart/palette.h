@@ -1,4 +1,4 @@
-// The colours of every picture that this program draws, in RGB.
+// The colours of all pictures that this program draws, in RGB.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace headroom::chart {
 inline const cv::Scalar kPaper{255, 255, 255};
 inline const cv::Scalar kInk{20, 20, 20};
 inline const cv::Scalar kGrid{225, 225, 225};
-inline const cv::Scalar kFaint{200, 200, 200};  // a line among very many
-inline const cv::Scalar kJoin{150, 150, 150};   // a line that joins points
-inline const cv::Scalar kMark{120, 120, 120};   // a moment that has a name
+inline const cv::Scalar kFaint{200, 200, 200};  // one line among very many
+inline const cv::Scalar kJoin{150, 150, 150};   // a line between points
+inline const cv::Scalar kMark{120, 120, 120};   // a named moment
 inline const cv::Scalar kMean{0, 40, 200};      // the mean of many lines
 
-// Colours that can be told apart; they repeat. The first one is gray.
+// Distinguishable colours, which repeat after nine. The first one is gray.
 inline cv::Scalar chart_colour(size_t index) {
   static const std::array<cv::Scalar, 9> colours = {cv::Scalar(170, 170, 170),
                                                     {31, 119, 180},
@@ -30,18 +30,18 @@ inline cv::Scalar chart_colour(size_t index) {
   return colours[index % colours.size()];
 }
 
-// White for 0 to deep blue for 1.
+// White for 0, deep blue for 1.
 inline cv::Scalar value_shade(double value) {
   const double v = std::clamp(value, 0.0, 1.0);
   return {247 - v * 239, 251 - v * 203, 255 - v * 148};
 }
 
-// Light blue, which can be seen on paper, for 0 to deep blue for 1.
+// Light blue, visible on paper, for 0; deep blue for 1.
 inline cv::Scalar density_shade(double value) {
   return {205 - 197 * value, 225 - 177 * value, 243 - 136 * value};
 }
 
-// Letters on that colour: black or white, whichever can be read.
+// Black or white, whichever is legible on that colour.
 inline cv::Scalar ink_on(const cv::Scalar& colour) {
   const double brightness =
       0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2];

@@ -26,7 +26,7 @@
 namespace headroom::detect {
 namespace {
 
-// COCO's classes, and the ids between 1 and 90 that none of them has.
+// COCO's classes, and the numbers between 1 and 90 that no class has.
 constexpr std::array<std::string_view, 80> kCocoNames = {
     "person",        "bicycle",      "car",
     "motorcycle",    "airplane",     "bus",
@@ -62,8 +62,8 @@ std::string score_of(const metrics::Detection& detection) {
   return " " + fixed_text(detection.confidence, 2);
 }
 
-// Draws above the box, or inside where there is no room above; never beyond the
-// picture's right edge.
+// Draws a label above the box, or inside it if there is no room above, and
+// never beyond the picture's right edge.
 void draw_label(cv::Mat& pixels, const std::string& name,
                 const std::string& score, cv::Point corner,
                 const cv::Scalar& colour, int line_width) {
@@ -96,7 +96,7 @@ void annotate(cv::Mat& pixels,
           ? options.line_width
           : std::max(2, static_cast<int>(std::lround(
                             (pixels.rows + pixels.cols) / 2.0 * 0.003)));
-  // The most certain is drawn last, on top.
+  // The box with the highest confidence is drawn last, on top.
   for (auto one = detections.rbegin(); one != detections.rend(); ++one) {
     const cv::Scalar colour =
         chart::chart_colour(static_cast<size_t>(one->class_index) + 1);
@@ -116,8 +116,8 @@ void annotate(cv::Mat& pixels,
 
 namespace {
 
-// RFC 4180: quoted where it holds a comma or a quote. Of a name without what
-// would command a terminal, or end the line.
+// A field of a CSV line by RFC 4180: in quotes if it contains a comma or quote.
+// Control characters are removed: they could command a terminal.
 std::string csv_field(const std::string& name) {
   constexpr size_t kLongest = 8192;
   const std::string text = short_line(name, kLongest);
@@ -146,7 +146,7 @@ constexpr const char* kCsv = "predictions.csv";
 constexpr const char* kJson = "predictions.json";
 constexpr int kLongestJpegSide = 65500;  // libjpeg's limit
 
-// A class name as one part of a path.
+// Makes a class name usable as one component of a path.
 std::string folder_name(std::string name) {
   std::replace_if(
       name.begin(), name.end(),
@@ -175,7 +175,7 @@ void check_size(const ImageDetections& found,
   refuse_changed(found.image, now.ok() ? tiles::kOtherSize : now.reason);
 }
 
-// The boxes in a picture of that size.
+// The boxes scaled to a picture of that size.
 std::vector<metrics::Detection> reduced_boxes(const ImageDetections& found,
                                               cv::Size size) {
   const float x =
@@ -315,8 +315,8 @@ std::string DetectionFolder::name_of(const fs::path& image) {
   return name;
 }
 
-// NAME_12 may be an image's name: its files would be those of a video's
-// picture.
+// Whether NAME_12 is already an image's name, so that the files of a video's
+// pictures would collide with it.
 bool DetectionFolder::is_taken_by_a_picture(const std::string& name) const {
   const std::string begin = name + "_";
   for (auto taken = names_.lower_bound(begin);
@@ -438,7 +438,7 @@ void DetectionFolder::add_text(const ImageDetections& found,
   if (!found.detections.empty()) {
     write(place, yolo_text(found, options_.confidences_in_text));
   } else if (options_.may_exist) {
-    std::error_code ignored;  // an earlier run's file
+    std::error_code ignored;  // remove an earlier run's file
     fs::remove(folder_ / place, ignored);
   }
 }
@@ -486,7 +486,7 @@ bool DetectionFolder::add_large(const ImageDetections& found,
         });
     if (!small.reason.empty()) refuse_changed(found.image, small.reason);
     if (small.pixels.empty()) return false;
-    // Objects are small: names would hide them.
+    // In a large image objects are small: names would cover them.
     AnnotateOptions plain = options_.annotate;
     plain.labels = false;
     if (plain.line_width == 0) plain.line_width = 2;

@@ -1,19 +1,20 @@
-// DetectionFolder: a run's results as files, each written whole or not at all.
+// DetectionFolder: writes the results of a run as files. Each file is complete
+// or does not exist.
 //
-//   NAME.jpg          the picture with its boxes; NAME.png where a side is too
-//                     long for JPEG; an image that is too large to be held is
-//                     drawn smaller
-//   labels/NAME.txt   YOLO txt of pictures in which something was found
+//   NAME.jpg          the picture with its boxes. NAME.png if it is too long
+//                     for JPEG. An image too large for memory is drawn smaller
+//   labels/NAME.txt   YOLO txt, for pictures with detections
 //   crops/CLASS/NAME_3.jpg
-//   predictions.csv, predictions.json   complete with finish()
-//   NAME.mp4          a video with the boxes of its pictures, whose other files
-//                     are those of images called NAME_1, NAME_2, …
+//   predictions.csv, predictions.json   appear in finish()
+//   NAME.mp4          a video with boxes; the other files of its pictures are
+//                     named like those of images NAME_1, NAME_2, …
 //
-// NAME is the file's stem; where two have the same, the second is STEM_2.
-// Memory does not grow with their number. The folder is made with the first
-// file, under a name that nobody else has (numbered_folder.h).
+// NAME is the stem of the file; a second file with that stem gets STEM_2. Only
+// the names are kept in memory. The folder is created with the first file,
+// under a name that no other run has (numbered_folder.h).
 //
-// Errors: Error (exit 5) where a file cannot be written, as on a full disk.
+// Errors: Error (exit 5) if a file cannot be written, for example on a full
+// disk.
 #pragma once
 
 #include <cstdint>
@@ -32,32 +33,33 @@
 
 namespace headroom::detect {
 
-// Boxes with their names and confidences, drawn into a picture for people.
+// Draws boxes with their class names and confidences into a picture.
 
 struct AnnotateOptions {
-  int line_width = 0;  // pixels; 0: by the picture's size
+  int line_width = 0;  // pixels; 0: chosen from the picture's size
   bool labels = true;
   bool confidences = true;
 };
 
-// pixels: CV_8UC3, RGB.
+// `pixels` is CV_8UC3, RGB.
 void annotate(cv::Mat& pixels,
               const std::vector<metrics::Detection>& detections,
               const std::vector<std::string>& class_names,
               const AnnotateOptions& options);
 
-// What was found in an image. It is written in the forms other programs read:
+// The detections in an image. The functions below write them in the formats of
+// other programs:
 //
 //   YOLO txt   per image: class cx cy w h [confidence], fractions of the image
 //   CSV        image,class,name,confidence,x1,y1,x2,y2 (pixels)
-//   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}]: ids of
-//              annotations where there are some, else image_id is the file's
-//              stem, a number where it is one, and category_id as in
-//              usual_categories
+//   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}], with the
+//              ids of the annotations if there are some. Otherwise image_id
+//              is the file's stem (as a number if it is one) and category_id
+//              comes from usual_categories
 struct ImageDetections {
   std::filesystem::path image;
   int64_t height = 0, width = 0;
-  std::vector<metrics::Detection> detections;  // boxes in its pixels
+  std::vector<metrics::Detection> detections;  // boxes in pixels of the image
 };
 
 std::string yolo_text(const ImageDetections& found, bool with_confidence);
@@ -66,25 +68,23 @@ std::string csv_header();
 std::string csv_lines(const ImageDetections& found,
                       const std::vector<std::string>& class_names);
 
-// The ids of the annotations that the images come from.
+// The ids of the annotation file that lists the images.
 struct CocoIds {
   std::map<std::string, int64_t> images;  // the id of each path
   std::vector<int64_t> categories;        // the id of each class
 };
-// The category ids of classes that no annotations number, as YOLOv5 has them:
-// those of COCO's own files, 1 to 90 with gaps, for COCO's 80 names, else the
-// classes' numbers.
+// The category ids for classes without annotations, as in YOLOv5: for COCO's 80
+// names those of COCO's files (1 to 90 with gaps), else the class numbers.
 std::vector<int64_t> usual_categories(
     const std::vector<std::string>& class_names);
 
-// One image's records as coco_json has them between its brackets:
-// "\n{...},\n{...}".
-// REQUIRES: ids.categories has every class.
+// The records of one image, in the form that coco_json has between its
+// brackets: "\n{...},\n{...}". REQUIRES: ids.categories has every class.
 std::string coco_records(const ImageDetections& found, const CocoIds& ids);
 std::string coco_json(const std::vector<ImageDetections>& all,
                       const CocoIds& ids);
 
-// "2 RBC, 1 WBC"; "nothing".
+// For example "2 RBC, 1 WBC"; "nothing" if there is none.
 std::string counts_text(const ImageDetections& found,
                         const std::vector<std::string>& class_names);
 
@@ -94,19 +94,19 @@ struct FolderOptions {
   bool confidences_in_text = false;
   bool csv = false;
   bool json = false;
-  CocoIds coco_ids;  // the JSON's ids; without categories usual_categories
+  CocoIds coco_ids;  // ids for the JSON; if empty, usual_categories
   bool crops = false;
-  bool may_exist = false;  // the folder: then it keeps its name
+  bool may_exist = false;  // the folder may exist and keeps its name
   AnnotateOptions annotate;
 };
 
-// How far the picture or the crops of a large image are.
+// The progress of drawing or cropping a large image.
 struct LargeProgress {
   const char* step;  // "drawn"
   int64_t done = 0, of = 0;
   const char* noun;  // "line"
 };
-// False ends the work.
+// Returns false to end the work.
 using GoOn = std::function<bool(const LargeProgress&)>;
 
 class DetectionFolder {
@@ -114,37 +114,37 @@ class DetectionFolder {
   DetectionFolder(std::filesystem::path folder,
                   std::vector<std::string> class_names, FolderOptions options);
 
-  // Goes on in a folder that an unfinished run made. REQUIRES: nothing has been
+  // Continues in the folder of an unfinished run. REQUIRES: nothing was
   // written.
   void go_on_in(std::filesystem::path folder) { path_ = std::move(folder); }
 
-  // `pixels` may be drawn into.
+  // Writes the results of an image. May draw into `pixels`.
   void add(const ImageDetections& found, cv::Mat& pixels);
-  // The same of an image that is too large to be held: its picture is made
-  // smaller, with boxes alone, and its crops are read from its file. If it is
-  // ended, the image is in no table, and the answer is false.
+  // Writes the results of an image that is too large for memory: the picture is
+  // reduced and has boxes without names, and crops are read from the file.
+  // Returns false if `go_on` ended the work; then the image is in no table.
   bool add_large(const ImageDetections& found,
                  const codecs::ImageLimits& limits, const GoOn& go_on);
-  // The same of an image, or of a video's picture, whose own files an
-  // unfinished run wrote: it stands in the tables.
+  // For an image, or a picture of a video, whose own files an unfinished run
+  // has written: only adds it to the tables.
   void add_known(const ImageDetections& found);
   void add_known_picture(const std::string& name, int64_t number,
                          ImageDetections found);
 
-  // A name for a video, after all images. Then, for each of its pictures, what
-  // was found in it; `found.image` becomes NAME_number, and `pixels` gets its
-  // boxes where pictures are wanted.
+  // begin_video() returns a name for a video; call it after all images. Then
+  // call add_picture() for each of its pictures: `found.image` becomes
+  // NAME_number, and the boxes are drawn into `pixels` if pictures are wanted.
   std::string begin_video(const std::filesystem::path& video);
   void add_picture(const std::string& name, int64_t number,
                    ImageDetections found, cv::Mat& pixels);
-  // The place of a file in the folder, which is made if it is not there.
+  // The path of a file in the folder. Creates the folder if necessary.
   std::filesystem::path place_of(const std::filesystem::path& file);
   bool has_pictures() const { return options_.pictures; }
 
   void finish();
-  // Removes the folder where it holds nothing.
+  // Removes the folder if it is empty.
   void leave_if_empty();
-  // "": nothing has been written.
+  // "" if nothing was written.
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -152,7 +152,7 @@ class DetectionFolder {
   bool is_taken_by_a_picture(const std::string& name) const;
   void add_to_tables(const ImageDetections& found);
   void add_text(const ImageDetections& found, const std::string& name);
-  // All but the picture itself.
+  // Writes everything except the picture.
   void add_found(const ImageDetections& found, const cv::Mat& pixels,
                  const std::string& name);
   void append(std::unique_ptr<AtomicFile>& file, const char* name,

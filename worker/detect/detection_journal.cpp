@@ -30,11 +30,10 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
-// A record that is written so long after the last sync is brought to disk with
-// all before it: a power failure costs what was found in that time.
+// The time between two syncs: a power failure loses at most its findings.
 constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
-// A payload's length where nothing was found.
+// The length of a payload without detections.
 constexpr size_t kPayloadBytes = 1 + 6 * 8;
 
 std::string json_of(const JournalSubject& subject) {
@@ -42,7 +41,7 @@ std::string json_of(const JournalSubject& subject) {
       {"weights", subject.weights}, {"sources", subject.sources},
       {"options", subject.options}, {"command", subject.command},
       {"version", subject.version}, {"digest", subject.digest()}};
-  // File names may be in any encoding.
+  // File names may have any encoding.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -65,7 +64,7 @@ std::string payload_of(const JournalRecord& record) {
   return writer.bytes();
 }
 
-// None: payload_of() gave nothing like it.
+// Returns nullopt if the payload was not made by payload_of().
 std::optional<JournalRecord> record_of(std::string_view payload) {
   constexpr size_t kEach = sizeof(metrics::Detection);
   if (payload.size() < kPayloadBytes) return std::nullopt;
@@ -92,7 +91,7 @@ std::optional<JournalRecord> record_of(std::string_view payload) {
   return record;
 }
 
-// Fewer bytes only where the file ends.
+// Returns fewer bytes only at the end of the file.
 std::string bytes_at(int descriptor, int64_t offset, size_t size) {
   std::string bytes(size, '\0');
   size_t have = 0;
@@ -108,7 +107,7 @@ std::string bytes_at(int descriptor, int64_t offset, size_t size) {
   return bytes;
 }
 
-// `size` bytes whose CRC, which goes on from `before`, is `crc`.
+// Reads `size` bytes; nullopt if their CRC, after `before`, is not `crc`.
 std::optional<std::string> checked_bytes(int descriptor, int64_t offset,
                                          uint32_t size, uint32_t before,
                                          uint32_t crc) {
@@ -123,7 +122,7 @@ std::optional<std::string> checked_bytes(int descriptor, int64_t offset,
 }
 
 struct Header {
-  std::string text;  // what the journal is about, as JSON
+  std::string text;  // the subject, as JSON
   uint32_t crc = 0;
   int64_t end = 0;
 };
@@ -140,7 +139,7 @@ std::optional<Header> read_header(int descriptor) {
   return Header{*text, crc, static_cast<int64_t>(kHeaderBytes) + size};
 }
 
-// False: it is no such text, or there is none.
+// Returns false if the member is missing or not a text.
 bool take_text(const Json& json, const char* name, std::string& text) {
   const auto at = json.find(name);
   if (at == json.end() || !at->is_string()) return false;
@@ -148,7 +147,7 @@ bool take_text(const Json& json, const char* name, std::string& text) {
   return true;
 }
 
-// False: the file does not say what it is about.
+// Returns false if the header cannot be read.
 bool read_subject(int descriptor, UnfinishedRun& run) {
   const auto header = read_header(descriptor);
   if (!header) return false;
@@ -170,12 +169,12 @@ bool read_subject(int descriptor, UnfinishedRun& run) {
   return true;
 }
 
-// Some file systems have no locks; there, nobody holds one.
+// On a file system without locks this is always false.
 bool is_held_elsewhere(int descriptor) {
   return !lock_soon(descriptor) && errno == EWOULDBLOCK;
 }
 
-// The words of `a` that `b` lacks.
+// The words of `a` that are not in `b`.
 std::vector<std::string> words_without(std::vector<std::string> a,
                                        const std::vector<std::string>& b) {
   std::erase_if(a, [&](const std::string& word) {
@@ -188,7 +187,7 @@ std::string words_or_none(const std::vector<std::string>& words) {
   return words.empty() ? "nothing more" : joined(words, " ");
 }
 
-// A file that may lie in a pack, or be a page of one.
+// The file that contains the image, which may be in a pack or a page of a file.
 fs::path file_behind(const fs::path& image) {
   std::error_code ignored;
   fs::path file = codecs::image_page(image).file;
@@ -198,7 +197,7 @@ fs::path file_behind(const fs::path& image) {
   return file;
 }
 
-// exp, exp2, exp3 of exp.
+// Whether the folder is named like exp, exp2, exp3 for the base exp.
 bool is_numbered(const fs::path& folder, const std::string& base) {
   const std::string name = folder.filename().string();
   return name == base ||
@@ -214,7 +213,7 @@ void add_unfinished(const fs::path& folder, std::vector<UnfinishedRun>& runs) {
   const bool is_held = is_held_elsewhere(descriptor);
   if (is_held) run.state = UnfinishedRun::State::kHeld;
   if (!read_subject(descriptor, run)) {
-    // Who holds it may be writing what it is about.
+    // Another process holds the lock and may still be writing the header.
     if (!is_held) run.state = UnfinishedRun::State::kDamaged;
     run.digest.clear();
     run.subject = {};
@@ -251,7 +250,7 @@ std::string JournalSubject::difference_to(const JournalSubject& other) const {
 
 std::string sources_digest(const std::vector<fs::path>& files) {
   StreamDigest digest;
-  fs::path newest;  // many images may lie in one pack
+  fs::path newest;  // many images may be in one pack
   std::string about;
   for (const fs::path& image : files) {
     const fs::path file = file_behind(image);
@@ -278,7 +277,7 @@ bool has_boxes_in(const JournalRecord& record, const tiles::TileRect& where,
   const auto top = static_cast<float>(where.y - 1);
   const auto right = static_cast<float>(where.x + where.width + 1);
   const auto bottom = static_cast<float>(where.y + where.height + 1);
-  // What is not a number is in no range.
+  // NaN fails these comparisons.
   return std::ranges::all_of(
       record.detections, [&](const metrics::Detection& one) {
         return one.box.x1 >= left && one.box.x2 <= right && one.box.y1 >= top &&
@@ -338,7 +337,7 @@ std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
 
 DetectionJournal::~DetectionJournal() {
   if (descriptor_ < 0) return;
-  if (!is_synced_) ::fdatasync(descriptor_);  // The records are there anyway.
+  if (!is_synced_) ::fdatasync(descriptor_);  // the records are valid anyway
   ::close(descriptor_);
 }
 
@@ -372,7 +371,7 @@ std::optional<JournalRecord> DetectionJournal::next(JournalRecord::Kind kind,
 }
 
 void DetectionJournal::append(const JournalRecord& record) {
-  // What lies behind is torn, or not what this run does.
+  // Later bytes are incomplete, or belong to work that is not repeated.
   if (next_ || end_ != ::lseek(descriptor_, 0, SEEK_END)) {
     next_.reset();
     if (::ftruncate(descriptor_, end_) != 0) fail();
@@ -401,7 +400,8 @@ void DetectionJournal::write(const std::string& bytes) {
 
 void DetectionJournal::sync() {
   while (::fdatasync(descriptor_) != 0) {
-    if (errno == EINVAL || errno == ENOTSUP) break;  // It cannot do better.
+    // The file system cannot sync.
+    if (errno == EINVAL || errno == ENOTSUP) break;
     if (errno != EINTR) fail();
   }
   synced_at_ = std::chrono::steady_clock::now();
@@ -409,7 +409,7 @@ void DetectionJournal::sync() {
 }
 
 void DetectionJournal::remove() {
-  is_synced_ = true;  // Nobody needs it.
+  is_synced_ = true;  // a removed file needs no sync
   std::error_code ignored;
   fs::remove(file_, ignored);
 }

@@ -1,21 +1,23 @@
-// DetectionJournal: what an unfinished run has found, so that --resume goes on
-// where it ended. It lies beside the results until they are complete:
+// DetectionJournal: stores the findings of an unfinished run, so that --resume
+// can continue it. The file is in the folder of the results until they are
+// complete:
 //
 //   detect.journal
-//     "HEADRDET" | version u32 | length u32 | CRC-32C u32 | what it is about |
+//     "HEADRDET" | version u32 | length u32 | CRC-32C u32 | subject (JSON) |
 //     then per record: length u32 | CRC-32C u32 | payload
 //
-// A folder has one, so that the last run there is the one that goes on. These
-// numbers are little-endian; payloads are as they lie in memory, for the same
-// version of headroom. A record's CRC goes on from the one before it, so that
-// nothing counts behind a record that is torn, removed or exchanged: a kill
-// loses the record that was being written, a power failure those of the last
-// seconds, and their pictures are looked at again.
+// A folder has one journal, so the last run there is the one that can be
+// continued. These numbers are little-endian; payloads have the byte order of
+// the machine and are read only by the same version of headroom. The CRC of a
+// record continues that of the record before it, so nothing is valid after a
+// record that is incomplete, removed or exchanged. A killed process loses the
+// record that it was writing. A power failure loses those of the last seconds,
+// and their pictures are examined again.
 //
-// A run does its work in one order, and records are read in this order: the
-// journal itself holds one of them at a time.
+// A run always does its work in the same order, and records are read in that
+// order: only one of them is in memory.
 //
-// Errors: Error (exit 5) where the file cannot be written; (exit 2): another
+// Errors: Error (exit 5) if the file cannot be written; (exit 2) if another
 // process writes it.
 #pragma once
 
@@ -36,24 +38,24 @@ namespace headroom::detect {
 
 inline constexpr const char* kJournalName = "detect.journal";
 
-// Which headroom writes journals.
+// The version of headroom that writes the journal.
 std::string journal_version();
 
-// What results depend on, and the command, with --resume, that asks for them.
+// Everything that the results depend on, and the command that continues.
 struct JournalSubject {
   std::string weights;               // a digest
   std::string sources;               // a digest of paths, sizes and times
   std::vector<std::string> options;  // "--tile=64", in any order
-  std::string command;               // people read it
+  std::string command;               // for messages
   std::string version = journal_version();
 
-  // All but the command; the same for options in another order.
+  // A digest of all but the command; the order of options does not matter.
   std::string digest() const;
-  // What of `other` is different: "other weights", "other options (…)".
+  // The differences to `other`: "other weights", "other options (…)".
   std::string difference_to(const JournalSubject& other) const;
 };
 
-// The digest of files as far as they are known without being read.
+// A digest of the files' paths, sizes and times; their content is not read.
 std::string sources_digest(const std::vector<std::filesystem::path>& files);
 
 struct JournalRecord {
@@ -66,14 +68,15 @@ struct JournalRecord {
     kLeftOut  // an image that cannot be read
   };
   Kind kind = Kind::kImage;
-  int64_t unit = 0;    // the number of an image, mosaic or video
-  int64_t number = 0;  // the number of its tile or picture
+  int64_t unit = 0;    // the index of an image, mosaic or video
+  int64_t number = 0;  // the index of its tile or picture
   int64_t height = 0, width = 0;
-  int64_t place = 0;  // a digest of where a seam's tile lies
+  int64_t place = 0;  // for a seam's tile: a digest of its position
   std::vector<metrics::Detection> detections;
 };
 
-// Are all boxes there, or less than a pixel beside it, and of those classes?
+// Whether all boxes are valid: inside `where`, or less than a pixel outside,
+// and of an existing class.
 bool has_boxes_in(const JournalRecord& record, const tiles::TileRect& where,
                   int64_t classes);
 
@@ -81,44 +84,44 @@ class DetectionJournal {
  public:
   using Check = std::function<bool(const JournalRecord&)>;
 
-  // A journal of nothing, in place of one that is there.
+  // Starts an empty journal; replaces one that exists.
   static std::unique_ptr<DetectionJournal> begin(
       const std::filesystem::path& folder, const JournalSubject& subject);
-  // Goes on with what unfinished_runs() found; null where it is there no more.
+  // Opens a journal of unfinished_runs(); nullptr if it no longer exists.
   static std::unique_ptr<DetectionJournal> go_on(
       const std::filesystem::path& file, const std::string& digest);
   ~DetectionJournal();
   DetectionJournal(const DetectionJournal&) = delete;
   DetectionJournal& operator=(const DetectionJournal&) = delete;
 
-  // The next record, if it is of that kind and unit. One that `check` refuses
-  // is forgotten with all behind it.
+  // Returns the next record if it has that kind and unit. A record that `check`
+  // rejects is dropped with all records after it.
   std::optional<JournalRecord> next(JournalRecord::Kind kind, int64_t unit,
                                     const Check& check = {});
-  // Writes a record behind those that next() gave; others are forgotten.
+  // Writes a record after those that next() returned; drops any others.
   void append(const JournalRecord& record);
-  // Removes the file: the results are complete.
+  // Removes the file, when the results are complete.
   void remove();
 
  private:
   DetectionJournal(std::filesystem::path file, int descriptor)
       : file_(std::move(file)), descriptor_(descriptor) {}
-  // Null where the file lost its name before it could be locked.
+  // Returns nullptr if the file was renamed or removed before it was locked.
   static std::unique_ptr<DetectionJournal> open(
       const std::filesystem::path& file, int flags);
   void read_next();
-  // Moves end_ behind what is written there.
+  // Moves end_ to the end of the written bytes.
   void write(const std::string& bytes);
-  // Brings to disk what was written.
+  // Flushes the written bytes to the disk.
   void sync();
   [[noreturn]] void fail() const;
 
   const std::filesystem::path file_;
   const int descriptor_;
-  int64_t end_ = 0;          // bytes of what was given or written
-  uint32_t chain_ = 0;       // the last one's CRC
-  int64_t next_end_ = 0;     // bytes with the next record
-  uint32_t next_chain_ = 0;  // its CRC
+  int64_t end_ = 0;          // the end of what was returned or written
+  uint32_t chain_ = 0;       // the CRC of the last record
+  int64_t next_end_ = 0;     // the end of the next record
+  uint32_t next_chain_ = 0;  // the CRC of the next record
   std::optional<JournalRecord> next_;
   std::chrono::steady_clock::time_point synced_at_;  // long ago at first
   bool is_synced_ = true;
@@ -128,16 +131,16 @@ struct UnfinishedRun {
   enum class State {
     kFree,
     kHeld,    // a process writes it
-    kDamaged  // nothing is known of it: another version may have written it
+    kDamaged  // it cannot be read; another version may have written it
   };
   std::filesystem::path journal;
   State state = State::kFree;
-  std::string digest;  // the subject's
+  std::string digest;  // of the subject
   JournalSubject subject;
 };
 
-// Those in `folder`, and, unless `only_there`, in FOLDER2, FOLDER3, …; the
-// newest first.
+// The unfinished runs in `folder` and, unless `only_there`, FOLDER2, …, newest
+// first.
 std::vector<UnfinishedRun> unfinished_runs(const std::filesystem::path& folder,
                                            bool only_there);
 

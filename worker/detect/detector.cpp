@@ -23,7 +23,7 @@ float area(const metrics::Corners& box) {
   return std::max(0.0F, box.x2 - box.x1) * std::max(0.0F, box.y2 - box.y1);
 }
 
-// The share of `box` that `other` covers.
+// The fraction of `box` that `other` covers.
 float covered(const metrics::Corners& box, const metrics::Corners& other) {
   const float w = std::min(box.x2, other.x2) - std::max(box.x1, other.x1);
   const float h = std::min(box.y2, other.y2) - std::max(box.y1, other.y1);
@@ -45,8 +45,9 @@ bool is_repeated_by(const TileDetection& one, const TileDetection& other,
          (one.is_cut && covered(box, beside) > kCovered);
 }
 
-// Detections by the cells of the picture that their boxes touch: boxes that
-// overlap share one, and maps have a hundred thousand boxes.
+// Kept detections, indexed by the cells of the picture that their boxes touch.
+// Boxes that overlap share a cell, so only those are compared: a map may have a
+// hundred thousand boxes.
 class KeptDetections {
  public:
   bool repeat(const TileDetection& one, const MergeOptions& options) const {
@@ -61,7 +62,7 @@ class KeptDetections {
     });
     return found;
   }
-  // Borrows it.
+  // Keeps a pointer to it.
   void add(const TileDetection& one) {
     over_cells(one, [&](uint64_t cell) { cells_[cell].push_back(&one); });
   }
@@ -86,7 +87,7 @@ class KeptDetections {
   std::unordered_map<uint64_t, std::vector<const TileDetection*>> cells_;
 };
 
-// [1, C, H, W] float32 in 0..1, channels last.
+// Converts to [1, C, H, W] float32 in 0..1, channels last.
 at::Tensor network_input_of(const cv::Mat& pixels) {
   const bool is_deep = pixels.depth() == CV_16U;
   return at::from_blob(pixels.data,
@@ -97,7 +98,7 @@ at::Tensor network_input_of(const cv::Mat& pixels) {
       .div_(is_deep ? codecs::kMostLevel : 255);
 }
 
-// A tile as decode_image would have it in the whole picture.
+// Converts a tile's samples as decode_image does for a whole picture.
 cv::Mat in_network_samples(const cv::Mat& pixels,
                            const codecs::ImageLimits& limits) {
   if (pixels.depth() != CV_MAT_DEPTH(limits.type())) {
@@ -267,8 +268,9 @@ std::vector<metrics::Detection> Detector::detect(const cv::Mat& pixels) {
   return merged(tiles);
 }
 
-// A file may have its rows from below; boxes of equal confidence keep the order
-// of the grid.
+// A file may store its rows from bottom to top, so tiles may arrive in another
+// order than that of the grid. Findings are stored by index, which keeps the
+// order of boxes with equal confidence.
 Detector::FileLook Detector::look_in_file(const std::filesystem::path& file,
                                           const codecs::ImageLimits& limits,
                                           TileFindings& tiles,

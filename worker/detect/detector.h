@@ -1,9 +1,10 @@
-// Detector: from a picture to boxes, whole or tile by tile.
+// Detector: finds boxes in a picture, as a whole or in tiles.
 //
-// Whole: the picture is letterboxed to the network's size (shape kept, padded
-// to the next multiple of the stride). In tiles: each tile
-// is letterboxed so, and the tiles' boxes are merged. The network sees one tile
-// at a time, so its memory does not grow with the picture.
+// As a whole, the picture is letterboxed to the network's size: its shape is
+// kept, and it is padded to the next multiple of the stride. In tiles, each
+// tile is letterboxed like that, and the boxes of all tiles are merged. The
+// network processes one tile at a time, so its memory does not depend on the
+// size of the picture.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,34 +26,35 @@
 
 namespace headroom::detect {
 
-// --- From the detections of overlapping tiles to those of the image
+// --- Merging the detections of overlapping tiles
 //
-// An object in an overlap is seen by several tiles: whole by some, cut by the
-// border of others. A box that touches a border of its tile inside the image is
-// taken for cut. Whole boxes come first, by descending confidence, then cut
-// ones; a box is dropped where one of its class was kept that
+// An object in an overlap appears in several tiles: whole in some, cut by the
+// border in others. A box that touches a border of its tile inside the image
+// counts as cut. Whole boxes are handled first, by descending confidence, then
+// cut boxes. A box is dropped if a box of its class was kept that
 //
 //   overlaps it by more than the threshold (intersection over union), or,
-//   if it is cut, covers more than half of it: its rest lies in another tile
+//   if it is cut, covers more than half of it: its rest is in another tile
 //
-// What no tile sees whole stays in pieces: let tiles overlap by the size of the
-// largest object. No class offset is added to coordinates, and there is no time
-// limit. Arithmetic is in float32, from the corner that a box is counted from:
-// a mosaic may be wider than float32 counts.
+// An object that no tile contains whole is reported in pieces, so tiles should
+// overlap by the size of the largest object. Coordinates get no class offset,
+// and there is no time limit. Arithmetic is in float32 relative to the corner
+// of the tile, because a mosaic may be wider than the integers that float32
+// represents.
 
-// Boxes that are cut end so close to the border; a network is not exact.
+// A box that ends this close to a border counts as cut: a network is not exact.
 inline constexpr float kCutBorder = 2;
 
 struct TileDetection {
-  metrics::Detection detection;  // its box in pixels from the corner x, y
+  metrics::Detection detection;  // box in pixels relative to (x, y)
   bool is_cut = false;
   double x = 0, y = 0;  // the corner, in pixels of the image
 };
 
-// A box whose corner moves by so much.
+// The box moved by (x, y).
 metrics::Corners moved(const metrics::Corners& box, double x, double y);
 
-// Does the box, in pixels of the image, touch an inner border of its tile?
+// Whether the box, in pixels of the image, touches an inner border of its tile.
 bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
             int64_t image_height, int64_t image_width);
 
@@ -62,90 +64,89 @@ struct MergeOptions {
   int64_t max_detections = 0;
 };
 
-// The places in `all` of the boxes that stay, in descending confidence; equal
-// ones keep their order. Counts no `max_detections`.
+// The indices in `all` of the boxes that are kept, by descending confidence;
+// boxes of equal confidence keep their order. Does not apply `max_detections`.
 std::vector<size_t> kept_boxes(const std::vector<TileDetection>& all,
                                const MergeOptions& options);
-// The boxes themselves, no more than `max_detections`.
+// The kept boxes themselves, at most `max_detections`.
 std::vector<metrics::Detection> merge_tiles(
     const std::vector<TileDetection>& all, const MergeOptions& options);
 
-// How a picture is cut for detection. (tiles::TileOptions say how a data set is
-// cut into files.)
+// How a picture is cut for detection. (tiles::TileOptions describe how a data
+// set is cut into files.)
 struct DetectionTiles {
   int64_t height = 640, width = 640;  // pixels of the picture
-  double overlap = 0;                 // a share of a tile's side
+  double overlap = 0;                 // a fraction of a tile's side
 };
 
-// How a picture that is larger than the network's input is made smaller: by the
-// mean of the pixels that become one, as in validation, or by the four nearest,
-// as in training and in YOLOv5's detect. Larger ones are always bilinear.
+// How a picture larger than the network's input is reduced: each new pixel is
+// the mean of the old ones, as in validation, or interpolated between the four
+// nearest, as in training and in YOLOv5's detect. Enlarging is bilinear.
 enum class Resample { kArea, kBilinear };
 
 struct DetectorOptions {
   int64_t height = 640, width = 640;  // the network's input
   Resample resample = Resample::kArea;
-  metrics::NmsOptions nms;              // max_detections: of the whole picture
-  std::optional<DetectionTiles> tiles;  // none: the picture as a whole
+  metrics::NmsOptions nms;              // max_detections is per picture
+  std::optional<DetectionTiles> tiles;  // nullopt: the picture as a whole
 };
 
-// A picture as the network sees it alone.
+// A picture as a batch of one image.
 struct NetworkImage {
   at::Tensor images;  // [1, C, H, W] float32, 0..1, channels last
   metrics::SourceMapping mapping;
 };
 
-// `pixels` (RGB or bands, of 8 or 16 bits) letterboxed into height x width,
-// padded to the next multiple of `stride`; none where they are so long and
-// narrow that nothing of them would be left.
+// Letterboxes `pixels` (RGB or bands, 8 or 16 bits) into height x width, padded
+// to the next multiple of `stride`. Returns nullopt if the picture is so long
+// and narrow that a side would be reduced to nothing.
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
                                           int64_t width, int64_t stride,
                                           Resample resample);
 
-// The tiles of a picture, and what was found in each that was looked at: boxes
-// in pixels of the picture, before they are merged. A picture that is looked at
-// as a whole is one tile.
+// The tiles of a picture and the findings in each: boxes in pixels of the
+// picture, before merging. A picture that is not cut is one tile.
 struct TileFindings {
   codecs::ImageSize size;
   std::vector<tiles::TileRect> places;
-  // None: that tile was not looked at yet.
+  // nullopt: the tile was not examined yet.
   std::vector<std::optional<std::vector<metrics::Detection>>> found;
 };
-// Is told which tile was looked at; false ends the work.
+// Called with each tile that was examined; returns false to end the work.
 using OnTile = std::function<bool(size_t tile)>;
 
 class Detector {
  public:
-  // `model` is on `device`. REQUIRES: height and width are multiples of the
-  // model's largest stride.
+  // `model` must be on `device`. REQUIRES: height and width are multiples of
+  // the model's largest stride.
   Detector(model::LayerGraph& model, DetectorOptions options,
            c10::Device device = c10::kCPU);
 
-  // pixels: of 8 or 16 bits, not empty, with the bands that the model reads
-  // (codecs/image_bands.h). Boxes are in its pixels, in descending confidence.
+  // Detects in `pixels`: 8 or 16 bits, not empty, with the model's bands
+  // (codecs/image_bands.h). Boxes are in its pixels, by descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
-  // The same in steps: the tiles of a picture of that size, of which some may
-  // be known; a look at the others; what all of them come to. `look` returns
-  // whether every tile was looked at.
+  // detect() in steps. tiles_of() returns the tiles of a picture of that size,
+  // of which the caller may fill in known findings; look() examines the others
+  // and returns whether all were examined; merged() merges them.
   TileFindings tiles_of(codecs::ImageSize size) const;
   bool look(const cv::Mat& pixels, TileFindings& tiles, const OnTile& on_tile);
-  // REQUIRES: all tiles are known.
+  // REQUIRES: every tile has findings.
   std::vector<metrics::Detection> merged(const TileFindings& tiles) const;
   MergeOptions merge_options() const;
 
-  // The look at a file whose picture is never held: its rows go by in a band as
-  // high as a tile (tiles/tile_cutter.h). REQUIRES: options with tiles. Throws
-  // nothing for a bad file: `reason` says why.
+  // Examines a file whose picture is never held whole: its rows are read into a
+  // band as high as a tile (tiles/tile_cutter.h). Does not throw for a bad
+  // file: `reason` is set instead. REQUIRES: options with tiles.
   struct FileLook {
     std::string reason;
-    bool is_whole = false;  // neither ended nor refused
+    bool is_whole = false;  // false if ended or refused
   };
   FileLook look_in_file(const std::filesystem::path& file,
                         const codecs::ImageLimits& limits, TileFindings& tiles,
                         const OnTile& on_tile);
 
-  // What is found in one tile, in its own pixels.
+  // Detects in one tile, in its own pixels.
   std::vector<metrics::Detection> look_at(const cv::Mat& pixels);
 
  private:

@@ -1,9 +1,10 @@
-// What to look at: an image, a video, a folder (searched recursively for
-// images, and itself for videos), a pattern with * or ?, or a .txt list of
-// images.
+// The images and videos that --source names: an image, a video, a folder
+// (searched recursively for images, but not for videos), a pattern with * or ?,
+// or a .txt list of images.
 //
-// Errors: Error (exit 4): nothing there; an address, a camera or a list of
-// streams, which are not read here, with what to do instead.
+// Errors: Error (exit 4) if nothing is there, and for an address, a camera or a
+// list of streams, which are not supported; the message says what to do
+// instead.
 #pragma once
 
 #include <filesystem>
@@ -13,14 +14,14 @@
 namespace headroom::detect {
 
 struct ImageSources {
-  // Absolute, sorted, each once.
+  // Absolute, sorted, without duplicates.
   std::vector<std::filesystem::path> images, videos;
-  std::vector<std::string> left_out;  // "FILE: why", of those found
+  std::vector<std::string> left_out;  // files that are skipped: "FILE: why"
 };
 
 ImageSources find_images(const std::string& source);
 
-// Ends a run that could not read a file once more as it had before.
+// Ends a run because a file differs from what was read before.
 [[noreturn]] void refuse_changed(const std::filesystem::path& file,
                                  const std::string& reason);
 

@@ -38,7 +38,7 @@ MapLayers::MapLayers(maps::MapApi& api, DetectionFolder& folder,
   }
 }
 
-// What was not finished is removed.
+// Removes files that were not completed.
 MapLayers::~MapLayers() {
   for (Layer& layer : layers_) {
     layer.writer.reset();
@@ -54,7 +54,7 @@ maps::MapLayerWriter& MapLayers::writer_of(Layer& layer) {
     layer.writer = api_.make_geojson(reason);
   } else {
     layer.partial = folder_.place_of(std::string(layer.name) + kPartialSuffix);
-    // A run that was killed left SQLite's own.
+    // Remove SQLite's files of a run that was killed.
     for (const char* suffix : {"-journal", "-wal", "-shm"}) {
       std::error_code ignored;
       fs::remove(layer.partial.string() + suffix, ignored);
@@ -86,7 +86,7 @@ int64_t MapLayers::write(Layer& layer, const ImageDetections& found) {
 std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
                                                   std::string& reason) {
   auto place = api_.place_of(image.string(), reason);
-  // GDAL knows a picture as it is stored, and boxes lie in the upright one.
+  // GDAL's position is the stored picture's; boxes are in the upright one.
   if (place && !codecs::inspect_streamed(
                     image, {.bands = codecs::kAnyBands, .as_stored = true})
                     .is_upright) {
@@ -129,7 +129,7 @@ void MapLayers::finish() {
       continue;
     }
     std::error_code error;
-    // SQLite would take it for a part of the new file.
+    // SQLite would read this file as a part of the new database.
     if (fs::file_size(place.string() + "-wal", error) > 0 && !error) {
       refuse_to_write(place, "another program has it open");
     }

@@ -1,8 +1,8 @@
-// MapLayers: boxes in GeoTIFFs as the files that geographic programs read,
-// predictions.geojson and predictions.gpkg (worker/maps/map_api.h), each
-// written whole or not at all.
+// MapLayers: writes boxes in GeoTIFFs for geographic programs, as
+// predictions.geojson and predictions.gpkg (worker/maps/map_api.h). Each file
+// is complete or does not exist.
 //
-// Errors: Error (exit 5) where a file cannot be written.
+// Errors: Error (exit 5) if a file cannot be written.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ class MapLayers {
     bool geopackage = false;
     bool any() const { return geojson || geopackage; }
   };
-  // Borrows all three.
+  // Keeps references to `api`, `folder` and `class_names`.
   MapLayers(maps::MapApi& api, DetectionFolder& folder, const Formats& formats,
             const std::vector<std::string>& class_names);
   ~MapLayers();
 
-  // Where the image lies on Earth. None: see `reason`.
+  // The image's position on Earth; nullopt with a `reason` if it has none.
   std::optional<maps::MapPlace> place_of(const std::filesystem::path& image,
                                          std::string& reason);
-  // Returns what of the image's boxes has no coordinates, and why; "": all of
-  // them are written.
+  // Writes the image's boxes. Returns how many have no coordinates, and why; ""
+  // if all were written.
   std::string add(const ImageDetections& found);
   void finish();
 
@@ -41,11 +41,11 @@ class MapLayers {
   struct Layer {
     const char* name;
     bool is_geojson = false;
-    std::filesystem::path partial;  // "": it has no file yet
+    std::filesystem::path partial;  // "" until it has a file
     std::unique_ptr<maps::MapLayerWriter> writer;
   };
   maps::MapLayerWriter& writer_of(Layer& layer);
-  // Returns how many boxes have no place in it.
+  // Returns the number of boxes without coordinates.
   int64_t write(Layer& layer, const ImageDetections& found);
 
   maps::MapApi& api_;

@@ -29,8 +29,8 @@ constexpr uint8_t kPadding = 114;  // the gray of a letterbox
 int64_t right_of(const TileRect& rect) { return rect.x + rect.width; }
 int64_t bottom_of(const TileRect& rect) { return rect.y + rect.height; }
 
-// Pixels that two share along an axis; 0 where they touch, less where they do
-// not.
+// The number of columns or rows that two rectangles share: 0 if they touch,
+// negative if there is a gap.
 int64_t shared_columns(const TileRect& a, const TileRect& b) {
   return std::min(right_of(a), right_of(b)) - std::max(a.x, b.x);
 }
@@ -41,7 +41,7 @@ bool overlap(const TileRect& a, const TileRect& b) {
   return shared_columns(a, b) > 0 && shared_rows(a, b) > 0;
 }
 
-// Corners lie between pixels where a map's was rounded: half a pixel is none.
+// A corner that was rounded may be up to half a pixel off.
 constexpr double kTolerance = 0.5 + 1e-3;
 
 bool touch(const MosaicPart& a, const MosaicPart& b) {
@@ -52,20 +52,20 @@ bool touch(const MosaicPart& a, const MosaicPart& b) {
          reaches(a.y, a.height, b.y) && reaches(b.y, b.height, a.y);
 }
 
-// Two pictures of one place share most of it; neighbours do not.
+// Whether two maps show the same area: neighbours never share half of it.
 bool show_the_same(const TileRect& a, const TileRect& b) {
   if (!overlap(a, b)) return false;
   const int64_t shared = shared_columns(a, b) * shared_rows(a, b);
   return 2 * shared > std::min(a.height * a.width, b.height * b.width);
 }
 
-// Rows become columns.
+// Exchanges rows and columns.
 TileRect turned(const TileRect& rect) {
   return {rect.x, rect.y, rect.width, rect.height};
 }
 
-// May the pixels of both be counted in one grid? A pixel that is a little
-// longer must not add up to a twentieth over a picture's sides.
+// Whether both have one pixel grid: over the longest side their pixel sizes may
+// differ by less than a twentieth of a pixel.
 bool have_one_grid(const MapPlace& a, const MapPlace& b) {
   if (a.reference_system != b.reference_system) return false;
   const auto longest =
@@ -79,7 +79,7 @@ bool have_one_grid(const MapPlace& a, const MapPlace& b) {
          });
 }
 
-// The corner of `place` in pixels of `grid`.
+// The corner of `place`, in pixels of `grid`.
 std::pair<double, double> corner_in(const MapPlace& grid,
                                     const MapPlace& place) {
   const auto& t = grid.transform;
@@ -89,14 +89,14 @@ std::pair<double, double> corner_in(const MapPlace& grid,
           (y * t[1] - x * t[4]) / determinant};
 }
 
-// A corner that is a rounding error away from a whole pixel lies on it.
+// Rounds a value that differs from a whole number only by a rounding error.
 double whole_if_near(double value) {
   constexpr double kRounding = 1e-3;
   const double whole = std::round(value);
   return std::abs(value - whole) < kRounding ? whole : value;
 }
 
-// The root of each part's group: parts that touch, directly or through others.
+// Union-find: the groups of parts that touch directly or through others.
 class Groups {
  public:
   explicit Groups(size_t size) : above_(size) {
@@ -135,7 +135,7 @@ std::vector<TileRect> rects_of(const std::vector<MosaicPart>& parts) {
   return rects;
 }
 
-// The parts that show no place which an earlier one of them shows.
+// The parts without those that repeat the area of an earlier part.
 std::vector<MosaicPart> without_repeats(
     const std::vector<MosaicPart>& parts,
     const std::function<void(size_t, size_t)>& on_repeat) {
@@ -160,7 +160,7 @@ std::vector<MosaicPart> without_repeats(
   return kept;
 }
 
-// `parts` counted from the upper left corner of what they cover.
+// The mosaic of `parts`, relative to the upper left corner of their area.
 Mosaic mosaic_of(std::vector<MosaicPart> parts) {
   double left = parts.front().x, top = parts.front().y;
   for (const MosaicPart& part : parts) {
@@ -175,8 +175,8 @@ Mosaic mosaic_of(std::vector<MosaicPart> parts) {
   return {std::move(parts)};
 }
 
-// How far a seam's tiles go beyond an end of it: half a tile where the mosaic
-// goes on there, so that what lies on a corner of parts is seen whole.
+// Extends the range of a seam by half a tile at an end where the mosaic
+// continues, so that an object at the corner of several parts is in one tile.
 struct Span {
   int64_t begin = 0, end = 0;
 };
@@ -198,7 +198,7 @@ Span with_surroundings(const Span& seam, int64_t x, int64_t width,
   return span;
 }
 
-// The tiles across the seam of two parts that lie side by side.
+// The tiles across the seam between two parts, `a` beside `b`.
 std::vector<TileRect> tiles_between(const TileRect& a, const TileRect& b,
                                     const std::vector<TileRect>& parts,
                                     const DetectionTiles& tiles) {
@@ -224,8 +224,8 @@ std::vector<TileRect> tiles_between(const TileRect& a, const TileRect& b,
   return across;
 }
 
-// Does the box touch a border of its tile behind which the mosaic goes on? Both
-// are counted from x, y of the mosaic, which may lie between pixels.
+// Whether the box touches a border of its tile beyond which the mosaic goes on.
+// Box and tile are relative to (x, y), which may be a fraction of a pixel.
 bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
                double x, double y) {
   const auto left = static_cast<double>(tile.x);
@@ -243,13 +243,13 @@ bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
           mosaic.has_pixels(column, y + bottom + 1));
 }
 
-// The samples that a file's pixels without data are read as, which others may
-// have too; empty where no pixel can have the value that the file names.
+// The samples as which pixels without data are read (valid pixels may have the
+// same); empty if no pixel can have the value that the file defines.
 std::vector<int> no_data_samples(const std::filesystem::path& file,
                                  const codecs::ImageLimits& limits) {
   auto value = codecs::no_data_of(file);
   if (!value || !std::isfinite(*value)) return {};
-  // The text may have digits that the pixels have not.
+  // The text may have more digits than the pixels' type.
   if (std::abs(*value) <= std::numeric_limits<float>::max()) {
     value = static_cast<float>(*value);
   }
@@ -369,7 +369,7 @@ const MosaicReader::Band& MosaicReader::band_of(size_t part,
   if (read.size.height != from.height || read.size.width != from.width) {
     refuse_changed(files_[from.image], tiles::kOtherSize);
   }
-  // The part's bands have the same.
+  // All bands of a part have the same value.
   if (band.pixels.empty()) {
     band.no_data = no_data_samples(files_[from.image], limits_);
   }
@@ -386,7 +386,7 @@ cv::Mat MosaicReader::read(const TileRect& rect) {
     cv::Mat from, to;
     const std::vector<int>& no_data;
   };
-  std::vector<Piece> pieces;  // the first part's is the last
+  std::vector<Piece> pieces;  // the first part is the last piece
   std::set<size_t> used;
   for (size_t i = mosaic_.parts.size(); i-- > 0;) {
     const TileRect part = mosaic_.parts[i].rect();
@@ -419,14 +419,13 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     const Mosaic& mosaic, const MosaicFindings& findings,
     const MergeOptions& options) {
   std::vector<TileDetection> all;
-  std::vector<size_t> owners;  // the part that each belongs to
+  std::vector<size_t> owners;  // the part that each box belongs to
   const auto add = [&](const metrics::Detection& one, const TileRect& tile,
                        double x, double y, size_t owner) {
     all.push_back({one, is_cut_in(mosaic, one.box, tile, x, y), x, y});
     owners.push_back(owner);
   };
-  // The first part that holds the box's centre, or else is beside the gap that
-  // it lies in, and that `suits`.
+  // The first part that `suits` and has the box's centre within kTolerance.
   const auto part_with = [&](const TileDetection& one, const auto& suits) {
     const Corners& box = one.detection.box;
     const double column = one.x + (box.x1 + box.x2) / 2.0;
@@ -456,7 +455,7 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     for (const metrics::Detection& one : findings.on_seams[i]) {
       const size_t part =
           part_with({one, false, x, y}, [](size_t) { return true; });
-      if (part == mosaic.parts.size()) continue;  // seen in the gray
+      if (part == mosaic.parts.size()) continue;  // found in the gray area
       add(one, {0, 0, tile.height, tile.width}, x, y, part);
     }
   }
@@ -466,7 +465,7 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
   };
   for (const size_t index : kept_boxes(all, options)) {
     const TileDetection& one = all[index];
-    // Another part's view of the object may have been dropped for this one.
+    // The box of another part may have been dropped in favour of this one.
     const size_t part =
         has_room(owners[index]) ? owners[index] : part_with(one, has_room);
     if (part == mosaic.parts.size()) continue;

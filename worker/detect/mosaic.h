@@ -1,19 +1,19 @@
-// Mosaic: maps that lie side by side as parts of one picture, whose objects at
-// the seams are reported once.
+// Mosaic: adjacent maps as parts of one picture, so that objects on their seams
+// are reported once.
 //
 //   +-------+-------+   Parts have one coordinate reference system and one size
-//   |     [ | ]     |   of pixel, and touch or overlap. A seam between two that
-//   |  A  [ | ]  B  |   share fewer pixels than neighbouring tiles do gets
-//   +-----[-+-]-----+   tiles of its own, across it, with the pixels of all
-//   |  C  [ | ]  D  |   parts there. By the rule of one picture's tiles
-//   +-------+-------+   (detector.h), what all of them show is then merged.
+//   |     [ | ]     |   of pixel, and touch or overlap. A seam between parts
+//   |  A  [ | ]  B  |   that share fewer pixels than neighbouring tiles do
+//   +-----[-+-]-----+   gets its own tiles across it, with the pixels of all
+//   |  C  [ | ]  D  |   parts there. The findings in all tiles are merged by
+//   +-------+-------+   the rule for the tiles of one picture (detector.h).
 //
-// Pixels of a mosaic are counted from the upper left corner of what its parts
-// cover. A box belongs to the part that it was seen in; one of a seam, and one
-// whose part has its most detections, to the first part with room that holds
-// its centre.
+// Pixels of a mosaic are counted from the upper left corner of the area that
+// its parts cover. A box belongs to the part in which it was found. A box of a
+// seam, and a box whose part already has its maximum of detections, belongs to
+// the first part with room that contains its centre.
 //
-// Threads: plain values; MosaicReader belongs to one thread.
+// Threads: plain values; a MosaicReader belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@
 namespace headroom::detect {
 
 struct MosaicPart {
-  size_t image = 0;     // its place among the images
-  double x = 0, y = 0;  // its corner; whole pixels but for maps that lie askew
+  size_t image = 0;     // the index of its image
+  double x = 0, y = 0;  // its corner; whole pixels unless the maps are skewed
   int64_t height = 0, width = 0;
 
-  tiles::TileRect rect() const;  // whole pixels
+  tiles::TileRect rect() const;  // rounded to whole pixels
 };
 
 struct Mosaic {
-  std::vector<MosaicPart> parts;  // images rise
+  std::vector<MosaicPart> parts;  // in the order of their images
 
   bool has_pixels(double x, double y) const;
 };
@@ -48,22 +48,22 @@ struct Mosaic {
 // Finds mosaics among maps.
 class MosaicFinder {
  public:
-  // REQUIRES: images rise.
+  // Call it with ascending `image`.
   void add(size_t image, const maps::MapPlace& place);
 
-  // Those of two parts and more. Maps that show the same place, of two years
-  // perhaps, are no parts of one picture: a map that repeats an earlier one is
-  // left out, unless that one was left out itself. `on_repeat` is told the two
-  // of them.
+  // Returns the mosaics of two or more parts. Maps of the same area, for
+  // example of two years, are not parts of one picture: a map that repeats an
+  // earlier one is left out, unless that earlier one was left out itself. Calls
+  // `on_repeat` with both.
   std::vector<Mosaic> find(
       const std::function<void(size_t repeat, size_t earlier)>& on_repeat)
       const;
 
  private:
-  // Maps of one system and one size of pixel.
+  // Maps of one reference system and one size of pixel.
   struct Kind {
     maps::MapPlace first;
-    std::vector<MosaicPart> parts;  // the first one's corner is 0, 0
+    std::vector<MosaicPart> parts;  // relative to the first map's corner
   };
   std::vector<Kind> kinds_;
 };
@@ -72,27 +72,27 @@ class MosaicFinder {
 std::vector<tiles::TileRect> seam_tiles(const Mosaic& mosaic,
                                         const DetectionTiles& tiles);
 
-// Reads rectangles of a mosaic out of its parts' files. Each pixel is that of
-// the first part that has data there, by its GDAL_NODATA; it is gray where
-// there is no part. Parts that overlap by more than tiles do have no seam
-// tiles: an object across the border of their data is two. The reader holds as
-// many rows of each part as the last rectangle had.
+// Reads rectangles of a mosaic from the files of its parts. A pixel comes from
+// the first part that has data there (by its GDAL_NODATA) and is gray outside
+// all parts. Parts that overlap by more than tiles do have no seam tiles, so an
+// object on the edge of their data is found as two. The reader keeps the rows
+// of each part that the last rectangle needed.
 class MosaicReader {
  public:
-  // `files`: of all images.
+  // `files` are those of all images.
   MosaicReader(const Mosaic& mosaic,
                const std::vector<std::filesystem::path>& files,
                const codecs::ImageLimits& limits)
       : mosaic_(mosaic), files_(files), limits_(limits) {}
 
-  // Throws Error (exit 4) where a file cannot be read any more.
+  // Throws Error (exit 4) if a file can no longer be read.
   cv::Mat read(const tiles::TileRect& rect);
 
  private:
   struct Band {
     codecs::PixelRows rows;
     cv::Mat pixels;
-    // The samples of a pixel that is none; empty if the file names none.
+    // The samples of a pixel without data; empty if the file defines none.
     std::vector<int> no_data;
   };
   const Band& band_of(size_t part, codecs::PixelRows rows);
@@ -100,19 +100,19 @@ class MosaicReader {
   const Mosaic& mosaic_;
   const std::vector<std::filesystem::path>& files_;
   const codecs::ImageLimits& limits_;
-  std::map<size_t, Band> bands_;  // parts that the last rectangle has
+  std::map<size_t, Band> bands_;  // of the parts in the last rectangle
 };
 
-// What was found: in each part's tiles, in the part's pixels, and in each seam
-// tile, in the tile's.
+// The findings in each part's tiles, in pixels of the part, and in each seam
+// tile, in pixels of the tile.
 struct MosaicFindings {
   std::vector<TileFindings> parts;
   std::vector<tiles::TileRect> seams;
   std::vector<std::vector<metrics::Detection>> on_seams;
 };
 
-// The boxes of each part, in its pixels, which may lie partly outside of it: in
-// descending confidence, at most options.max_detections a part.
+// The boxes of each part, in its pixels (they may extend beyond it), by
+// descending confidence, at most options.max_detections per part.
 std::vector<std::vector<metrics::Detection>> merge_mosaic(
     const Mosaic& mosaic, const MosaicFindings& findings,
     const MergeOptions& options);

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// NAME.mp4, which appears when it is whole.
+// Writes NAME.mp4, which gets its name when it is complete.
 class AnnotatedVideo {
  public:
   AnnotatedVideo(video::VideoApi& api, fs::path path,
@@ -33,7 +33,7 @@ class AnnotatedVideo {
   AnnotatedVideo(const AnnotatedVideo&) = delete;
   AnnotatedVideo& operator=(const AnnotatedVideo&) = delete;
 
-  // REQUIRES: RGB, continuous.
+  // REQUIRES: `pixels` is RGB and continuous.
   void write(const cv::Mat& pixels) { check(writer_->write(pixels.data)); }
   void finish() {
     check(writer_->finish());
@@ -56,7 +56,7 @@ class AnnotatedVideo {
   }
 
   const fs::path path_, partial_;
-  std::unique_ptr<video::VideoWriter> writer_;  // null: finished
+  std::unique_ptr<video::VideoWriter> writer_;  // nullptr when finished
 };
 
 cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
@@ -68,7 +68,7 @@ cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
   return turned;
 }
 
-// The format of a video that lasts as long, with every `stride`th picture.
+// The format of a video with every `stride`th picture, as long as before.
 video::VideoFormat annotated_format(const video::VideoFormat& from,
                                     int64_t stride) {
   video::VideoFormat format = from;

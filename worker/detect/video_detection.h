@@ -1,11 +1,11 @@
-// detect_in_video: a video's pictures, one after another, to boxes and files.
+// detect_in_video: finds boxes in the pictures of a video and writes them.
 //
-// Pictures are numbered from 1, as YOLOv5 numbers them; with a stride of n, the
-// 1st, the (n+1)th and so on are looked at and keep their numbers. One picture
-// is in memory at a time.
+// Pictures are numbered from 1, as in YOLOv5. With a stride of n, pictures 1,
+// n+1, 2n+1, … are examined and keep their numbers. One picture is in memory at
+// a time.
 //
-// Errors: Error (exit 5): the annotated video cannot be written; (exit 2): its
-// pictures are too large for one.
+// Errors: Error (exit 5) if the annotated video cannot be written; (exit 2) if
+// its pictures are too large for a video.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +25,26 @@ struct VideoPicture {
   int64_t number = 1;
   int64_t of = 0;  // the file's number of pictures; 0: unknown
   const ImageDetections& found;
-  double seconds = 0;     // the network's time
-  bool is_known = false;  // an unfinished run looked at it
+  double seconds = 0;     // spent in the network
+  bool is_known = false;  // found by an unfinished run
 };
 
 struct VideoOptions {
   int64_t stride = 1;
-  int64_t max_pixels = 0;  // the most of a picture
+  int64_t max_pixels = 0;  // the limit for one picture
   std::function<bool()> stopped;
-  // What an unfinished run found in the next picture; none: it is looked at.
+  // The next picture's findings by an unfinished run; nullopt: none.
   std::function<std::optional<std::vector<metrics::Detection>>()> known;
   std::function<void(const VideoPicture&)> on_picture;
 };
 
 struct VideoOutcome {
-  int64_t pictures = 0;  // looked at
-  std::string fault;     // what was wrong with the file; "": nothing
+  int64_t pictures = 0;  // that were examined
+  std::string fault;     // what is wrong with the file; "" if nothing
 };
 
-// The annotated video is NAME.mp4 of `folder`, with as many pictures as were
-// looked at, and as long as the video; a run that is stopped leaves what it
-// has.
+// The annotated video is NAME.mp4 in `folder`: the examined pictures, as long
+// as the original. A run that is stopped keeps what it has written.
 VideoOutcome detect_in_video(video::VideoApi& api,
                              const std::filesystem::path& video,
                              Detector& detector, DetectionFolder& folder,

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-// Formats of YOLOv5's export that other programs make of an ONNX file.
+// Formats of YOLOv5's export that other programs make from an ONNX file.
 std::string converter_of(const std::string& format) {
   constexpr std::array<std::array<std::string_view, 2>, 9> kConverters{
       {{"engine", "trtexec --onnx=FILE.onnx --saveEngine=FILE.engine"},
@@ -65,7 +65,7 @@ void settle_formats(ExportRequest& request) {
     request.output = fs::path(output).replace_extension().string();
   }
   if (request.include.empty()) request.include = {"onnx"};
-  // Endings of other kinds of networks; a name may have other dots.
+  // Suffixes of other network formats. A name may contain other dots.
   for (const char* other : {".pt", ".pth", ".engine", ".tflite", ".mlmodel",
                             ".mlpackage", ".pb", ".xml"}) {
     if (suffix != other) continue;
@@ -148,7 +148,7 @@ OnnxBody in_8_bits(const ExportRequest& request, const OnnxBody& body,
   return quantised(body, ranges.ranges());
 }
 
-// "2.05 MiB, 0.29 of float32".
+// For example "2.05 MiB, 0.29 of float32".
 std::string size_text(size_t bytes, size_t bytes_of_float) {
   std::string text = format_bytes(static_cast<int64_t>(bytes));
   if (bytes_of_float > 0) {

@@ -18,7 +18,7 @@ class Walk {
     }
   }
 
-  // `prefix`: the layer's name in the state, "model.4.".
+  // `prefix` is the layer's name in the state, "model.4.".
   Value run(const layers::LayerProgram& program, const std::string& prefix,
             std::vector<Value> values) {
     for (const layers::LayerProgram::Step& step : program.steps) {
@@ -85,7 +85,7 @@ class Walk {
         shape.activation);
   }
 
-  // A convolution with a bias of its own.
+  // A convolution with its own bias.
   Value plain_convolution(const Value& x, const std::string& name,
                           const layers::LayerProgram::Block& shape) {
     return emitter_.convolution(x, name, state_.at(name + "weight"),

@@ -20,9 +20,9 @@ std::string constant_name(const OnnxGraph& graph) {
   return "constant_" + std::to_string(graph.tensors.size());
 }
 
-constexpr int64_t kIrVersion = 8;  // the one that came with opset 17
+constexpr int64_t kIrVersion = 8;  // introduced with opset 17
 constexpr int64_t kOpset = 17;
-// protobuf's own limit of a message.
+// protobuf's limit for a message.
 constexpr size_t kLargestFile = 0x7fffffff;
 
 void set_attribute(onnx::AttributeProto& out,

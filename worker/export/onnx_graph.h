@@ -1,8 +1,8 @@
-// OnnxGraph: a network as ONNX sees it, as plain values: nodes by name, the
-// tensors they read, what goes in and out. Opset 17.
+// OnnxGraph: an ONNX network (opset 17) as plain values: nodes by name, their
+// tensors, inputs and outputs.
 //
-// Standard library only: the side that makes it uses LibTorch, the side that
-// writes it protobuf, and the two never meet in one file.
+// Standard library only: the code that builds it uses LibTorch, the code that
+// serialises it uses protobuf, and no file may include both.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct OnnxNode {
 struct OnnxValue {
   std::string name;
   OnnxType type = OnnxType::kFloat;
-  std::vector<std::variant<int64_t, std::string>> dims;  // a word: any size
+  std::vector<std::variant<int64_t, std::string>> dims;  // a text: any size
 };
 
 struct OnnxGraph {
@@ -51,12 +51,12 @@ struct OnnxGraph {
   std::vector<OnnxValue> inputs, outputs;
   std::map<std::string, std::string> metadata;
 
-  // Adds a node with one output, named after the operator and its place;
-  // returns the output's name.
+  // Adds a node with one output, which is named after the operator and its
+  // index. Returns the name of the output.
   std::string add(
       const std::string& op, std::vector<std::string> node_inputs,
       std::vector<std::pair<std::string, OnnxNode::Attribute>> attributes = {});
-  // The same with several outputs.
+  // As add(), with `num_outputs` outputs.
   std::vector<std::string> add_many(
       const std::string& op, std::vector<std::string> node_inputs,
       size_t num_outputs,
@@ -68,7 +68,7 @@ struct OnnxGraph {
   std::string integer(int64_t value);  // a scalar
 };
 
-// The bytes of an .onnx file.
+// Returns the bytes of an .onnx file.
 std::string serialise_onnx(const OnnxGraph& graph);
 
 }  // namespace headroom::exporter

@@ -77,8 +77,8 @@ class Head {
         {size_or(options_.batch, "batch"), size_or(num_rows, "rows"), fields_});
   }
 
-  // Follows the steps of worker/metrics/nms.h: every class of a box whose score
-  // exceeds the threshold; classes apart.
+  // Follows worker/metrics/nms.h: every class of a box whose score exceeds the
+  // threshold counts, and classes are separate.
   void add_detections(const std::string& boxes) {
     const auto parts = graph_.add_many(
         "Split", {boxes, graph_.integers({2, 2, 1, options_.num_classes})}, 4,
@@ -98,7 +98,7 @@ class Head {
                    {corners, scores, graph_.integers({options_.most_per_class}),
                     graph_.floats({options_.iou_threshold}, {1}),
                     graph_.floats({options_.confidence_threshold}, {1})});
-    // kept: image, class, row.
+    // The rows of `kept` are image, class, row.
     const auto indices = graph_.add_many(
         "Split", {kept, graph_.integers({1, 1, 1})}, 3, axis(1));
     const std::string box = graph_.add(
@@ -133,7 +133,7 @@ class Head {
                                 graph_.integers({2}), graph_.integers({4})});
   }
 
-  // Each cell's column and row, less a half: [1, 1, H * W, 2].
+  // Each cell's column and row minus 0.5: [1, 1, H * W, 2].
   std::string grid(const OnnxLevel& level) {
     if (options_.height > 0) {
       const int64_t rows = rows_of(level), columns = columns_of(level);

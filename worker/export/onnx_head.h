@@ -1,4 +1,4 @@
-// onnx_head: from the maps of the last convolutions to boxes, in ONNX's
+// onnx_head: converts the maps of the last convolutions to boxes, in ONNX
 // operators.
 //
 //   kRaw         level0, level1, ...: [N, anchors, H, W, 5 + classes], as
@@ -8,8 +8,8 @@
 //                class, after ONNX's NonMaxSuppression: by image, then class,
 //                then descending score
 //
-// Decoding is in float32 whatever the network's type: float16 has a spacing of
-// a pixel above 1024.
+// Decoding is always in float32: above 1024 the spacing of float16 numbers is a
+// pixel.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ struct OnnxHeadOptions {
   OnnxOutput output = OnnxOutput::kDecoded;
   bool is_half = false;
   int64_t num_classes = 0;
-  // The input's size; 0: any, found out while the network runs.
+  // The size of the input; 0: any size, read when the network runs.
   int64_t batch = 1, height = 640, width = 640;
-  // kDetections.
+  // For kDetections.
   float confidence_threshold = 0, iou_threshold = 0;
   int64_t most_per_class = 0;  // boxes of an image
 };
@@ -37,10 +37,10 @@ struct OnnxHeadOptions {
 struct OnnxLevel {
   std::string map;  // [N, anchors * (5 + classes), H, W]
   int64_t stride = 0;
-  std::vector<std::pair<double, double>> anchors;  // pixels
+  std::vector<std::pair<double, double>> anchors;  // in pixels
 };
 
-// Adds the nodes and the graph's outputs.
+// Adds the nodes, and the outputs of the graph.
 void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
               const OnnxHeadOptions& options);
 

@@ -97,7 +97,7 @@ class OnnxEmitter final : public NetworkEmitter {
                                 graph_.integers({end}), graph_.integers({1})});
   }
 
-  // [N, C, H W], then the groups and their channels change places.
+  // Splits the channels into groups and exchanges the two axes.
   Value shuffle(const Value& x, int64_t groups, int64_t channels) override {
     const Value shape = graph_.add("Shape", {x});
     const Value split = graph_.add(

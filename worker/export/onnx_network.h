@@ -1,12 +1,12 @@
-// onnx_network: a model with its weights as an ONNX graph.
+// onnx_network: converts a model with its weights to an ONNX graph.
 //
-// Layer by layer, from the table and the state: batch norms are folded into
-// their convolutions (in float64), SiLU is Sigmoid and Mul, Mish Softplus, Tanh
-// and Mul, upsampling is Resize. The input is "images": [N, C, H, W], RGB or
-// gray as the table's `ch` says, 0..1.
+// The layers are written from the table and the state. Batch norms are folded
+// into their convolutions (in float64). SiLU becomes Sigmoid and Mul; Mish
+// becomes Softplus, Tanh and Mul; upsampling becomes Resize. The input is
+// "images": [N, C, H, W], 0..1, with the channels of the table's `ch`.
 //
-// Errors: Error (exit 2) naming the layer for a module
-// that has no counterpart here, or a size that the strides do not divide.
+// Errors: Error (exit 2) that names the layer if a module has no counterpart,
+// or if the strides do not divide the size.
 #pragma once
 
 #include <map>
@@ -26,14 +26,14 @@ struct OnnxBody {
   std::vector<OnnxLevel> levels;
 };
 
-// `model` was built from `table`. Only the input's size and type are read from
+// `model` was built from `table`. Uses only the size and type of the input from
 // `options`.
 OnnxBody make_onnx_body(const layers::ModelTable& table,
                         model::LayerGraph& model,
                         const OnnxHeadOptions& options,
                         const std::map<std::string, std::string>& metadata);
 
-// Adds the head; `options.num_classes` is replaced by the model's.
+// Adds the head. Replaces `options.num_classes` by the model's.
 OnnxGraph with_head(OnnxBody body, const model::LayerGraph& model,
                     OnnxHeadOptions options);
 

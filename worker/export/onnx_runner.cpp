@@ -65,7 +65,7 @@ const T& attribute(const OnnxNode& node, const std::string& name) {
 
 using Sizes = std::vector<int64_t>;
 
-// A value per channel of `x`, along `axis`; or one for all.
+// Shapes `values` for broadcasting: per channel of `x` along `axis`, or one.
 at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
   if (values.dim() == 0) return values;
   Sizes shape(static_cast<size_t>(x.dim()), 1);
@@ -73,11 +73,11 @@ at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
   return values.view(shape);
 }
 
-// A number per place, as ONNX passes sizes and positions.
+// Reads whole numbers, as ONNX passes sizes and positions.
 Sizes integers_in(const at::Tensor& values) {
   Sizes result;
   for (int64_t i = 0; i < values.numel(); ++i) {
-    // "To the end" is more than any float holds as a whole number.
+    // "To the end" is a number that a float cannot represent exactly.
     constexpr double kEnd = 1e15;
     result.push_back(
         static_cast<int64_t>(std::min(values[i].item<double>(), kEnd)));
@@ -95,7 +95,7 @@ at::Tensor sliced(at::Tensor x, const Sizes& begins, const Sizes& ends,
   return x;
 }
 
-// 0 keeps a size, -1 is what is left.
+// A size of 0 keeps the old one; -1 takes the rest.
 at::Tensor reshaped(const at::Tensor& x, Sizes sizes) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) sizes[i] = x.size(static_cast<int64_t>(i));

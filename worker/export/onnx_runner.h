@@ -1,12 +1,11 @@
-// OnnxRunner: a network's ONNX graph, run with LibTorch's operators: to see
-// what its values are (calibration), and what rounding them to 8 bits does to
+// OnnxRunner: executes a network's ONNX graph with LibTorch operators, to
+// observe its values (calibration) and the effect of rounding them to 8 bits on
 // its heads (simulated quantisation).
 //
-// Knows the operators of a network's body (onnx_network.h) and of
-// quantisation; numbers of 8 bits are kept as whole numbers in the runner's
-// type, so that nothing is rounded but by QuantizeLinear, halves to even.
-// A value is released after its last reader. Errors: Error for another
-// operator.
+// Supports only the operators of a network's body (onnx_network.h) and of
+// quantisation. Numbers of 8 bits are stored as whole numbers in the runner's
+// type, so only QuantizeLinear rounds, halves to even. A value is released
+// after its last use. Errors: Error for another operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,13 +23,13 @@ namespace headroom::exporter {
 
 class OnnxRunner {
  public:
-  // Values are of `type`, float32 or float64.
+  // `type` is the type of all values: float32 or float64.
   OnnxRunner(const OnnxGraph& graph, at::ScalarType type);
 
   using Observer =
       std::function<void(const std::string& name, const at::Tensor& value)>;
-  // images: [N, C, H, W], 0..1, sides in multiples of the largest stride, of
-  // any size. Returns the values `wanted`; `observer` sees every node's output.
+  // `images` is [N, C, H, W], 0..1, with sides that the largest stride divides.
+  // Returns the values `wanted`; calls `observer` with every node's output.
   std::vector<at::Tensor> run(const at::Tensor& images,
                               const std::vector<std::string>& wanted,
                               const Observer& observer = nullptr);
@@ -43,11 +42,12 @@ class OnnxRunner {
 
   const OnnxGraph& graph_;
   const at::ScalarType type_;
-  Values constants_;  // the graph's tensors, and what is made of them alone
+  // The graph's tensors, and values computed from them alone.
+  Values constants_;
 };
 
-// Makes heads of images, as LayerGraph::forward gives them, by running `body`
-// in float32; it is copied.
+// Returns a function that computes the heads of images, as LayerGraph::forward
+// does, by executing a copy of `body` in float32.
 std::function<std::vector<at::Tensor>(const at::Tensor& images)>
 simulated_heads(const OnnxBody& body);
 

@@ -14,8 +14,7 @@ namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
 
-// The input below which an activation is 0: what goes in need not be told apart
-// there.
+// The input below which an activation is 0: no precision is needed there.
 const std::map<std::string, double>& zero_below() {
   static const std::map<std::string, double> all = {
       {"Sigmoid", -8},  // SiLU is 0 within 0.003
@@ -24,7 +23,7 @@ const std::map<std::string, double>& zero_below() {
   return all;
 }
 
-// Its output's numbers are among its input's.
+// Whether the operator only moves numbers, so that the scale can stay.
 bool keeps_numbers(const std::string& op) {
   static const std::set<std::string> all = {"MaxPool", "Resize", "Slice",
                                             "Reshape", "Transpose"};
@@ -110,8 +109,8 @@ class Quantiser {
                                             : scale_of(range_of(output)));
   }
 
-  // The means of squeeze and excitation and what follows from them alone are
-  // few and decide about whole channels; a shape is no map.
+  // The means of squeeze and excitation, and values that depend only on them,
+  // stay float32: they are few and scale whole channels. A shape is not a map.
   bool stays_float(const OnnxNode& node) const {
     return node.op == "GlobalAveragePool" || node.op == "Shape" ||
            is_float(node.inputs.front());
@@ -139,7 +138,7 @@ class Quantiser {
     return range;
   }
 
-  // `name` -> name_dequantised.
+  // Adds the nodes that make `name`_dequantised from `name`.
   void quantise(const std::string& name, const Scale& scale) {
     scales_[name] = scale;
     const std::string step = number(name + "_scale", OnnxType::kFloat, {},
@@ -152,7 +151,7 @@ class Quantiser {
          name + "_dequantised");
   }
 
-  // Returns the scale of each output channel.
+  // Quantises a weight. Returns the scale of each output channel.
   std::vector<float> weight(const OnnxTensor& tensor) {
     const std::vector<float> values = floats_of(tensor);
     const auto channels = static_cast<size_t>(tensor.dims.front());
@@ -185,7 +184,7 @@ class Quantiser {
     std::vector<int32_t> whole(values.size());
     for (size_t c = 0; c < values.size(); ++c) {
       scales[c] *= input_scale;
-      constexpr double kMost = 2147483520;  // a float, too
+      constexpr double kMost = 2147483520;  // the largest float below 2^31
       whole[c] = static_cast<int32_t>(
           std::clamp(std::nearbyint(static_cast<double>(values[c]) /
                                     static_cast<double>(scales[c])),
@@ -225,8 +224,8 @@ class Quantiser {
   const OnnxBody& body_;
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
-  std::set<std::string> heads_, floats_;  // values: of levels; not quantised
-  // The least that counts of each value that goes into an activation.
+  std::set<std::string> heads_, floats_;  // the levels'; not quantised
+  // For each input of an activation, the least number that matters.
   std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;
   OnnxBody made_;

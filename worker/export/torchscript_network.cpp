@@ -25,14 +25,14 @@ std::string pair(int64_t value) {
   return list({std::to_string(value), std::to_string(value)});
 }
 
-// The module's source, a statement per operation, and its buffers.
+// Builds the module's source, one statement per operation, and its buffers.
 class Source final : public NetworkEmitter {
  public:
   Source(torch::jit::Module& module, const model::LayerGraph& model,
          at::ScalarType type)
       : module_(module), model_(model), type_(type) {}
 
-  // The source of "forward", once the network has been walked.
+  // Returns the source of "forward"; call it after the walk.
   std::string text() {
     const Value boxes = concat(boxes_);
     return "def forward(self, images: Tensor) -> Tensor:\n" + text_ +
@@ -114,7 +114,7 @@ class Source final : public NetworkEmitter {
                  ")");
   }
 
-  // Decoded: [N, rows, 5 + classes], rows by anchor, y, x.
+  // Decodes a level to [N, rows, 5 + classes], rows by anchor, y, x.
   void head(size_t level, const Value& convolved) override {
     const std::string fields = std::to_string(5 + model_.num_classes());
     const model::LayerGraph::Level& made = model_.levels()[level];
@@ -174,7 +174,7 @@ class Source final : public NetworkEmitter {
   torch::jit::Module& module_;
   const model::LayerGraph& model_;
   const at::ScalarType type_;
-  std::vector<Value> boxes_;  // each level's
+  std::vector<Value> boxes_;  // of each level
   std::string text_;
   int num_values_ = 0, num_buffers_ = 0;
 };

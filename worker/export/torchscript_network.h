@@ -1,16 +1,14 @@
-// torchscript_network: a model with its weights as a TorchScript module, for
-// programs that have LibTorch or PyTorch and nothing of this one.
+// torchscript_network: converts a model with its weights to a TorchScript
+// module, for programs that use LibTorch or PyTorch without this program.
 //
 //   forward(images [N, C, H, W], 0..1) -> [N, rows, 5 + classes], as
-//   LayerGraph::decode gives them, for any sides that the largest stride
-//   divides
+//   LayerGraph::decode gives them, for sides that the largest stride divides
 //
 // Batch norms are folded into their convolutions (network_walk.h). The weights
 // are buffers, so that .to(device) moves them. As in YOLOv5's export the
 // archive has an extra file config.txt: {"shape", "stride", "names"}.
 //
-// Errors: Error (exit 2) naming the layer for a module
-// that has no counterpart here.
+// Errors: Error (exit 2) that names the layer if a module has no counterpart.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -26,12 +24,12 @@ namespace headroom::exporter {
 
 struct TorchscriptOptions {
   at::ScalarType type =
-      at::kFloat;  // The network's type; boxes are never in 16 bits.
-  int64_t batch = 1, height = 640, width = 640;  // what config.txt says
+      at::kFloat;  // of the network; boxes are never in 16 bits
+  int64_t batch = 1, height = 640, width = 640;  // for config.txt
 };
 
-// The archive's bytes. `model` was built from `table`; `metadata` has "names",
-// a list as JSON.
+// Returns the bytes of the archive. `model` was built from `table`; `metadata`
+// has "names", a list as JSON.
 std::string make_torchscript_network(
     const layers::ModelTable& table, model::LayerGraph& model,
     const TorchscriptOptions& options,

@@ -10,10 +10,10 @@ namespace headroom::exporter {
 namespace {
 
 constexpr int64_t kBins = 2048;
-constexpr int kTries = 64;      // places for an end of the range
-constexpr double kSteps = 255;  // 8 bits have as many
+constexpr int kTries = 64;      // positions tried for each end
+constexpr double kSteps = 255;  // steps of 8 bits
 
-// Mean squared error over all values when [from, to] is rounded to 8 bits.
+// The mean squared error over all values if [from, to] is rounded to 8 bits.
 double error_of(double low, double width, const std::vector<double>& bins,
                 double from, double to) {
   const double step = (to - from) / kSteps;

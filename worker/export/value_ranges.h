@@ -1,10 +1,11 @@
-// ValueRanges: which numbers each value of a network takes, seen on images, and
-// from that the range that 8 bits should cover.
+// ValueRanges: collects the distribution of each value of a network over
+// images, and chooses the range that 8 bits should cover.
 //
-// Two passes over the same images: smallest and largest, then a histogram of
-// 2,048 bins between them. The range is the one of least mean squared error:
-// each end is moved in while what is cut off there (the square of how far it is
-// moved) costs less than the finer steps win (the square of a step over 12).
+// Needs two passes over the same images: first the extremes, then a histogram
+// of 2,048 bins between them. The chosen range has the least mean squared
+// error: an end is moved inwards as long as the error of the cut values (their
+// distance squared) is less than the gain from finer steps (a step squared over
+// 12).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,15 +17,15 @@
 namespace headroom::exporter {
 
 struct ValueRange {
-  double low = 0, high = 0;  // 0 lies within
+  double low = 0, high = 0;  // includes 0
 };
 
 class ValueRanges {
  public:
   void see_extremes(const std::string& name, const at::Tensor& values);
-  // REQUIRES: see_extremes has seen the same.
+  // REQUIRES: see_extremes was called with the same values.
   void count(const std::string& name, const at::Tensor& values);
-  // The range of every value seen.
+  // The range of every value.
   std::map<std::string, ValueRange> ranges() const;
 
  private:

@@ -14,8 +14,7 @@ namespace {
 
 using Operation = layers::LayerProgram::Operation;
 
-// Follows every single channel through the model, then finds the units that
-// they form.
+// Follows every channel through the model, then groups the channels into units.
 class Walk {
  public:
   explicit Walk(const layers::ModelTable& table)
@@ -49,8 +48,8 @@ class Walk {
   }
 
  private:
-  // A channel of a map: the outputs of convolutions whose sum it is, numbered
-  // through the model; none for a channel of the images.
+  // A channel of a map: the outputs of convolutions that are added to it, as
+  // numbered through the model. Empty for a channel of the images.
   using Channel = std::vector<size_t>;
   using Map = std::vector<Channel>;
   static constexpr int kNone = -1;
@@ -58,8 +57,8 @@ class Walk {
   struct Output {
     size_t convolution = 0;
     int64_t channel = 0;
-    size_t tied_to = 0;  // another one that it goes with; itself: the first
-    // Where the first one's channel is.
+    size_t tied_to = 0;  // an output that it is tied to, or itself
+    // The unit and the index in it; set for the first output only.
     int unit = kNone;
     int64_t index = 0;
   };
@@ -109,7 +108,7 @@ class Walk {
     layer_of_.push_back(layer_);
   }
 
-  // `first`: the layer's first convolution.
+  // `first` is the index of the layer's first convolution.
   Map run_step(const layers::LayerProgram& program,
                const layers::LayerProgram::Step& step, size_t first,
                const std::vector<Map>& values) {
@@ -186,7 +185,7 @@ class Walk {
     outputs_[first_of(b.front())].tied_to = first_of(a.front());
   }
 
-  // The output that stands for all that go with this one.
+  // The first of all outputs that are tied to this one.
   size_t first_of(size_t output) {
     while (outputs_[output].tied_to != output) {
       Output& here = outputs_[output];
@@ -196,9 +195,9 @@ class Walk {
     return output;
   }
 
-  // Channels that the same convolutions write form a unit. The units have the
-  // order of the state, but for the convolution with which a layer ends: it
-  // comes behind the layer's others.
+  // Numbers the units: channels that are written by the same convolutions form
+  // a unit. Units are in the order of the state, except that the last
+  // convolution of a layer comes after the layer's others.
   void number_units() {
     std::vector<std::vector<size_t>> writers(outputs_.size());
     for (size_t output = 0; output < outputs_.size(); ++output) {
@@ -259,7 +258,7 @@ class Walk {
     return segments;
   }
 
-  // Whether this is the channel of number `index` of the segment.
+  // Whether the channel is number `index` of the segment.
   bool continues(const ChannelGraph::Segment& segment, const Channel& channel,
                  size_t index) {
     if (channel.size() != segment.sum.size()) return false;

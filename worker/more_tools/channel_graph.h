@@ -1,22 +1,22 @@
-// ChannelGraph says which convolution's output channels are which other
-// convolutions' input channels, so that some of them can be removed.
+// ChannelGraph: finds which output channels of convolutions must be removed
+// together, and which convolutions read them.
 //
-// A unit is a row of channels, each of which stands for itself and for all that
-// must go with it. A batch-normalised convolution writes one, and convolutions
-// share one where
+// A unit is a list of channels. Each channel of a unit represents all output
+// channels that can only be removed together. A batch-normalised convolution
+// writes one unit; two convolutions share a unit if
 //
 //   - their maps are added: cv1 of a C3 with shortcuts and every bottleneck's
 //     cv2;
-//   - one of them reads the other with one channel each: the two of a
+//   - one of them reads the other with one channel per group: the two of a
 //     GhostConv. Its map joins both, so each channel of the unit is in it
 //     twice.
 //
 // In a C3Ghost both happen: cv1's first half and its second half are the same
-// unit. The graph follows the layers' programs
-// (configs/layers/layer_program.h) and knows no modules.
+// unit. The graph is built from the layers' programs
+// (configs/layers/layer_program.h) and needs no modules.
 //
-// Errors: Error that names the layer where channels are tied in a way that
-// pruning does not follow, and the way.
+// Errors: Error that names the layer and the reason if channels are tied in a
+// way that pruning does not support.
 #pragma once
 
 #include <cstddef>
@@ -34,35 +34,35 @@ namespace headroom::tools {
 struct ChannelGraph {
   struct Unit {
     int64_t channels = 0;
-    size_t layer = 0;  // the first that writes it
+    size_t layer = 0;  // the first layer that writes it
   };
-  // What has batch-norm scales.
+  // A convolution with batch norm.
   struct Convolution {
     std::string name;  // "model.2.cv1."
     layers::ActivationFunction activation;
-    std::vector<int> units;  // its output channels are those of these, in turn
+    std::vector<int> units;  // the units of its output channels, in order
   };
-  // A unit's channels of a convolution.
+  // The position of a unit's channels in a convolution's output.
   struct Part {
     size_t convolution = 0;
     int64_t first_channel = 0;
   };
-  // The channels of a unit inside a map, which are the sum of these parts; or
-  // channels of the images.
+  // The channels of a unit inside a map. They are the sum of these parts. For
+  // channels of the images `sum` is empty.
   struct Segment {
     int unit = kImages;
     int64_t channels = 0;
     std::vector<Part> sum;
   };
-  static constexpr int kImages = -1;  // no unit: all channels stay
+  static constexpr int kImages = -1;  // not a unit: all channels are kept
   // A convolution that reads all channels of a map.
   struct Reader {
     std::string name;    // "model.2.cv1." or "model.24.m.0."
-    bool normed = true;  // false: a head
+    bool normed = true;  // false: a convolution of the head
     std::vector<Segment> input;
   };
-  // What a line of the table has to say: the units of the layer's map, and
-  // those of each of widths.blocks.
+  // What is needed to write a layer's line of the table: the units of the
+  // layer's map, and the units of each of widths.blocks.
   struct Line {
     layers::LayerWidths widths;
     std::vector<int> output;
@@ -71,10 +71,10 @@ struct ChannelGraph {
   std::vector<Unit> units;
   std::vector<Convolution> convolutions;
   std::vector<Reader> readers;
-  std::map<size_t, Line> lines;  // the lines of layers that have convolutions
+  std::map<size_t, Line> lines;  // of the layers that have convolutions
 };
 
-// `table` has the model's number of classes.
+// `table` must have the model's number of classes.
 ChannelGraph channel_graph(const layers::ModelTable& table);
 
 }  // namespace headroom::tools

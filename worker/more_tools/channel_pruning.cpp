@@ -20,7 +20,7 @@
 namespace headroom::tools {
 namespace {
 
-constexpr int64_t kLeastKept = 4;  // one part in so many
+constexpr int64_t kLeastKept = 4;  // one in so many
 
 using State = std::map<std::string, at::Tensor>;
 
@@ -32,7 +32,7 @@ State state_of(model::LayerGraph& model) {
   return state;
 }
 
-// How much the loudest writer of each unit says, per channel.
+// The score of each unit's channels: the largest |scale| among its writers.
 std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
                                            const State& state) {
   std::vector<std::vector<double>> scores;
@@ -52,14 +52,14 @@ std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
   return scores;
 }
 
-// How many of a unit's `marked` channels go: what stays is a multiple.
+// How many of a unit's `marked` channels can go so that a multiple remains.
 int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
   const int64_t least = std::max<int64_t>(1, divided_up(channels, kLeastKept));
   const int64_t kept = std::max(channels - marked, least);
   return channels - std::min(channels, round_up(kept, multiple));
 }
 
-// How many of each unit's channels go.
+// How many channels of each unit are removed.
 std::vector<int64_t> choose(const ChannelGraph& graph,
                             const std::vector<std::vector<double>>& scores,
                             double share, int64_t multiple) {
@@ -102,7 +102,7 @@ std::vector<int64_t> choose(const ChannelGraph& graph,
           " or less");
 }
 
-// The channels that stay, rising, and those that go.
+// The channels that are kept, ascending, and those that are removed.
 struct Split {
   at::Tensor kept, gone;
 };
@@ -131,7 +131,7 @@ class Pruner {
          std::vector<Split> splits)
       : graph_(graph), before_(before), splits_(std::move(splits)) {}
 
-  // The pruned model's state.
+  // Returns the state of the pruned model.
   State run() {
     State after = before_;
     for (const ChannelGraph::Reader& reader : graph_.readers) {
@@ -153,7 +153,7 @@ class Pruner {
     return splits_[static_cast<size_t>(unit)];
   }
 
-  // The channels that a convolution keeps.
+  // The indices of the channels that a convolution keeps.
   at::Tensor kept_of(const ChannelGraph::Convolution& convolution) const {
     std::vector<at::Tensor> kept;
     int64_t begin = 0;
@@ -164,7 +164,7 @@ class Pruner {
     return at::cat(kept);
   }
 
-  // What the channels that go are worth to who reads them.
+  // The constants that replace a segment's channels.
   at::Tensor constants(const ChannelGraph::Segment& segment) const {
     at::Tensor sum = at::zeros({segment.channels}, at::kDouble);
     for (const ChannelGraph::Part& part : segment.sum) {
@@ -245,14 +245,14 @@ bool is_same_step(const layers::LayerProgram::Step& a,
   return a.operation == b.operation && a.inputs == b.inputs;
 }
 
-// Convolutions of one channel each stay so, and the others have no groups.
+// Depthwise convolutions must stay depthwise; others stay without groups.
 bool has_same_groups(const layers::LayerProgram::Block& before,
                      const layers::LayerProgram::Block& after) {
   return after.groups == (before.groups == 1 ? 1 : after.in_channels);
 }
 
-// What a module adds or expands, and into how many groups DWConv goes, follows
-// from numbers of channels, which are others now.
+// Checks that the pruned table builds the same layers: what a module adds or
+// expands, and the groups of DWConv, depend on the number of channels.
 void require_same_layers(const layers::ModelTable& table,
                          const layers::ModelTable& pruned) {
   const auto before = layers::layer_costs(table);

@@ -1,20 +1,22 @@
-// channel_pruning: a trained model without the channels whose batch-norm scales
-// are smallest (Liu et al. 2017, "Learning efficient convolutional networks
-// through network slimming").
+// channel_pruning: removes the channels with the smallest batch-norm scales
+// from a trained model (Liu et al. 2017, "Learning efficient convolutional
+// networks through network slimming").
 //
-// Channels compete over the whole model by |scale|, tied ones by the largest of
-// theirs. Each unit loses whole multiples of the table's channel_multiple,
-// lowest first, and keeps at least a quarter. The first convolution's input and
-// the head's outputs stay.
+// Channels of the whole model are ranked by |scale|; channels that are tied
+// together by the largest |scale| among them. The lowest are removed first.
+// Each unit loses whole multiples of the table's channel_multiple and keeps at
+// least a quarter of its channels. The input of the first convolution and the
+// outputs of the head are never pruned.
 //
-// A channel that goes is taken to be the constant that it is without its scale,
-// SiLU(bias): what its readers make of that moves into their running means (the
-// head's bias). So where scale is 0 the outputs stay as they are, but for a 3x3
-// reader at the image's edge, where padding was no constant; where bias is 0
-// too, they stay everywhere.
+// A removed channel is replaced by the constant that it has when its scale is
+// 0, SiLU(bias). What its readers compute from that constant is moved into
+// their running means (in the head into the bias). So if the scale is 0 the
+// outputs do not change, except for a 3x3 reader at the image's edge, because
+// padding is 0 instead of that constant. If the bias is 0 too, they do not
+// change anywhere.
 //
-// Threads: one per model. Errors: Error (exit 2): a share that cannot be taken,
-// with both numbers.
+// Threads: one per model. Errors: Error (exit 2), with both numbers, if the
+// share cannot be removed.
 #pragma once
 
 #include <cstddef>
@@ -32,22 +34,21 @@ namespace headroom::tools {
 struct PrunedModel {
   struct Layer {
     size_t index = 0;
-    int64_t before = 0, after = 0;  // channels of its units together
+    int64_t before = 0, after = 0;  // channels of all its units
   };
   layers::ModelTable
-      table;  // widths written out; multiples of width and depth are 1
+      table;  // with explicit widths; multiples of width and depth are 1
   std::unique_ptr<model::LayerGraph>
-      model;                  // The type is that of what it was made from.
+      model;                  // in the type of the original model
   std::vector<Layer> layers;  // those that have units
-  // The arguments as text of each module whose lines say more than in YOLOv5's
-  // format.
+  // The arguments, as text, of modules that need more than YOLOv5's format has.
   std::map<std::string, std::string> forms;
   int64_t channels_before = 0, channels_after = 0;
   int64_t parameters_before = 0, parameters_after = 0;
 };
 
 // Removes at least `share` of the channels of all units, 0 < share < 1. `model`
-// was built from `table` and stays as it is.
+// was built from `table` and is not changed.
 PrunedModel prune_channels(const layers::ModelTable& table,
                            model::LayerGraph& model, double share);
 

@@ -1,4 +1,4 @@
-// headroom pack --data X --output DIR: a data set in a few large files.
+// headroom pack --data X --output DIR: writes a data set as a few large files.
 #include <cstdio>
 #include <string>
 #include <thread>

@@ -1,4 +1,4 @@
-// headroom prune: a file of weights without its least channels
+// headroom prune: removes the least important channels from a file of weights
 // (worker/more_tools/channel_pruning.h).
 #include <ATen/Parallel.h>
 
@@ -51,7 +51,7 @@ void print_share(const char* what, int64_t before, int64_t after) {
 const std::string kFirstLine =
     "# Written by headroom prune: the channels that are left.";
 
-// It may be somebody's own table.
+// Refuses to replace a table that this command did not write.
 void check_table_file(const fs::path& path) {
   std::string first_line;
   std::ifstream file(path);

@@ -1,4 +1,4 @@
-// headroom tile --data X --output DIR: large images as a data set of tiles.
+// headroom tile --data X --output DIR: cuts large images into tiles.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -32,7 +32,7 @@ int tile_command(int argc, char** argv) {
                    {"--json", &json}},
                   argc, argv);
   const PixelSize side = read_image_size("--size", size);
-  constexpr int64_t kMaxSide = 65500;  // libjpeg writes no longer ones
+  constexpr int64_t kMaxSide = 65500;  // libjpeg's limit
   if (std::max(side.height, side.width) > kMaxSide) {
     throw Error(
         "tile",

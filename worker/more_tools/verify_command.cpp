@@ -26,7 +26,7 @@ struct VerifyRequest {
   labels::IndexOptions index;
 };
 
-// The copy would be read as images of the data set.
+// Refuses a copy inside an image folder: it would be part of the data set.
 void require_outside_images(const std::filesystem::path& copy,
                             const configs::DataConfig& config) {
   namespace fs = std::filesystem;
@@ -61,7 +61,7 @@ int verify(const VerifyRequest& request) {
   int64_t faults = 0;
   for (const labels::VerifiedSplit& split : splits) {
     faults += split.report.num_faults();
-    // Published sets have test images without labels.
+    // Published data sets often have test images without labels.
     if (refusal.empty() && split.report.split != "test") {
       refusal = split.refusal;
     }

@@ -18,10 +18,10 @@
 namespace headroom::pictures {
 namespace {
 
-// Up to here a file is decoded whole: that takes 12 MiB.
+// A file is decoded whole if its pixels take no more than this, 12 MiB.
 constexpr int64_t kMostDecoded = 3 << 22;  // bytes
 
-// Each row of the result is the mean of the file's rows that it covers.
+// Each row of the result is the mean of the rows that it covers in the file.
 cv::Mat shrink(codecs::ScanlineReader& reader, codecs::ImageSize size) {
   const codecs::ImageHeader& header = reader.header();
   const auto first_of = [&](int row) {
@@ -43,7 +43,7 @@ cv::Mat shrink(codecs::ScanlineReader& reader, codecs::ImageSize size) {
 
 struct SmallImage {
   cv::Mat pixels;
-  std::string reason;  // why there are none
+  std::string reason;  // why there are no pixels
 };
 
 SmallImage read_small(const std::filesystem::path& file,
@@ -75,12 +75,12 @@ SmallImage read_small(const std::filesystem::path& file,
   return image;
 }
 
-// The rows of a window, of the 64 MiB that pictures may take.
+// The greatest window: pictures may use 64 MiB.
 constexpr int64_t kMostPixels = int64_t{1} << 24;
 
 codecs::ImageLimits limits_of_pictures(const loader::LoaderOptions& options) {
   codecs::ImageLimits limits = options.image_limits();
-  // There are fewer with more bands (image_bands.h), or of 16 bits.
+  // Fewer pixels are allowed with more bands (image_bands.h) or 16 bits.
   limits.max_pixels = kMostPixels / sample_bytes(!options.ranges.empty());
   return limits;
 }
@@ -167,7 +167,7 @@ cv::Size cell_size(int columns, int64_t height, int64_t width) {
   return {scaled(width), scaled(height)};
 }
 
-// One rank that makes whole batches of whole images.
+// The options for one rank that makes whole batches of whole images.
 loader::LoaderOptions of_one_rank(loader::LoaderOptions options) {
   options.data_parallel_size = 1;
   options.data_parallel_rank = 0;
@@ -227,7 +227,7 @@ void PictureGrid::add(const cv::Mat& pixels, const std::string& text,
   pixels.copyTo(cell);
   detect::AnnotateOptions options;
   options.confidences = boxes.confidences;
-  options.line_width = 1;  // small letters too: boxes may be many
+  options.line_width = 1;  // small letters too, because there may be many boxes
   detect::annotate(cell, boxes.boxes, class_names, options);
   const std::string shown = chart::shortened(text, kTextLetters);
   const cv::Size size = chart::text_size(shown, 0.4);
@@ -260,7 +260,7 @@ BatchPicture::BatchPicture(const loader::LoaderOptions& options, int64_t index)
   samples.resize(static_cast<size_t>(count));
   if (count == 0) return;
   grid_.emplace(count, batch_.height, batch_.width);
-  // Each fits its batch; the pictures of a mosaic are as large as in training.
+  // Each image fits the batch; those of a mosaic are as large as in training.
   images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
                   options_.image_limits());
 }

@@ -1,8 +1,8 @@
-// Pictures of batches: what the network sees in training, and in validation
-// with its labels or with what was found.
+// Pictures of batches: the input of the network in training, and in validation
+// with the labels or the detections.
 //
-// Samples are made once more, small, from the data set, a seed and a step: no
-// batch of the run is touched, and every rank makes the same picture.
+// The samples are made again, small, from the data set, a seed and a step. So
+// no batch of the run is touched, and every rank makes the same picture.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@
 
 namespace headroom::pictures {
 
-// A data set's samples as small as a picture of many of them needs
-// them, whatever the size of their files.
+// Loads the samples of a data set at the small size that a picture of many
+// samples needs.
 //
-// A large file is read from top to bottom and made smaller on the way, so that
-// a scene costs a band of its rows (worker/data/codecs/scanline_reader.h says
-// which formats cannot).
+// A large file is read from top to bottom and reduced while it is read, so that
+// it takes the memory of a band of rows (worker/data/codecs/scanline_reader.h
+// lists the formats that cannot be read like this).
 class SmallImages : public augment::ImageSource {
  public:
-  // Samples fit into height x width. Files with other bands than colours show
-  // the first three, or the first as gray, and 16 bits are shown as 8
-  // (codecs/image_bands.h).
+  // Samples are reduced to fit height x width. Files with other bands than
+  // colours show the first three, or the first as gray; 16 bits are reduced to
+  // 8 (codecs/image_bands.h).
   SmallImages(const labels::Dataset& dataset, int64_t height, int64_t width,
               const codecs::ImageLimits& limits = {})
       : dataset_(dataset), height_(height), width_(width), limits_(limits) {}
 
   bool has_colours() const override { return limits_.type() == CV_8UC3; }
   codecs::ImageSize loaded_size(int64_t sample) const override;
-  // A file that cannot be read is gray, without labels, and has a fault.
+  // A file that cannot be read is gray and without labels, and a fault is set.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
  private:
@@ -47,18 +47,18 @@ class SmallImages : public augment::ImageSource {
   const codecs::ImageLimits limits_;
 };
 
-// SmallCrops: random crops (worker/data/tiles/random_crop.h) as small as a
-// picture of many samples needs them: the windows that training sees, shrunk.
+// SmallCrops: random crops (worker/data/tiles/random_crop.h), that is the
+// windows of training, reduced for a picture of many samples.
 class SmallCrops : public augment::ImageSource {
  public:
-  // A sample of the network's size becomes height x width; `whole` fits images
-  // that are not cut into that.
+  // A sample of the network's size becomes height x width. `whole` loads the
+  // images that are not cropped, at that size.
   SmallCrops(const loader::LoaderOptions& options, augment::ImageSource& whole,
              const augment::SampleId& made, int64_t height, int64_t width);
 
   bool has_colours() const override { return whole_.has_colours(); }
   codecs::ImageSize loaded_size(int64_t sample) const override;
-  // Rows of a window that take too much memory are gray, with a fault.
+  // A window whose rows need too much memory is gray, with a fault.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
  private:
@@ -73,9 +73,8 @@ inline constexpr int64_t kMostPictured = 16;
 // text, in at most 1920 x 1920 pixels.
 class PictureGrid {
  public:
-  // A grid of `count` images of the network's size, larger where letters would
-  // not fit and smaller where there are many. REQUIRES: 0 < count <=
-  // kMostPictured.
+  // A grid of `count` images of the network's size, enlarged if letters would
+  // not fit, reduced if there are many. REQUIRES: 0 < count <= kMostPictured.
   PictureGrid(int64_t count, int64_t image_height, int64_t image_width);
 
   // The size of one image in the grid.
@@ -83,11 +82,10 @@ class PictureGrid {
   int64_t cell_width() const { return cell_.width; }
 
   struct Boxes {
-    std::vector<metrics::Detection> boxes;  // boxes in pixels of the cell
-    bool confidences = false;               // are written beside the names
+    std::vector<metrics::Detection> boxes;  // in pixels of the cell
+    bool confidences = false;               // write them beside the names
   };
-  // Adds the next image. REQUIRES: `pixels` of the cell's size; fewer than
-  // `count` so far.
+  // Adds the next image. REQUIRES: `pixels` has the cell's size; not yet full.
   void add(const cv::Mat& pixels, const std::string& text, const Boxes& boxes,
            const std::vector<std::string>& class_names);
 
@@ -105,19 +103,19 @@ inline constexpr int64_t kPicturedBatches = 3;
 // The samples in the pictures of the first batches.
 std::set<int64_t> pictured_samples(const loader::LoaderOptions& options);
 
-// The first images of one batch, to be drawn one after another.
+// Draws the first images of one batch, one after another.
 class BatchPicture {
  public:
-  // Batch `index` of a loader with these options, of all data ranks; nothing to
-  // draw where there is none. Boxes are the labels.
+  // Batch `index` of a loader with these options, over all data ranks; empty if
+  // there is no such batch. Draws the labels.
   BatchPicture(const loader::LoaderOptions& options, int64_t index);
 
-  // Indices into the data set.
+  // The indices in the data set.
   const std::vector<int64_t>& samples() const { return batch_.samples; }
 
-  // Adds the next sample; false: it was the last, or there is none.
+  // Adds the next sample. Returns false if there are no more.
   bool advance();
-  // Adds it with these boxes, in the source's pixels. REQUIRES: validation.
+  // As advance(), with these boxes in source pixels. REQUIRES: validation.
   bool advance(const std::vector<metrics::Detection>& found);
 
   // REQUIRES: samples() is not empty.

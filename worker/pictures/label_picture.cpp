@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kPanel = 720, kHead = 40;  // pixels
 constexpr int64_t kMostOutlines = 1000;
-constexpr int kBins = 60;  // a side of a density
+constexpr int kBins = 60;  // the side of a density
 constexpr size_t kMostNamedBars = 30;
 
 template <typename Use>
@@ -72,7 +72,7 @@ void draw_class_bars(cv::Mat& picture, cv::Rect place,
   frame.draw_axes();
 }
 
-// All about one centre, spread evenly over the labels where there are many.
+// Draws boxes around a common centre; with many labels, an even selection.
 void draw_outlines(cv::Mat& picture, cv::Rect place,
                    const labels::Dataset& dataset) {
   chart::draw_text(picture, "box shapes, in fractions of the image",
@@ -102,7 +102,7 @@ struct Density {
   bool is_upside_down = false;  // y grows downwards, as in an image
 };
 
-// Darker: more boxes, by the square root of their number.
+// Darker means more boxes, by the square root of their number.
 void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
                   const labels::Dataset& dataset) {
   const auto text = [](double value) { return fixed_text(value, 1); };
@@ -168,7 +168,7 @@ void draw_histogram(cv::Mat& picture, cv::Rect place, const BoxSide& side,
   frame.draw_axes();
 }
 
-// Each figure of the boxes against each other one, and alone on the diagonal.
+// Each statistic of the boxes against every other one; alone on the diagonal.
 void draw_correlogram(cv::Mat& picture, cv::Rect place,
                       const labels::Dataset& dataset) {
   const int cell = place.width / static_cast<int>(kSides.size());

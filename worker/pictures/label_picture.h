@@ -1,6 +1,5 @@
-// labels.jpg: what the labels of a data set are like: boxes per class, their
-// shapes, where they lie, how large they are, and how these figures go together
-// (a correlogram).
+// labels.jpg: statistics of a data set's labels: boxes per class, their shapes,
+// positions and sizes, and the pairwise distributions of these (a correlogram).
 #pragma once
 
 #include <opencv2/core/mat.hpp>
@@ -9,7 +8,7 @@
 
 namespace headroom::pictures {
 
-// RGB. Without labels the panels stay empty.
+// Returns an RGB picture. Without labels the panels are empty.
 cv::Mat draw_labels(const labels::Dataset& dataset);
 
 }  // namespace headroom::pictures

@@ -34,7 +34,7 @@ using Curve = std::vector<double>;
 struct CurveKind {
   std::string file, title, x_title, y_title;
   std::function<Curve(const metrics::ClassCurves&)> of;
-  // Text beside a class's name; null: the name alone.
+  // Text beside a class's name; nullptr: only the name.
   std::function<std::string(const metrics::ClassPrecision&)> remark;
   std::function<std::string(const Curve& mean)> remark_of_mean;
 };
@@ -92,7 +92,7 @@ cv::Mat draw_curve(const CurveKind& kind, const MetricFigures& figures,
   return chart::draw_line_chart(chart, kCurveSize);
 }
 
-// "0.71 at 0.334": the highest, and the confidence it has there.
+// "0.71 at 0.334": the maximum, and its confidence.
 std::string highest(const Curve& mean) {
   const auto most = std::max_element(mean.begin(), mean.end());
   return number(*most) + " at " +
@@ -123,7 +123,7 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
 
 constexpr size_t kNumColumns = 10;  // losses and metrics
 constexpr int kPanelWidth = 440, kPanelHeight = 360, kLegendHeight = 30;
-constexpr double kSmoothing = 3;  // epochs: the width of the bell
+constexpr double kSmoothing = 3;  // the width of the Gaussian, in epochs
 constexpr size_t kPointColour = 1, kSmoothColour = 2;  // chart_colour
 
 using Column = std::vector<double>;  // NaN: a gap
@@ -168,7 +168,7 @@ Table read_table(const std::filesystem::path& csv) {
   return table;
 }
 
-// Weighted by a bell over the epochs; gaps have no weight.
+// The mean over the epochs, weighted by a Gaussian; gaps have no weight.
 Column smoothed(const Column& epochs, const Column& values) {
   Column result;
   for (const double at : epochs) {
@@ -198,8 +198,8 @@ chart::LineChart::Line line_of(const Column& epochs, const Column& values,
 
 std::string axis_number(double value) { return significant_text(value, 4); }
 
-// What the finite values span, with some air; from 0 where that costs the curve
-// little of its height.
+// The range of the finite values with a margin. Begins at 0 if the curve loses
+// little of its height by that.
 chart::ChartAxis axis_of(const std::string& title, const Column& values,
                          double air) {
   double least = 0, most = 0;
@@ -228,7 +228,7 @@ void draw_column(cv::Mat& picture, cv::Rect place, const std::string& name,
   }
   chart.lines.push_back(
       line_of(epochs, values, chart::chart_colour(kPointColour), 2));
-  // Few epochs are seen as points too.
+  // With few epochs the points are drawn too.
   if (epochs.size() <= 30) {
     chart.lines.push_back(chart.lines.back());
     chart.lines.back().dotted = true;
@@ -236,7 +236,7 @@ void draw_column(cv::Mat& picture, cv::Rect place, const std::string& name,
   chart::draw_line_chart(chart, picture, place);
 }
 
-// What the dots and the broad line of every panel are.
+// Explains the dots and the thick line of every panel.
 void draw_results_legend(cv::Mat& picture) {
   constexpr int kY = kLegendHeight / 2;
   const auto colour = [](size_t index) { return chart::chart_colour(index); };
@@ -291,10 +291,9 @@ std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv) {
   if (table.columns.size() <= kNumColumns || table.columns.front().empty()) {
     return std::nullopt;
   }
-  // The file counts them from 0, people and the console from 1.
+  // The file counts epochs from 0; people and the console count from 1.
   for (double& epoch : table.columns.front()) ++epoch;
-  // YOLOv5's order: losses of training above those of validation, metrics to
-  // their right.
+  // YOLOv5's order: training losses above validation's, metrics at the right.
   constexpr std::array<size_t, kNumColumns> kOrder = {1, 2, 3,  4, 5,
                                                       8, 9, 10, 6, 7};
   constexpr int kAcross = 5;

@@ -1,7 +1,8 @@
-// What a validation found, as pictures: curves of precision, recall and F1 over
-// confidence and of precision over recall, and the confusion matrix.
+// The results of a validation as pictures: curves of precision, recall and F1
+// over confidence, precision over recall, and the confusion matrix.
 //
-// With more than 20 classes their curves are gray and only the mean has a name.
+// With more than 20 classes the curves of classes are gray and only the mean is
+// named.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +17,7 @@
 namespace headroom::pictures {
 
 struct MetricFigures {
-  std::vector<std::string> class_names;  // all of the data set's
+  std::vector<std::string> class_names;  // all classes of the data set
   metrics::AveragePrecision precision;
   std::vector<metrics::ConfusionCount> confusions;
 };
@@ -26,21 +27,21 @@ struct NamedPicture {
   cv::Mat pixels;    // RGB
 };
 
-// P_curve, R_curve, F1_curve and PR_curve; none where no class has labels.
-// `subject`: of the titles, as in "epoch 12".
+// Draws P_curve, R_curve, F1_curve and PR_curve; none if no class has labels.
+// `subject` is part of the titles, for example "epoch 12".
 std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
                                       const std::string& subject);
 
 inline constexpr size_t kMostMatrixClasses = 1000;
 
-// Columns (what objects are) add up to 1.
+// Draws the confusion matrix. A column is a true class and adds up to 1.
 // REQUIRES: at most kMostMatrixClasses classes.
 cv::Mat draw_confusion_matrix(const MetricFigures& figures,
                               const std::string& subject);
 
-// results.png: the columns of results.csv over the epochs, in RGB; nothing
-// where the file has no row yet. Cells that are empty (epochs without a
-// validation) or no numbers are gaps.
+// Draws results.png: the columns of results.csv over the epochs, in RGB;
+// nullopt if the file has no row yet. Cells that are empty (epochs without
+// validation) or not a number are gaps.
 std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv);
 
 }  // namespace headroom::pictures

@@ -24,7 +24,7 @@ namespace {
 
 using configs::AnchorQuery;
 
-// The scales by which training varies the size of an image.
+// The range of scales by which training changes an image's size.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
 constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
 
@@ -40,7 +40,7 @@ void check_number(const AnchorQuery& which, const layers::ModelTable& table) {
                   ", or a --cfg with another number");
 }
 
-// Weights may be of a model that has no name to be found by.
+// Weights contain their own table: their model may have no published name.
 layers::ModelTable table_of(const AnchorQuery& which) {
   layers::ModelTable table =
       which.weights.empty()
@@ -145,7 +145,7 @@ std::string data_answer_json(const configs::DatasetQuery& question) {
         indexed && !which.keep
             ? judge(indexed->dataset, which, *table, question.threads)
             : keep(which, *table);
-    // Those of a model file need not be said.
+    // The anchors of a model file need not be repeated.
     const bool is_own = which.weights.empty() && !choice.found;
     answer["anchors"] = is_own ? "" : layers::to_text(choice.anchors);
     answer["anchors_reason"] = choice.reason;
@@ -158,7 +158,7 @@ std::string refusal_json(const Error& error) {
                                   {{"tag", error.tag()},
                                    {"text", error.text()},
                                    {"remedy", error.remedy()}}}};
-  // A path may have any bytes.
+  // A path may contain any bytes.
   return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

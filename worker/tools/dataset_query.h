@@ -1,13 +1,13 @@
-// dataset_query: headroom-worker answer DATA.YAML, what a launcher wants to
-// know of the training images before it starts a run: how many boxes they have,
-// for the plan, which anchors fit them (anchors/README.md), and which values
-// their percentiles are. One index of the data set answers all. The answers
-// become part of the run's definition, so that every rank, layout and resume
-// has the same.
+// dataset_query: `headroom-worker answer DATA.YAML` returns the facts about the
+// training images that a launcher needs before it starts a run: the number of
+// boxes (for the plan), anchors that fit them (anchors/README.md), and the
+// percentiles of the pixel values. One index of the data set serves all of
+// them. The answers become part of the run's definition, so they are equal on
+// every rank, for every layout and after a resume.
 //
-// Reads label files, image headers where anchors are judged, and pixels of some
-// images where percentiles are measured. Errors: Error
-// (exit 2 for the request, exit 4 for the data).
+// Reads label files, image headers if anchors are judged, and the pixels of
+// some images if percentiles are measured. Errors: Error (exit 2 for the
+// request, exit 4 for the data).
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@
 
 namespace headroom::tools {
 
-// One line of JSON: of label_counts, value_range, anchors and anchors_reason,
-// the run's keys of these names, those that were asked for.
+// Returns one line of JSON with the keys that were asked for, named as in the
+// run's configuration: label_counts, value_range, anchors, anchors_reason.
 std::string data_answer_json(const configs::DatasetQuery& question);
 
-// The answer where there is none: {"refusal": {"tag", "text", "remedy"}}.
+// The line of JSON for a failure: {"refusal": {"tag", "text", "remedy"}}.
 std::string refusal_json(const Error& error);
 
 }  // namespace headroom::tools

@@ -1,5 +1,4 @@
-// headroom detect: boxes in images and videos, by a file of weights
-// (worker/detect).
+// headroom detect: finds boxes in images and videos (worker/detect).
 #include <ATen/Parallel.h>
 
 #include "worker/tools/detect_run.h"

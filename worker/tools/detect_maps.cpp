@@ -16,7 +16,7 @@ std::string shown(const std::filesystem::path& file) {
   return short_line(file.string(), kLongestName);
 }
 
-// Their seams follow from it.
+// A digest of the parts' positions, from which the seams follow.
 int64_t place_digest(const detect::Mosaic& mosaic) {
   RecordWriter parts;
   for (const detect::MosaicPart& part : mosaic.parts) {
@@ -43,7 +43,7 @@ DetectedMaps::DetectedMaps(maps::MapApi& api, detect::DetectionFolder& folder,
 void DetectedMaps::find_mosaics() {
   detect::MosaicFinder finder;
   for (size_t i = 0; i < images_.size(); ++i) {
-    std::string ignored;  // said with its boxes
+    std::string ignored;  // reported with the image's boxes
     if (const auto place = layers_.place_of(images_[i], ignored)) {
       finder.add(i, *place);
     }
@@ -85,7 +85,7 @@ void DetectedMaps::add(size_t index, const detect::ImageDetections& found,
                        detect::TileFindings tiles) {
   const bool is_first = !std::exchange(has_begun_, true);
   if (!mosaic_of_.contains(index)) return write(found);
-  // The first image decides on a layer's reference system.
+  // The first image determines a layer's reference system.
   if (is_first) layers_.add({found.image, found.height, found.width, {}});
   unmerged_[index] = std::move(tiles);
 }

@@ -1,10 +1,9 @@
-// DetectedMaps: what detect finds in GeoTIFFs, written with coordinates, and
-// each object on the seams of a mosaic (worker/detect/mosaic.h) once.
+// DetectedMaps: writes detections in GeoTIFFs with coordinates, and each object
+// on the seams of a mosaic (worker/detect/mosaic.h) once.
 //
-// Mosaics are those of --tile: seams of whole pictures are not looked at, and
-// boxes of each would only be lost there. A mosaic's boxes are written when the
-// last of its images was looked at. What its parts' tiles show is held until
-// then.
+// Mosaics exist only with --tile: seams of whole pictures are not examined. The
+// boxes of a mosaic are written after the last of its images. Until then the
+// findings in its tiles are kept in memory.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +26,12 @@ namespace headroom::tools {
 
 struct SeamTile {
   int64_t mosaic = 0;
-  int64_t number = 0, of = 0;  // the tile's, and how many there are
+  int64_t number = 0, of = 0;  // the tile's index, and the number of tiles
   int64_t height = 0, width = 0;
-  int64_t place = 0;                // a digest of where its mosaic's parts lie
-  std::function<cv::Mat()> pixels;  // reads them
+  int64_t place = 0;                // a digest of the parts' positions
+  std::function<cv::Mat()> pixels;  // reads the pixels
 };
-// What is found in the tile, in its pixels; none ends the work.
+// Returns the detections in the tile, in its pixels; nullopt ends the work.
 using LookAtSeam = std::function<std::optional<std::vector<metrics::Detection>>(
     const SeamTile&)>;
 
@@ -40,12 +39,12 @@ class DetectedMaps {
  public:
   struct Options {
     detect::MapLayers::Formats formats;
-    std::optional<detect::DetectionTiles> tiles;  // none: no mosaics
+    std::optional<detect::DetectionTiles> tiles;  // nullopt: no mosaics
     detect::MergeOptions merge;
     codecs::ImageLimits limits;
     LookAtSeam look;
   };
-  // Borrows all but the options. `images`: all that will be looked at.
+  // Keeps references to all but the options. `images` are the run's images.
   DetectedMaps(maps::MapApi& api, detect::DetectionFolder& folder,
                const std::vector<std::string>& class_names,
                const std::vector<std::filesystem::path>& images,
@@ -53,15 +52,15 @@ class DetectedMaps {
 
   void add(size_t index, const detect::ImageDetections& found,
            detect::TileFindings tiles);
-  // No more of that image will come.
+  // Call it when an image has no further findings.
   void end_image(size_t index);
-  // Writes the layers.
+  // Completes the layers' files.
   void finish();
 
  private:
   void find_mosaics();
   void write(const detect::ImageDetections& found);
-  // Merges what its parts and seams show; parts that were left out are none.
+  // Merges the findings of its parts and seams, without left-out images.
   void end_mosaic(size_t index);
   void look_at_seams(size_t index, const detect::Mosaic& mosaic,
                      detect::MosaicFindings& findings);
@@ -70,10 +69,10 @@ class DetectedMaps {
   ToolProgress& progress_;
   const Options options_;
   detect::MapLayers layers_;
-  bool has_begun_ = false;  // an image has come
+  bool has_begun_ = false;  // the first image was added
   std::vector<detect::Mosaic> mosaics_;
-  std::map<size_t, size_t> mosaic_of_;  // images that are parts of one
-  // What parts of mosaics that are not merged yet show, by image.
+  std::map<size_t, size_t> mosaic_of_;  // images that are parts of a mosaic
+  // The findings in parts of unfinished mosaics, by image.
   std::map<size_t, detect::TileFindings> unmerged_;
 };
 

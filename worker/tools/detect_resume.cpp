@@ -28,7 +28,7 @@ bool begins_with_one_of(const std::string& word,
       flags, [&](const char* flag) { return word.starts_with(flag); });
 }
 
-// What the boxes and files depend on beside weights and sources.
+// The options on which boxes and files depend, besides weights and sources.
 std::vector<std::string> options_of(std::vector<std::string> words) {
   std::erase_if(words, [](const std::string& word) {
     return begins_with_one_of(
@@ -38,7 +38,7 @@ std::vector<std::string> options_of(std::vector<std::string> words) {
   return words;
 }
 
-// What a user would type.
+// The command as a user would type it.
 std::string command_of(const DetectRequest& request) {
   std::string text = "headroom detect";
   for (const std::string& word : request.words) {
@@ -83,7 +83,7 @@ detect::ImageSources without(detect::ImageSources sources,
   return sources;
 }
 
-// Results that keep their folder's name would be written over them.
+// Refuses to write results over their own sources.
 void refuse_own_sources(const detect::ImageSources& sources,
                         const DetectRequest& request) {
   if (!request.folder.may_exist) return;
@@ -103,7 +103,7 @@ void refuse_own_sources(const detect::ImageSources& sources,
   }
 }
 
-// A journal's words may be anybody's.
+// A journal may contain text from another user.
 std::string shown(const std::string& text) {
   constexpr size_t kLongest = 8192;
   return short_line(text, kLongest);
@@ -115,7 +115,7 @@ void say(const std::string& line) {
 
 using RunState = detect::UnfinishedRun::State;
 
-// The newest that no process holds; null: there is none.
+// The newest run that no process holds; nullptr if there is none.
 const detect::UnfinishedRun* newest_free(
     const std::vector<detect::UnfinishedRun>& runs) {
   const auto run =
@@ -171,7 +171,7 @@ void ResumableDetection::go_on_with(
                   "out");
     }
     journal_ = detect::DetectionJournal::go_on(run.journal, run.digest);
-    if (!journal_) continue;  // it has just been ended
+    if (!journal_) continue;  // it has ended in the meantime
     sources = std::move(others);
     folder_.go_on_in(results);
     goes_on_ = true;

@@ -1,12 +1,12 @@
-// ResumableDetection: the journal of a run of detect (detection_journal.h), and
-// which unfinished run --resume goes on with.
+// ResumableDetection: the journal of a detection (detection_journal.h), and the
+// choice of the unfinished run that --resume continues.
 //
-// A run that writes no files has none. The file is made before all others, and
-// goes when the results are complete.
+// A run that writes no files has no journal. The journal is created before all
+// other files, and removed when the results are complete.
 //
-// Errors: Error (exit 2) where --resume finds unfinished runs of other weights,
-// options or sources only, or a process that does the same now; where results
-// might be written over sources.
+// Errors: Error (exit 2) if --resume finds only unfinished runs with other
+// weights, options or sources, if another process runs the same command now, or
+// if results could overwrite sources.
 #pragma once
 
 #include <memory>
@@ -23,24 +23,25 @@ namespace headroom::tools {
 
 class ResumableDetection {
  public:
-  // Says on standard error what goes on, or could. `folder` becomes that of the
-  // run that goes on, and `sources` lose what it wrote.
+  // Prints on standard error which run is continued or could be. `folder`
+  // becomes the folder of the run that is continued, and files that it wrote
+  // are removed from `sources`.
   ResumableDetection(const DetectRequest& request,
                      detect::ImageSources& sources,
                      detect::DetectionFolder& folder);
 
-  // What the unfinished run found next, if it is of that kind and unit.
+  // The next record of the unfinished run, if it has that kind and unit.
   std::optional<detect::JournalRecord> next(
       detect::JournalRecord::Kind kind, int64_t unit,
       const detect::DetectionJournal::Check& check = {});
-  // Is called before something is written into the folder.
+  // Call it before anything is written into the folder.
   void begin();
   void append(const detect::JournalRecord& record);
   bool goes_on() const { return goes_on_; }
 
-  // The results are complete.
+  // Call it when the results are complete.
   void finish();
-  // The command that goes on; "": there is nothing to go on with.
+  // The command that continues the run; "" if there is nothing to continue.
   std::string command() const;
 
  private:
@@ -50,7 +51,7 @@ class ResumableDetection {
   const bool has_files_;
   detect::DetectionFolder& folder_;
   detect::JournalSubject subject_;
-  std::unique_ptr<detect::DetectionJournal> journal_;  // null: none yet
+  std::unique_ptr<detect::DetectionJournal> journal_;  // nullptr at first
   bool goes_on_ = false;
 };
 

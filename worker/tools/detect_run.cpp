@@ -64,7 +64,7 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
   return wanted;
 }
 
-// The choices of --resample.
+// Converts a value of --resample.
 detect::Resample resample_of(const std::string& name) {
   return name == "area" ? detect::Resample::kArea : detect::Resample::kBilinear;
 }
@@ -93,7 +93,7 @@ void leave_out(const std::string& what) {
                short_line(what, kLongestName).c_str());
 }
 
-// Has to be called before LibTorch is first used.
+// Call it before LibTorch is first used.
 devices::ComputeDevice device_of(const std::string& named) {
   if (parse_device_list(named).size() > 1) {
     throw Error("detect",
@@ -115,7 +115,7 @@ weights::OpenedWeights open_on(const devices::ComputeDevice& device,
   return opened;
 }
 
-// Every image has a line on standard output.
+// Progress for a command that prints a line per image on standard output.
 ToolProgress::Output beside_lines() {
   ToolProgress::Output output = ToolProgress::standard_error();
   output.has_own_lines = true;
@@ -124,7 +124,7 @@ ToolProgress::Output beside_lines() {
 
 using detect::JournalRecord;
 
-// What detect does with its sources, and what it comes to.
+// One run of detect: its sources, its outputs and its counts.
 class DetectRun {
  public:
   explicit DetectRun(const DetectRequest& request)
@@ -149,22 +149,22 @@ class DetectRun {
   void provide_videos(const DetectRequest& request);
   void provide_maps(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
-  // Its pixels; none where it is too large to be held.
+  // `pixels` is empty if the image is too large to be held in memory.
   struct Picture {
     detect::TileFindings tiles;
     cv::Mat pixels;
     std::string reason;  // why it is left out
     bool is_whole = false;
   };
-  // What an unfinished run found in the image's tiles. None: nothing.
+  // An unfinished run's findings in the image's tiles; nullopt: none.
   using KnownTiles = std::optional<detect::TileFindings>;
   Picture look_in(size_t index, const KnownTiles& known);
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
   detect::TileFindings tiles_of(codecs::ImageSize size,
                                 const KnownTiles& known) const;
-  // The tiles of an image that can be read, none of them known.
+  // The image's tiles without findings; nullopt if it cannot be read.
   KnownTiles unknown_tiles(size_t index) const;
-  // Takes what the journal has of the image. True: all of it.
+  // Takes the journal's findings for the image; returns if it was complete.
   bool take_known(size_t index, KnownTiles& tiles);
   int64_t classes() const {
     return static_cast<int64_t>(weights_.class_names.size());
@@ -172,13 +172,14 @@ class DetectRun {
   std::optional<std::vector<metrics::Detection>> look_at_seam(
       const SeamTile& tile);
   void look_at_video(size_t index, int64_t stride);
-  // Has an unfinished run looked at all of it? Else `known` has its pictures.
+  // Takes the journal's findings for the video. Returns whether they are
+  // complete; otherwise they are in `known`.
   bool take_known_video(size_t index, std::deque<JournalRecord>& known);
   std::string place_among_images(size_t index) const;
-  // "image 1/3 FILE", "video 1/2 (12/300) FILE".
+  // Prints "image 1/3 FILE" or "video 1/2 (12/300) FILE".
   void say(const std::string& which, const detect::ImageDetections& found,
            double seconds);
-  // Is called before the first look of a run that goes on.
+  // Reports what was continued, before the first image is examined.
   void say_what_is_known();
   void count(const detect::ImageDetections& found) {
     ++pictures_;
@@ -191,14 +192,14 @@ class DetectRun {
   detect::Detector detector_;
   detect::ImageSources sources_;
   detect::DetectionFolder folder_;
-  std::optional<ResumableDetection> journal_;  // set once sources_ are
-  std::optional<DetectedMaps> maps_;           // none are wanted without
+  std::optional<ResumableDetection> journal_;  // set after sources_
+  std::optional<DetectedMaps> maps_;           // set if they are wanted
   codecs::ImageLimits limits_;
-  video::VideoApi* videos_ = nullptr;  // set if there are videos to look at
+  video::VideoApi* videos_ = nullptr;  // set if there are videos
   int64_t pictures_ = 0, boxes_ = 0;
-  int64_t known_pictures_ = 0, known_tiles_ = 0;  // an unfinished run's
+  int64_t known_pictures_ = 0, known_tiles_ = 0;  // from an unfinished run
   bool has_said_known_ = false, has_said_full_ = false;
-  bool has_own_bar_ = false;  // the last image was looked at in several tiles
+  bool has_own_bar_ = false;  // the last image had several tiles
   double seconds_ = 0;
   ToolProgress progress_{beside_lines()};
 };
@@ -210,8 +211,7 @@ void DetectRun::check_range(const DetectRequest& request) const {
               "use other weights: these contradict themselves");
 }
 
-// One that was named is looked at or refused; those among images may be left
-// out.
+// A named video is examined or refused; others may be left out.
 void DetectRun::provide_videos(const DetectRequest& request) {
   std::string why;
   if (limits_.bands != codecs::kColours) {
@@ -270,7 +270,7 @@ void DetectRun::say(const std::string& which,
                 seconds * 1e3);
     std::fflush(stdout);
     const int64_t most = options_.nms.max_detections;
-    // Tiles may have thousands.
+    // With tiles an image may have thousands of boxes.
     if (options_.tiles && !has_said_full_ &&
         static_cast<int64_t>(found.detections.size()) >= most) {
       has_said_full_ = true;

@@ -1,5 +1,5 @@
-// The run behind headroom detect: pictures and videos one after another, what
-// was found in them as files, and an unfinished run that goes on.
+// The work of headroom detect: images and videos one after another, the files
+// with their detections, and the continuation of an unfinished run.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct DetectRequest {
   detect::FolderOptions folder;
   detect::MapLayers::Formats layers;
   bool resume = false;
-  std::vector<std::string> words;  // the command line's
+  std::vector<std::string> words;  // the arguments of the command line
 };
 
 // Returns the exit code. Throws Error.

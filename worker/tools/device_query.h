@@ -1,6 +1,6 @@
-// headroom-worker devices: what the plugin for devices shows, for agents, which
-// have no LibTorch. Agents ask NVIDIA's driver where CUDA's plugin is used
-// (parallel/nvml), which takes less time; they ask this where another one is.
+// headroom-worker devices: lists the devices of the plugin, for agents, which
+// do not load LibTorch. Agents use it only for plugins other than CUDA's. For
+// CUDA they query NVIDIA's driver (parallel/nvml), which is faster.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// headroom export: weights as ONNX, TorchScript or safetensors (worker/export).
+// headroom export: writes weights as ONNX, TorchScript or safetensors
+// (worker/export).
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -23,8 +24,8 @@
 namespace headroom::tools {
 namespace {
 
-// `count` training images, evenly spread over the split, each letterboxed to
-// the network's size as in validation.
+// `count` training images, evenly spaced over the split, letterboxed to the
+// network's size as in validation.
 exporter::CalibrationImages calibration_images(
     const validation::ImagesToScore& images, int64_t count, int64_t* num_used) {
   configs::RunConfig config = validation::val_config(images);
@@ -108,7 +109,7 @@ int export_command(int argc, char** argv) {
                 "leave them out, or give --int8");
   }
   exporter::settle_formats(request);
-  exporter::check_export(request);  // refuses before the data set is read
+  exporter::check_export(request);  // refuse before the data set is read
   const bool fixes_size = request.int8 || !request.dynamic;
   const PixelSize size = network_size(image_size, request.weights, fixes_size);
   request.height = size.height;

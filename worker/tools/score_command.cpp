@@ -1,4 +1,4 @@
-// headroom val --detections FILE --ground-truth FILE
+// headroom val --detections FILE --ground-truth FILE: scores a result file.
 #include <cstdio>
 #include <string>
 

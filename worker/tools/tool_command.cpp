@@ -20,15 +20,14 @@
 namespace headroom::tools {
 namespace {
 
-// A text without the spaces of CLI11's: "1", "0.001", "65536".
+// A number without CLI11's spaces: "1", "0.001", "65536".
 std::string bound_text(double bound) {
   std::ostringstream text;
   text << std::setprecision(10) << bound;
   return text.str();
 }
 
-// Refuses what is no number from `low` to `high`, NaN too, which CLI::Range
-// lets through.
+// Refuses all but numbers from `low` to `high`; CLI::Range accepts NaN.
 template <typename Value>
 CLI::Validator within(const configs::CommandFlag& flag,
                       const std::string& spelling) {
@@ -58,7 +57,7 @@ CLI::Validator within(const configs::CommandFlag& flag,
       "NUMBER"};
 }
 
-// Refuses what is none of the flag's choices.
+// Refuses anything but one of the flag's choices.
 CLI::Validator one_of(const configs::CommandFlag& flag,
                       const std::string& spelling) {
   return {[flag, spelling](std::string& text) -> std::string {
@@ -76,8 +75,7 @@ auto find_flag(const std::vector<configs::CommandFlag>& flags,
   });
 }
 
-// The spelling that stands among the arguments, which hold it as
-// --batch-size=8.
+// The spelling that was used; arguments have the form --batch-size=8.
 std::string typed_spelling(const configs::CommandFlag& flag, int argc,
                            char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -150,7 +148,7 @@ void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
   const std::string mistake = binding_error(command, bindings);
   HEADROOM_CHECK(mistake.empty(), mistake);
   CLI::App app("", command);
-  app.set_help_flag();  // headroom answers --help itself
+  app.set_help_flag();  // headroom itself answers --help
   const std::vector<configs::CommandFlag> flags = configs::tool_flags(command);
   for (const FlagBinding& binding : bindings) {
     const configs::CommandFlag& flag = *find_flag(flags, binding.flag);

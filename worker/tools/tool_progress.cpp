@@ -12,7 +12,7 @@ namespace headroom::tools {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
-// Elsewhere nothing is said so soon after the beginning, or a tool's own line.
+// Without a terminal: no line this soon after the start or a tool's line.
 constexpr double kQuietSeconds = 10;
 constexpr double kLongestSilence = 60;
 

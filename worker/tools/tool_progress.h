@@ -1,7 +1,7 @@
-// How far a tool has come, on standard error: on a terminal one bar that is
-// written over and goes away at the end, also where an error ends the tool;
-// elsewhere a line for every tenth that is done, so that what is quick says
-// nothing. A tool that prints lines of its own there says how far it is only
+// The progress of a tool on standard error. On a terminal it is one bar, which
+// is redrawn and removed at the end, also after an error. Otherwise it is a
+// line per finished tenth, but none in the first ten seconds, so a quick tool
+// prints nothing. A tool that prints its own lines gets a progress line only
 // after ten seconds without one.
 #pragma once
 
@@ -19,11 +19,11 @@ class ToolProgress {
  public:
   struct Output {
     TerminalStyle style;
-    // The tool prints a line for every image, by above().
+    // The tool prints a line per image, through above().
     bool has_own_lines = false;
     std::function<void(const std::string&)> write;
     std::function<double()> now;      // seconds
-    std::function<size_t()> columns;  // 0 where the width is not known
+    std::function<size_t()> columns;  // 0 if the width is unknown
   };
 
   explicit ToolProgress(Output output = standard_error());
@@ -33,37 +33,36 @@ class ToolProgress {
 
   static Output standard_error();
 
-  // Goes on with `what`, of which so many are known: they have no part in its
-  // rate. Nothing changes where it is at `what` already.
+  // Starts the phase `what`, of which `known` items are already done and do not
+  // count for the rate. Does nothing in the phase `what`.
   void begin(const std::string& what, int64_t known);
-  // One more of `total` images has gone through `what`. From any thread.
+  // One more of `total` images is done in the phase `what`. From any thread.
   void step(const std::string& what, int64_t total);
-  // So many of `total` images, or other things, have gone through it; a total
-  // of 0 is not known.
+  // `done` of `total` items are done in the phase `what`; 0: unknown total.
   void reach(const std::string& what, int64_t done, int64_t total,
              const std::string& noun = "image");
 
-  // Takes the bar from the terminal, before something else is printed.
+  // Removes the bar from the terminal before other output.
   void clear();
-  // Runs `print`, which writes whole lines to the terminal, above the bar.
+  // Calls `print`, which writes whole lines to the terminal, above the bar.
   void above(const std::function<void()>& print);
 
  private:
-  // REQUIRES: mutex_ is held, for both.
+  // REQUIRES: mutex_ is held, for both functions.
   void change_to(const std::string& what, int64_t known, double began_at);
   void show(const std::string& what, int64_t done, int64_t total,
             const std::string& noun);
 
   const Output output_;
   const double started_at_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::string what_;
   int64_t done_ = 0;
-  double began_at_ = 0;  // the time at which what_ began
-  int64_t known_ = 0;    // its part that was known then
+  double began_at_ = 0;  // when the phase what_ began
+  int64_t known_ = 0;    // items that were done before it began
   double said_at_ = 0;
   int64_t said_tenths_ = 0;
-  std::string shown_;  // the bar that is on the terminal
+  std::string shown_;  // the bar on the terminal
 };
 
 }  // namespace headroom::tools

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kBarWidth = 40;
 
-// The flags that plan takes and train does not, as --gpu-memory.
+// The flags that only plan takes, for example --gpu-memory.
 std::vector<std::string> spellings_of_plan_alone() {
   std::vector<std::string> spellings;
   for (const configs::CommandFlag& flag : configs::command_flags()) {
@@ -40,7 +40,7 @@ size_t fullest_stage(const PlanReport& report) {
   return static_cast<size_t>(fullest - report.memory.begin());
 }
 
-// A bar a kind of memory, and one for what is left of the limit.
+// One bar per kind of memory, and one for the unused rest of the limit.
 std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
   const auto [state, rest] = memory_parts(memory);
   std::vector<std::pair<std::string, int64_t>> parts = {
@@ -64,7 +64,7 @@ std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
   return text_table(lines);
 }
 
-// Words of the plan's reason that newcomers do not know.
+// Explains technical terms that appear in the plan's reason.
 std::string glossary(const std::string& reason, size_t columns) {
   const std::vector<std::pair<std::string, std::string>> words = {
       {"micro-batch", "micro-batch: images that go through at once"},

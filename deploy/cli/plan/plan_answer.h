@@ -1,6 +1,5 @@
-// What `headroom plan` says first: whether the run fits, the command that
-// trains it, and what fills the memory. The tables of plan_report.h follow on
-// request (--details).
+// The first lines of `headroom plan`: whether the run fits, the command that
+// trains it, and what fills the memory. --details adds plan_report.h's tables.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +12,24 @@
 
 namespace headroom::cli {
 
-// The command that trains what `plan` was asked about, as typed: without the
-// flags that only plan knows, with the processes of the machines. Over several
-// machines it is mpirun's.
+// The command that trains the planned run: the plan command as typed, without
+// the flags that only plan takes, and with the number of processes of the
+// machines. For several machines it is an mpirun command.
 std::string train_command(const CommandLine& plan,
                           const std::optional<PlanMachines>& machines,
                           bool knows_data);
 
-// Whether it fits, with both numbers.
+// Whether it fits, with the bytes that are needed and available.
 std::string plan_verdict(const PlanReport& report,
                          const std::optional<PlanMachines>& machines);
 
-// Lines for people of at most so many columns, 0 for any number, but for the
-// command, which is to be copied: train_command's.
+// The whole answer. Lines are at most `columns` wide (0: any width), except the
+// `command` (from train_command), which is to be copied.
 std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
                              const std::string& command, size_t columns = 0);
 
-// "label        text", the text in lines of at most so many columns.
+// "label        text", with the text wrapped to at most `columns`.
 std::string labelled(const std::string& label, const std::string& text,
                      size_t columns);
 

@@ -1,4 +1,5 @@
-// headroom plan: the plan that train would use, and why. Starts nothing.
+// headroom plan: shows the plan that train would use, and the reason for it.
+// Starts no training process.
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,13 +35,9 @@
 
 namespace headroom::cli {
 
-// plan_files: a planned run as two files, run.yaml and plan.json, for a worker
-// that runs without a coordinator (headroom-worker --standalone).
-//
-// Threads: any. Errors: Error (exit 2) when a file is there already or cannot
-// be written.
-
-// Makes `folder` where there is none.
+// Writes a planned run as run.yaml and plan.json, for a worker that runs
+// without a coordinator (headroom-worker --standalone). Creates `folder` if it
+// does not exist. Throws Error (exit 2) if a file exists or cannot be written.
 void write_plan_files(const std::filesystem::path& folder,
                       const configs::RunConfig& config, const plan::Plan& plan);
 
@@ -67,13 +64,13 @@ void write_plan_files(const fs::path& folder, const configs::RunConfig& config,
   const fs::path run = folder / run_files::kRun;
   const fs::path how = folder / run_files::kPlan;
   for (const fs::path& file : {run, how}) {
-    // They may be those of a run.
+    // Existing files may belong to a run.
     if (fs::exists(file)) {
       throw Error("plan", file.string() + " is there already",
                   "name another folder with --write DIR");
     }
   }
-  std::error_code ignored;  // then the files cannot be written either
+  std::error_code ignored;  // the writes below report the failure
   fs::create_directories(folder, ignored);
   write_new(run, configs::to_yaml(config));
   write_new(how, plan::plan_to_json(plan));
@@ -91,8 +88,8 @@ void say_notes(const CommandLine& line, const RunRequest& request) {
   }
 }
 
-// The compute capability of a planned machine's cards; 0 without an instance
-// type, nothing for this machine or named cards.
+// The compute capability of the planned machine's cards: 0 if the machine has
+// no instance type, nullopt for this machine's cards.
 std::optional<int> capability_of(const std::optional<PlanMachines>& machines) {
   if (!machines || !machines->cards.empty()) return std::nullopt;
   return machines->instance ? machines->instance->compute_capability : 0;
@@ -109,7 +106,7 @@ bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
 
-// A run would use this machine's cards, so its plan does.
+// A run would use this machine's cards, so the plan does too.
 CommandLine with_cards_here(CommandLine line) {
   const configs::RunConfig asked =
       configs::run_config_from_flags("train", line.run_flags);
@@ -121,7 +118,7 @@ CommandLine with_cards_here(CommandLine line) {
   std::vector<wire::NodeCard> cards = find_node_cards().cards;
   int64_t wanted = asked.layout ? asked.layout->world_size() : asked.processes;
   if (wanted == 0) wanted = std::ssize(cards);
-  // Too few: the request is refused as a run's would be.
+  // With too few cards the request is refused as a run's would be.
   if (cards.empty() || wanted > std::ssize(cards)) return line;
   cards.resize(static_cast<size_t>(wanted));
   std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
@@ -170,7 +167,7 @@ int plan_command(const CommandLine& asked) {
   if (!sweep.empty()) check_beside_sweep(given);
   // At once: the planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
-  // Planned below, once.
+  // must_fit is false because the plan is made below.
   RunRequest request =
       make_run_request(line, std::nullopt, usable_cores(), ask_data,
                        /*must_fit=*/false, capability_of(machines));
@@ -198,7 +195,7 @@ int plan_command(const CommandLine& asked) {
                               line.has("--show") || line.has("--report"),
                               request.remedies);
   } catch (const Error&) {
-    say_machines();  // the refusal speaks of a limit that follows from them
+    say_machines();  // the refusal mentions a limit of these machines
     throw;
   }
   if (machines) {
@@ -243,7 +240,7 @@ int plan_command(const CommandLine& asked) {
                  "layers, samples, other layouts",
                  columns));
   }
-  std::fflush(stdout);  // the answer comes before the notes
+  std::fflush(stdout);  // print the answer before the notes
   say_notes(line, request);
   if (!given.has("--prices")) return 0;
   say("\n");

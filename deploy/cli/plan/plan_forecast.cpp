@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Memory that processes share, on a current server processor.
+// Shared memory between processes on a current server CPU.
 constexpr predict::Link kSharedMemory{.bytes_per_second = 1e9,
                                       .latency_seconds = 2e-4};
 
@@ -46,7 +46,7 @@ std::optional<double> measured_rate(const CommandLine& line) {
   return rate;
 }
 
-// What a run has measured, in its folder or in the file itself.
+// Reads a run's measurement from its folder, or from the given file.
 predict::Link network_of_run(const fs::path& given) {
   const fs::path file =
       fs::is_directory(given) ? given / run_files::kPlan : given;
@@ -62,7 +62,7 @@ predict::Link network_of_run(const fs::path& given) {
           .latency_seconds = rates->latency_seconds};
 }
 
-// "GBIT", "GBIT,MS", or a run.
+// Parses "GBIT", "GBIT,MS", or the path of a run.
 predict::Link measured_network(const std::string& given) {
   std::error_code none;
   if (fs::exists(given, none)) return network_of_run(given);
@@ -83,7 +83,8 @@ predict::Link link_inside(const std::optional<PlanMachines>& machines) {
   return planner::link_inside(machines->instance.value_or(configs::Instance()));
 }
 
-// Several machines without --network are the catalogue's, or refused.
+// The link between machines from the catalogue, used without --network. Refuses
+// several machines if the catalogue does not have it.
 predict::Link link_between(const std::optional<PlanMachines>& machines,
                            int64_t number) {
   const configs::Instance instance =
@@ -124,7 +125,7 @@ predict::Machines machines_for(const CommandLine& line,
   return all;
 }
 
-// Three digits or more: "2720", "93.1", "0.0214".
+// At least three digits: "2720", "93.1", "0.0214".
 std::string figure(double value) {
   if (value < 1) return significant_text(value, 3);
   return fixed_text(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
@@ -169,7 +170,7 @@ std::string links_text(const PlanForecast& forecast) {
   return text;
 }
 
-// The way that gradients go, and why.
+// How the gradients are summed, and why that way.
 std::string sum_text(const PlanForecast& forecast) {
   const predict::StepForecast& step = forecast.step;
   const predict::SumTime& sum = step.gradient_sum;
@@ -198,8 +199,7 @@ std::optional<PlanForecast> forecast_of(
   basis.images_per_second = measured_rate(line);
   const bool is_known = machines && machines->instance &&
                         machines->instance->tensor_teraflops > 0;
-  // A plan was asked for; where its machines' network is not known, there is no
-  // forecast beside it.
+  // Without the network of the machines the plan has no forecast.
   const bool is_link_known =
       !machines || machines->nodes <= 1 || line.has("--network") ||
       (machines->instance &&

@@ -1,6 +1,6 @@
-// What `headroom plan` says of a run's speed: the forecast of a step
-// (parallel/predict/forecast.h) on the machines that it was asked about, for
-// people and as JSON, with what was measured and what is assumed.
+// The speed of a run in `headroom plan`: the forecast of a step
+// (parallel/predict/forecast.h) on the planned machines, for people and as
+// JSON. It states what was measured and what is assumed.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ namespace headroom::cli {
 struct PlanForecast {
   planner::ForecastBasis basis;
   predict::StepForecast step;
-  int64_t images = 0;  // a step's
-  std::string card;    // "NVIDIA H100 80GB"; "process" on a processor
+  int64_t images = 0;  // of one step
+  std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
   bool is_link_measured = false;
-  double loaded_images_per_second = 0;  // a machine's loaders; 0: not counted
+  double loaded_images_per_second = 0;  // of a machine's loaders; or 0
 
   double images_per_second() const {
     return static_cast<double>(images) / step.seconds();
   }
 };
 
-// Nothing where no speed of a card is known: neither --images-per-second nor
-// the catalogue has one. Throws Error (exit 2) where --images-per-second,
-// --network or --machines are wrong, or say what nobody uses.
+// Returns nullopt if the speed of a card is unknown: neither
+// --images-per-second nor the catalogue has it. Throws Error (exit 2) if
+// --images-per-second, --network or --machines are wrong or have no effect.
 std::optional<PlanForecast> forecast_of(
     const CommandLine& line, const std::optional<PlanMachines>& machines,
     const configs::RunConfig& config, const plan::Plan& plan,
@@ -41,7 +41,7 @@ std::optional<PlanForecast> forecast_of(
 
 // "51200 images/s, 93 % of what 64 cards compute; a step takes 20 ms".
 std::string forecast_verdict(const PlanForecast& forecast);
-// The parts of a step, and what they rest on.
+// The parts of a step, with the measurements and assumptions behind them.
 std::string forecast_text(const PlanForecast& forecast);
 nlohmann::ordered_json forecast_json(const PlanForecast& forecast);
 

@@ -16,7 +16,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr int64_t kMostNodes = 512;  // 4096 ranks of 8 an instance
+constexpr int64_t kMostNodes = 512;  // 4,096 ranks, 8 per instance
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
@@ -36,7 +36,7 @@ bool is_given(const CommandLine& line, const std::string& spelling) {
       [&](const configs::FlagUse& use) { return use.spelling == spelling; });
 }
 
-// --device, where it names cards; "" otherwise.
+// The value of --device if it names cards, else "".
 std::string cards_given(const CommandLine& line) {
   std::string device;
   for (const configs::FlagUse& use : line.run_flags) {
@@ -45,7 +45,7 @@ std::string cards_given(const CommandLine& line) {
   return parse_device_list(device).empty() ? "" : device;
 }
 
-// All memory in use is others' before anything of a run is on a card.
+// Before the run starts, all memory in use belongs to other programs.
 int64_t bytes_left(const nvml::Card& card) {
   return card.total_bytes - card.reserved_bytes -
          nvml::bytes_of_others(card, {}, 0);
@@ -103,8 +103,8 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
                   "write it as 8GiB");
     }
   }
-  // What a run by data takes. A layout's further groups are counted with its
-  // plan (segment_room).
+  // NCCL's bytes for a data-parallel run. The further groups of other layouts
+  // are counted when their plan is known (segment_room).
   const int64_t communication = machines.communication_bytes(
       {.data_parallel_size = static_cast<int>(machines.num_gpus())}, 0);
   machines.budget_bytes =
@@ -123,8 +123,8 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
 int64_t PlanMachines::communication_bytes(const plan::ParallelLayout& layout,
                                           int zero_stage) const {
   if (!instance && cards.empty()) return predict::kGpuCommunicationBytes;
-  // NVLink is assumed for cards here, of which only the number is known: a run
-  // measures what NCCL takes.
+  // For cards of this machine NVLink is assumed: only their number is known
+  // here. A run measures the real value.
   const bool has_nvlink = instance ? instance->link.starts_with("NV") : true;
   return predict::nccl_bytes(
       layout, zero_stage,
@@ -157,7 +157,7 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
         {"--processes", {std::to_string(machines.num_gpus())}});
   }
   if (!is_here) {
-    // A card takes other bytes than a CPU, whichever card it is.
+    // Bytes on a card differ from those on a CPU, but not between cards.
     std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
       return use.spelling == "--device";
     });
@@ -167,7 +167,7 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
     line.run_flags.push_back(
         {"--memory-limit", {std::to_string(machines.budget_bytes) + "B"}});
   }
-  // This machine's cores are not theirs.
+  // The number of threads does not depend on this machine's cores.
   if (!is_given(line, "--threads")) {
     line.run_flags.push_back({"--threads", {"1"}});
   }
@@ -218,7 +218,7 @@ void bound_remedies(planner::RemedyScope& remedies,
                         const plan::Plan& plan) {
     PlanMachines there = machines;
     if (changed.memory_limit > machines.budget_bytes) {
-      // A larger limit is that of a larger GPU.
+      // A larger limit means a larger GPU.
       there.gpu_memory_bytes =
           (changed.memory_limit + predict::kGpuReserveBytes +
            there.communication_bytes(plan.layout, plan.zero_stage)) /

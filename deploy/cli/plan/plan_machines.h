@@ -1,10 +1,8 @@
-// The GPUs that `headroom plan` was asked about: of machines that are not here
-// (--cluster NAME:NODES, --gpu CARD:N, --gpu-memory SIZE), or this one's
-// (--device 0,1).
+// The GPUs for which `headroom plan` plans: those of other machines (--cluster
+// NAME:NODES, --gpu CARD:N, --gpu-memory SIZE), or of this one (--device 0,1).
 //
-// A plan for them is one for as many processes as there are GPUs, whose tensors
-// stay within what a GPU has left beside its context and workspaces, and beside
-// what others use of it already.
+// The plan has one process per GPU. Its tensors must fit into the memory that
+// remains beside the CUDA context, the workspaces and other programs.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +20,13 @@
 namespace headroom::cli {
 
 struct PlanMachines {
-  // The flag that named them, which the messages speak of.
+  // The flag that named them, for messages.
   std::string flag;
-  // The machine that --cluster names; for --gpu one with one such card.
+  // The machine named by --cluster; for --gpu a machine with one such card.
   std::optional<configs::Instance> instance;
   int64_t nodes = 0;
   std::vector<nvml::Card> cards;  // --device
-  // What one GPU has, or is left of it: the least of all cards.
+  // The memory of a GPU, or what is left of it: the minimum over all cards.
   int64_t gpu_memory_bytes = 0;
   int64_t budget_bytes = 0;  // bytes for a process's tensors
 
@@ -36,33 +34,33 @@ struct PlanMachines {
     return instance ? nodes * instance->gpus
                     : static_cast<int64_t>(cards.size());
   }
-  // What NCCL takes of a GPU in a run of this layout.
+  // The bytes that NCCL uses on a GPU with this layout.
   int64_t communication_bytes(const plan::ParallelLayout& layout,
                               int zero_stage) const;
-  // What a GPU has for the segments of a plan's tensors.
+  // The bytes of a GPU that are available for the segments of a plan's tensors.
   int64_t segment_room(const plan::Plan& plan) const;
 };
 
-// Nothing if no flag names a GPU. Throws Error (exit 2).
+// Returns nullopt if no flag names a GPU. Throws Error (exit 2).
 std::optional<PlanMachines> machines_of(const CommandLine& line,
                                         const nvml::Nvml& nvml);
 
-// The request with the number of processes and the memory limit that follow
-// from the machines. Throws Error (exit 2) where another flag contradicts them.
+// The request with the number of processes and the memory limit of the
+// machines. Throws Error (exit 2) if another flag contradicts them.
 CommandLine with_machines(CommandLine line, const PlanMachines& machines);
 
-// Throws Error (exit 2) where --layout asks for other processes than the
-// machines have GPUs, with the machines that it would fit.
+// Throws Error (exit 2) if --layout needs another number of processes than the
+// machines have GPUs. The message names machines that would fit.
 void check_layout(const PlanMachines& machines,
                   const configs::RunConfig& config);
 
-// What a remedy may change of a request for machines: their number, or the
-// memory of their GPUs where these are not named.
+// Restricts what a remedy may change of a request for machines: their number,
+// or the memory of their GPUs if no machine is named.
 void bound_remedies(planner::RemedyScope& remedies,
                     const PlanMachines& machines,
                     const configs::RunConfig& config);
 
-// Lines that say what the machines are and what is not known of them.
+// Lines that describe the machines and what is unknown about them.
 std::string machines_text(const PlanMachines& machines);
 
 }  // namespace headroom::cli

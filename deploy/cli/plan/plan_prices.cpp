@@ -33,7 +33,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMost = 1e6;  // the largest price, and rate of images
+constexpr double kMost = 1e6;  // the largest price and the largest rate
 constexpr int64_t kMostMachines = 128;
 constexpr const char* kForm = "write it as p4d.24xlarge: 32.77";
 
@@ -47,7 +47,7 @@ double positive(const std::string& text, const std::string& what,
   return *number;
 }
 
-// "p4d.24xlarge:2", or a card; its price is read elsewhere.
+// Parses "p4d.24xlarge:2" or a card's name. The price is parsed elsewhere.
 PricedMachine machine_named(const std::string& text,
                             const yaml::SourcePlace& place) {
   PricedMachine machine;
@@ -84,7 +84,7 @@ PricedMachine machine_named(const std::string& text,
   return machine;
 }
 
-// Refuses a name that stands twice.
+// Refuses a name that appears twice.
 class Names {
  public:
   void add(const std::string& name, const yaml::SourcePlace& place) {
@@ -132,13 +132,13 @@ std::vector<PricedMachine> parse_yaml_prices(const std::string& text,
   return machines;
 }
 
-// One cell of a CSV line: what stands there, and where.
+// One cell of a CSV line, with its position.
 struct Cell {
   std::string text;
   yaml::SourcePlace place;
 };
 
-// REQUIRES: no quotes, which no name and no number needs.
+// REQUIRES: no quotes; names and numbers need none.
 std::vector<Cell> cells_of(const std::string& line, const std::string& file,
                            int number) {
   std::vector<Cell> cells;
@@ -259,7 +259,7 @@ const configs::Instance& kind_of(const PricedMachine& machine) {
                          : configs::find_instance(machine.name);
 }
 
-// The request for one machine of the list, whatever machine it named itself.
+// The request for one machine of the list, instead of the command's machine.
 CommandLine line_for(CommandLine line, const PricedMachine& machine) {
   for (const char* flag : {"--cluster", "--gpu", "--gpu-memory"}) {
     line.command_flags.erase(flag);
@@ -269,13 +269,13 @@ CommandLine line_for(CommandLine line, const PricedMachine& machine) {
   return line;
 }
 
-// What the data set has, once somebody asked for it.
+// The facts of the data set, once they have been read.
 struct KnownCounts {
   bool is_asked = false;
   std::string counts, value_range;
 };
 
-// The data set is read once, whatever the number of machines.
+// Reads the data set once, for any number of machines.
 AskData asked_once(const AskData& ask, KnownCounts& known) {
   return [&ask, &known](configs::RunConfig& config, WantedFacts wanted) {
     if (!known.is_asked) {
@@ -289,8 +289,8 @@ AskData asked_once(const AskData& ask, KnownCounts& known) {
   };
 }
 
-// Whether the run fits, and what it then needs; the same for all machines with
-// as many GPUs of as much memory.
+// Whether the run fits, and its memory. Equal for all machines with the same
+// number of GPUs, memory and compute capability.
 struct Fit {
   std::string refusal;
   int64_t predicted_peak_bytes = 0;
@@ -370,7 +370,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   const AskData once = asked_once(ask, known);
   std::map<std::tuple<int64_t, int64_t, int>, Fit> fits;
   int64_t in_data = 0;
-  bool has_epoch_price = false;  // a plan with a speed fits
+  bool has_epoch_price = false;  // a machine with a known speed fits
   for (PricedMachine& machine :
        parse_prices(yaml::read_config_file(file, "plan"), file)) {
     PricedPlan plan{.machine = std::move(machine)};
@@ -412,7 +412,8 @@ std::string name_of(const PricedMachine& machine) {
          (machine.number > 1 ? ":" + std::to_string(machine.number) : "");
 }
 
-// A price to four digits, for an epoch may cost a hundredth of a cent.
+// Large prices with two decimals, small ones with four digits: an epoch may
+// cost a hundredth of a cent.
 std::string price_text(double price) {
   return price >= 100 ? fixed_text(price, 2) : significant_text(price, 4);
 }

@@ -23,12 +23,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::vector<std::string>>;
 
-// A table's lines; the JSON document has more.
+// The most lines of a table; the JSON document has all.
 constexpr size_t kMostLines = 16;
-// Data ranks whose samples are listed: each costs a walk over all groups.
+// The most data ranks whose samples are listed: each walks over all groups.
 constexpr int kMostParts = 256;
 
-// Both ends are meant: "0-7", "3"; "none" when there is nothing.
+// Both ends are included: "0-7", "3"; "none" if the range is empty.
 std::string range_text(int64_t begin, int64_t end) {
   if (begin >= end) return "none";
   return end == begin + 1
@@ -36,7 +36,7 @@ std::string range_text(int64_t begin, int64_t end) {
              : std::to_string(begin) + "-" + std::to_string(end - 1);
 }
 
-// 1,872,157 as "1.87 M".
+// For example 1,872,157 as "1.87 M".
 std::string millions(double value) { return fixed_text(value / 1e6, 2) + " M"; }
 
 std::string percent(double part) { return fixed_text(100 * part, 0) + " %"; }
@@ -52,7 +52,7 @@ int64_t image_width(const PlanReport& report) {
 int64_t num_classes(const PlanReport& report) {
   return planner::num_classes_of_run(report.config).value_or(80);
 }
-// ", each batch from 320 x 320 to 960 x 960" with --multi-scale.
+// ", each batch from 320 x 320 to 960 x 960" with --multi-scale, else "".
 std::string scales_text(const PlanReport& report) {
   if (!report.config.multi_scale) return "";
   const int64_t stride = layers::largest_stride(report.layers);
@@ -101,7 +101,7 @@ std::string ranks_text(const plan::ParallelLayout& layout,
   return text;
 }
 
-// "4 of 2" or "4: 0-1, 2-3, 4-5, 6-6".
+// "4 of 2": 4 micro-batches of 2 samples; else the ranges "4: 0-1, 2-3, 4-6".
 std::string micro_batches_text(const plan::BatchPart& part) {
   const std::vector<plan::SampleRange>& all = part.micro_batches;
   const bool equal =
@@ -119,7 +119,7 @@ std::string micro_batches_text(const plan::BatchPart& part) {
   return text;
 }
 
-// A table of at most kMostLines of `count` lines below `head`.
+// A table with `head` and `count` lines, cut after kMostLines.
 template <typename Line>
 std::string cut_table(const std::vector<std::string>& head, size_t count,
                       const Line& line) {
@@ -177,7 +177,7 @@ const plan::PhaseBytes& phases_of_stage(const PlanReport& report,
       static_cast<size_t>(plan::rank_of(report.plan.layout, first)));
 }
 
-// The items that matter to a reader; the JSON document has them all.
+// The items that matter to most readers; the JSON document has all of them.
 std::string memory_table(const PlanReport& report) {
   return cut_table({"stage", "model state", "images", "kept", "transient",
                     "communication", "rest", "predicted"},
@@ -196,7 +196,7 @@ std::string memory_table(const PlanReport& report) {
                    });
 }
 
-// What each part of a run takes, of the first rank of each stage.
+// The bytes of each phase of a run, on the first rank of each stage.
 std::string phases_table(const PlanReport& report) {
   return cut_table(
       {"stage", "start-up", "training", "validation", "checkpoint", "host"},
@@ -211,7 +211,7 @@ std::string phases_table(const PlanReport& report) {
       });
 }
 
-// What the rank would need if the pipeline were one stage.
+// The bytes of a rank if the pipeline had one stage.
 int64_t bytes_of_one_stage(const PlanReport& report) {
   plan::Plan whole = report.plan;
   whole.layout.pipeline_parallel_size = 1;
@@ -248,7 +248,7 @@ Json other_phases_json(const PlanReport& report, size_t stage) {
        memory_json(predict::estimate_checkpoint(request, first))}};
 }
 
-// Stages overlap only where there are several micro-batches.
+// Warns if the stages cannot overlap, which needs several micro-batches.
 std::string pipeline_note(const PlanReport& report) {
   if (report.plan.layout.pipeline_parallel_size == 1 ||
       report.parts.front().micro_batches.size() > 1) {
@@ -292,7 +292,7 @@ std::string drawing(const PlanReport& report) {
       static_cast<int64_t>(report.parts.front().micro_batches.size()));
 }
 
-// What the bytes count on.
+// The bound on boxes that the predicted bytes assume.
 Json labels_json(const PlanReport& report) {
   const predict::LabelBound labels = predict::label_bound(report.config);
   const predict::BoxBound bound =

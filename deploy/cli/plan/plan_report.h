@@ -1,5 +1,6 @@
-// What `headroom plan` says: the plan that train would use, why, and what it
-// comes to for each stage and each rank; for people, and as one JSON document.
+// The full report of `headroom plan`: the plan that train would use, the
+// reason, and its bytes per stage and rank; for people, and as one JSON
+// document.
 #pragma once
 
 #include <cstdint>
@@ -27,39 +28,39 @@ struct PlanReport {
   plan::Plan plan;
   std::vector<layers::LayerCost> layers;
   std::vector<planner::StageShare> stages;
-  // The memory of each stage's ranks.
+  // The memory estimate of each stage's ranks.
   std::vector<predict::MemoryEstimate> memory;
-  // A rank's bytes if the pipeline were one stage.
+  // The bytes of a rank if the pipeline had one stage.
   int64_t one_stage_bytes = 0;
-  // The parts of a full batch that the first 256 data ranks compute.
+  // The parts of a full batch for the first 256 data ranks.
   std::vector<plan::BatchPart> parts;
-  std::vector<plan::SampleRange> groups;  // a full batch's groups
+  std::vector<plan::SampleRange> groups;  // of a full batch
   std::vector<planner::OtherLayout> others;
   // Set if groups are smaller than usual.
   std::optional<std::string> groups_warning;
-  std::string schedule;                  // drawn, if it was asked for
+  std::string schedule;                  // the drawing, if --show asked for it
   std::optional<PlanSegments> segments;  // set for GPUs
-  std::optional<PlanForecast> forecast;  // set where a speed is known
+  std::optional<PlanForecast> forecast;  // set if a speed is known
 };
 
-// Everything follows from the request. Throws Error (exit 2 or 3) when train
+// Makes the report from the request alone. Throws Error (exit 2 or 3) if train
 // would refuse it.
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
                             bool with_schedule,
                             const planner::RemedyScope& remedies = {});
 
-// The items of a step's memory that are told apart for people.
+// A step's memory, grouped for people.
 struct MemoryParts {
   int64_t model_state = 0;  // weights, gradients, optimizer, averages
   int64_t rest = 0;         // targets and workspaces
 };
 MemoryParts memory_parts(const predict::MemoryEstimate& memory);
 
-// What is assumed of data that is not there: the classes, the boxes.
+// A line about the assumed number of classes and boxes if there is no data set.
 std::string assumptions_text(const configs::RunConfig& config);
 
 std::string plan_report_text(const PlanReport& report);
-// What the batch-norm groups cost, a line each; "" where they cost nothing.
+// The cost of the batch-norm groups, one line each; "" if there is none.
 std::string groups_note(const PlanReport& report);
 std::string schedule_text(const PlanReport& report);
 std::string plan_report_json(const PlanReport& report);

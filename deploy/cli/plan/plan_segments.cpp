@@ -10,7 +10,7 @@ namespace headroom::cli {
 
 namespace {
 
-// Those of the fullest stage, or of the first that does not fit.
+// The segments of the stage that needs most, or of the first that does not fit.
 PlanSegments fullest_segments(const configs::RunConfig& config,
                               const std::vector<layers::LayerCost>& layers,
                               const plan::Plan& plan, int64_t room_bytes) {

@@ -1,6 +1,6 @@
-// What the caching allocator of a GPU makes of a plan's tensors: `headroom
-// plan` for GPUs says it beside the plan, and refuses a plan whose segments do
-// not fit although its tensors do.
+// The segments that a GPU's caching allocator needs for a plan's tensors.
+// `headroom plan` shows them beside the plan, and refuses a plan whose tensors
+// fit but whose segments do not.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,13 @@ namespace headroom::cli {
 struct PlanSegments {
   int stage = 0;  // the stage whose ranks need the most
   predict::SegmentEstimate estimate;
-  int64_t room_bytes = 0;  // a GPU's room, the reserve excluded
+  int64_t room_bytes = 0;  // available for segments, without the reserve
 };
 
-// The segments of a plan on GPUs that have so much room for them
-// (PlanMachines::segment_room). Throws Error (exit 3) if its segments do not
-// fit; `remedies` are those of a plan for GPUs that are not here.
+// The segments of a plan on GPUs with `room_bytes` for them
+// (PlanMachines::segment_room). Throws Error (exit 3) if they do not fit. Give
+// `remedies` when planning for GPUs of other machines; nullptr for this
+// machine's cards.
 PlanSegments segments_of(const configs::RunConfig& config,
                          const std::vector<layers::LayerCost>& layers,
                          const plan::Plan& plan, int64_t room_bytes,

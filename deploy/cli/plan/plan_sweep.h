@@ -1,4 +1,4 @@
-// headroom plan --sweep: what fits over image sizes and batches, as a table.
+// headroom plan --sweep: a table of what fits, by image size and batch.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ struct Sweep {
   std::vector<int64_t> batches;      // "batch"
 };
 
-// "img=416,640 batch=8..64": lists, or a range that doubles; an axis that is
-// not named has the request's value. Throws Error (exit 2).
+// Parses "img=416,640 batch=8..64": lists, or a range that doubles. An axis
+// that is not named has the request's value. Throws Error (exit 2).
 Sweep parse_sweep(const std::string& text, const configs::RunConfig& config);
 
-// Refuses what a sweep would have to ignore: a flag of an axis that it names
-// itself, --batch -1, --show. Throws Error (exit 2).
+// Refuses flags that a sweep would have to ignore: a flag of an axis that the
+// sweep names, --batch -1, --show. Throws Error (exit 2).
 void check_beside_sweep(const CommandLine& line);
 
 struct SweepCell {
   int64_t image_size = 0;
   int64_t batch = 0;
   bool fits = false;
-  std::string policy;  // the rest only if it fits
+  std::string policy;  // this and the next three only if it fits
   int64_t micro_batch = 0;
   int zero_stage = 0;
   int64_t predicted_peak_bytes = 0;
-  // The sizes of groups smaller than usual; "": the usual ones.
+  // The sizes of groups that are smaller than usual; "": the usual ones.
   std::string smaller_groups;
   std::string refusal;
 };

@@ -31,11 +31,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
-// Longer than workers allow themselves to save in.
+// Longer than workers may take for saving.
 constexpr auto kTimeToSave = std::chrono::seconds(35);
 
 std::string advertise_host(const AgentOptions& options) {
-  // Nothing leaves the machine of a run that has one alone.
+  // A run on one machine uses loopback even if an interface was named.
   const std::string towards = address_towards(options.coordinator);
   return options.interface.empty() || wire::is_loopback(towards)
              ? towards
@@ -59,7 +59,7 @@ class Agent {
         client_->register_node(registration(), options_.registration_timeout);
     place_workers({run.slot_cards().begin(), run.slot_cards().end()});
     const interrupts::Watch watch_interrupts;
-    // Several agents on a machine under a launcher have a rank each.
+    // The rank, because a launcher may start several agents on a machine.
     log_ = std::make_unique<LineLog>(
         run.run_directory(), "workers-" + host_name() + "-" +
                                  std::to_string(options_.launcher_rank));
@@ -80,9 +80,9 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
-    std::optional<wire::NodeCard> card;     // none: the CPU, or not chosen
-    std::unique_ptr<ChildProcess> process;  // null: could not be started
-    std::string failure;                    // why not
+    std::optional<wire::NodeCard> card;     // nullopt: the CPU, or unknown
+    std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
+    std::string failure;                    // why it could not be started
     bool reported = false;
     int successors = 0;
     std::optional<Clock::time_point> restart_at;
@@ -90,7 +90,7 @@ class Agent {
     bool ended() const { return process == nullptr || process->exit_code(); }
   };
 
-  // One agent of a machine is enough.
+  // Only the first agent of a machine prints this.
   void say_unused_network(const configs::RunConfig& config) const {
     if (options_.first_local_rank > 0) return;
     const bool speaks_nccl =
@@ -130,7 +130,7 @@ class Agent {
             .card_uuid = slot.card ? slot.card->uuid : ""};
   }
 
-  // Takes over the cards that the coordinator has chosen for the slots.
+  // Gives the slots the cards that the coordinator has chosen.
   void place_workers(const std::vector<int64_t>& slot_cards) {
     for (size_t k = 0; k < std::min(slots_.size(), slot_cards.size()); ++k) {
       const auto card = std::ranges::find(cards_.cards, slot_cards[k],
@@ -139,7 +139,7 @@ class Agent {
     }
   }
 
-  // The cores near the worker's card; on the CPU those of its share.
+  // The cores near the worker's card, or on the CPU those of its share.
   Cores cores_of(size_t k) const {
     const Cores allowed = allowed_cores();
     const int threads = static_cast<int>(threads_);
@@ -166,12 +166,12 @@ class Agent {
         {"OMP_NUM_THREADS", std::to_string(threads_)},
         {wire::kSecretVariable, client_->secret_of(slot.worker_id)}};
     if (!options_.interface.empty()) {
-      // NCCL takes a name without "=" as the beginning of several.
+      // Without "=" NCCL treats the name as a prefix of interface names.
       child.extra_environment["NCCL_SOCKET_IFNAME"] = "=" + options_.interface;
       child.extra_environment["OMPI_MCA_btl_tcp_if_include"] =
           options_.interface;
     }
-    // NCCL refuses two processes of one host on one card.
+    // NCCL refuses two processes with one host id on one card.
     if (shares_devices_) {
       child.extra_environment["NCCL_HOSTID"] = slot.worker_id;
     }
@@ -179,7 +179,7 @@ class Agent {
       log_->add(process, line);
       if (line.is_shown_at_once()) log::pass_on(*line.record);
     };
-    child.death_signal = SIGUSR1;  // it may have a state to save
+    child.death_signal = SIGUSR1;  // it saves its state, if it has one
     slot.reported = false;
     try {
       auto [own, workers] = wire::BeatChannel::make_pair();
@@ -208,13 +208,13 @@ class Agent {
               Clock::now() + std::chrono::milliseconds(order.delay_ms());
         }
       } catch (const CommunicationError&) {
-        return;  // said again at the next tick, until the silence is too long
+        return;  // retried at the next tick, until the silence limit
       }
     }
   }
 
-  // Starts the successors whose time has come. A successor is another worker
-  // with a name of its own, which the coordinator hears before it speaks.
+  // Starts the successors whose delay is over. A successor is a new worker,
+  // whose name the coordinator must register before it connects.
   void start_successors() {
     for (size_t k = 0; k < slots_.size(); ++k) {
       Slot& slot = slots_[k];
@@ -226,7 +226,7 @@ class Agent {
         client_->register_successors(registration());
       } catch (const CommunicationError&) {
         slot.worker_id = before;
-        return;  // tried again at the next tick
+        return;  // retried at the next tick
       }
       ++slot.successors;
       slot.restart_at.reset();
@@ -240,8 +240,7 @@ class Agent {
     });
   }
 
-  // Whether every worker's end is known to the coordinator, which starts none
-  // again.
+  // Whether the coordinator has accepted the report of every worker's exit.
   bool all_reported() const {
     return std::all_of(slots_.begin(), slots_.end(),
                        [](const Slot& slot) { return slot.reported; });
@@ -262,8 +261,9 @@ class Agent {
     }
   }
 
-  // False when the run must not be waited for any longer. Where no coordinator
-  // answers, the workers are asked directly.
+  // Returns false if the agent must end at once without waiting for the run. If
+  // the coordinator does not answer, `is_forsaken_` is set and the workers are
+  // asked directly to save and leave.
   bool answer_interrupts() {
     const int count = options_.interrupts();
     if (count == 0 || count == answered_interrupts_) return true;
@@ -280,8 +280,8 @@ class Agent {
     return true;
   }
 
-  // Said again while the coordinator does not answer: there is time left. The
-  // workers are looked after meanwhile.
+  // Repeated every 5 s while the coordinator does not answer; a notice arrives
+  // early enough for that. Never blocks the loop that watches the workers.
   void answer_notice() {
     if (!options_.notice || is_leaving() || Clock::now() < next_notice_) return;
     next_notice_ = Clock::now() + std::chrono::seconds(5);
@@ -302,8 +302,9 @@ class Agent {
 
   bool is_leaving() const { return answered_interrupts_ > 0 || is_taken_away_; }
 
-  // The workers save the newest committed step, where they are in training,
-  // and end; who takes too long is killed. Nothing while they do.
+  // Asks the workers to save the newest committed step (if they are training)
+  // and to end. Kills those that take longer than kTimeToSave. Returns nullopt
+  // while they are still saving.
   std::optional<RunExit> leave_the_silent(const std::string& refusal) {
     const std::string limit =
         std::to_string(options_.silence_timeout.count()) + " s";
@@ -333,7 +334,7 @@ class Agent {
     Clock::time_point over_since = Clock::time_point::max();
     while (true) {
       const coordinator::NodeOrders orders = client_->node_orders();
-      // A coordinator that has told the run's end does not stay to hear more.
+      // After the end of the run the coordinator may already be gone.
       if (!orders.run_over) report_exits();
       kill_lost(orders.lost_worker_ids);
       if (!orders.run_over) {
@@ -374,19 +375,19 @@ class Agent {
 
   const AgentOptions& options_;
   const std::string node_id_;
-  const std::string advertise_host_;  // its workers' address
+  const std::string advertise_host_;  // the address of its workers
   std::unique_ptr<coordinator::ControlClient> client_;
-  std::unique_ptr<LineLog> log_;  // outlives the workers
+  std::unique_ptr<LineLog> log_;  // must outlive the workers
   NodeCards cards_;
   std::vector<Slot> slots_;
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;
-  Clock::time_point next_notice_{};  // not before
+  Clock::time_point next_notice_{};  // earliest time of the next look
   bool has_shown_notice_ = false;
-  bool is_taken_away_ = false;  // the coordinator knows
-  bool is_forsaken_ = false;    // asked to stop, and no coordinator answers
-  // The time when workers were asked to save because the coordinator is silent.
+  bool is_taken_away_ = false;  // the coordinator accepted the notice
+  bool is_forsaken_ = false;    // asked to stop, without an answer
+  // When the workers were asked to save because the coordinator is silent.
   std::optional<Clock::time_point> asked_to_save_;
 };
 

@@ -1,11 +1,14 @@
-// Agent: one per node. Registers the node with the coordinator, starts its
-// workers and speaks for them, reports their exits at once with their last
-// words, starts successors where the coordinator says so, kills those that it
-// gives up, and ends with the run, or earlier where it is asked to stop: its
-// workers leave at a committed step, and the run goes on with the others.
+// Agent: the process that manages one node's workers. It registers the node
+// with the coordinator, starts the workers, sends their heartbeats and reports
+// each exit at once, with the last lines that the process wrote. It starts
+// successors when the coordinator orders them and kills workers that the
+// coordinator has declared lost.
 //
-// Threads: run_agent is called from main: the kernel ties the workers' lives to
-// the thread that started them.
+// It ends with the run. Asked to stop earlier, it makes its workers leave at a
+// committed step; the run continues with the other nodes.
+//
+// Threads: call run_agent from main. The kernel signals a worker when the
+// thread that started it ends.
 #pragma once
 
 #include <chrono>
@@ -20,58 +23,59 @@ namespace headroom::cli {
 struct RunExit {
   int exit_code = 0;
   std::string reason;
-  bool decided_here = false;  // not by the coordinator, so nobody else says it
-  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
+  // Decided by this agent, not by the coordinator; the caller prints `reason`.
+  bool decided_here = false;
+  bool says_how_to_go_on = false;  // `reason` has the resume command
 };
 
-// --certs, --token-file and --insecure-network as they were given, for
+// The values of --certs, --token-file and --insecure-network, passed on to the
 // processes that are started.
 struct SecurityFiles {
   std::string certs;
   std::string token_file;
   bool insecure_network = false;
 
-  // "--certs DIR --token-file FILE", as far as they were given.
+  // The flags that were given, for example "--certs DIR --token-file FILE".
   std::vector<std::string> flags() const;
 };
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  // The network interface that tensors go over; "": the one towards the
-  // coordinator.
+  // The network interface for tensors; "": the one to the coordinator.
   std::string interface;
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;
-  int launcher_size = 0;     // agents that a launcher started; 0: none did
-  int first_local_rank = 0;  // its workers' first rank on this host
-  // Workers of all agents here; 0: there is no other agent.
+  int launcher_size = 0;     // started by the launcher; 0 without one
+  int first_local_rank = 0;  // the first rank of its workers on this host
+  // The number of workers of all agents on this host; 0 for a single agent.
   int local_workers = 0;
   std::filesystem::path worker_program;
-  // Patience with a coordinator that does not answer.
+  // How long to wait for a coordinator that does not answer.
   std::chrono::milliseconds registration_timeout = std::chrono::seconds(30);
   std::chrono::seconds silence_timeout = std::chrono::seconds(30);
-  // Time for workers to end by themselves once the run is over; where it ended
-  // well, nobody hangs, and under MPI they leave together: who is killed on a
-  // busy machine then makes mpirun call the run a failure.
+  // How long workers may take to end by themselves after the run is over. After
+  // a success the limit is long: no worker is stuck then, and under MPI the
+  // processes leave together. A worker that is killed because the machine is
+  // busy would make mpirun report the whole run as failed.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   std::chrono::milliseconds grace_after_success = std::chrono::seconds(60);
-  // Lines for people; called from several threads.
+  // Prints a line for people; called from several threads.
   std::function<void(const std::string&)> print;
-  // How often this process was asked to stop: once drains this node, twice
-  // ends its workers at once.
+  // The number of requests to stop this process. The first one drains this
+  // node, the second ends its workers at once.
   std::function<int()> interrupts;
-  // Why this machine is about to be taken away, which drains this node; ""
-  // while it stays. Null: nobody knows.
+  // The reason why this machine will be taken away soon, which drains this
+  // node; "" if it will not. nullptr if there is no source of such notices.
   std::function<std::string()> notice;
-  // The coordinator is on this machine too, so that a notice ends the run.
+  // The coordinator is on this machine too, so a notice ends the whole run.
   bool has_coordinator = false;
-  // How the agent ends once its workers have left a run that goes on.
+  // The agent's exit code when its workers have left a run that continues.
   int exit_code_of_leaver = 0;
 };
 
-// headroom-worker beside this program. Throws Error (exit 2) that says where
-// it was looked for.
+// Returns the path of headroom-worker, which is expected beside this program.
+// Throws Error (exit 2) that names the folder that was searched.
 std::filesystem::path find_worker_program();
 
 // Returns when the run is over and all workers have ended. Throws Error if the

@@ -1,9 +1,9 @@
-// What a child writes, line by line, and which of it is shown as it comes.
+// Reads a child's output line by line; decides which lines are shown at once.
 //
-// Records of its log (parallel/base/log.h) from warnings upwards are; whatever
-// else a dying process writes is not: these are its last words and come back in
-// the reason for which the run ended, once. A refusal travels beside the output
-// (refusal_channel.h).
+// Log records (parallel/base/log.h) of level warning or above are shown when
+// they arrive. Everything else that a dying process writes is kept as its last
+// words and appears once, in the reason for the end of the run. A refusal does
+// not use the output (see refusal_channel.h).
 #pragma once
 
 #include <deque>
@@ -16,25 +16,25 @@
 
 namespace headroom::cli {
 
-// A thread that reads lines from a pipe until its end.
+// A thread that reads lines from a pipe until the pipe ends.
 //
-// A line longer than 8 KiB is handed over in pieces: a child gone wrong must
-// not fill its parent's memory.
+// A line longer than 8 KiB is delivered in pieces, so that a faulty child
+// cannot fill its parent's memory.
 //
 // Threads: `on_line` is called from the reader's thread.
 class LineReader {
  public:
   // Takes ownership of `fd`, the reading end.
   LineReader(int fd, std::function<void(std::string)> on_line);
-  // Reads what is there already and ends, also if somebody else (a grandchild)
-  // still holds the pipe open.
+  // Reads the data that has already arrived, then ends, even if another process
+  // (a grandchild) still holds the pipe open.
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
  private:
   void run();
-  // False at the end of the pipe.
+  // Returns false at the end of the pipe.
   bool read_some();
 
   int fd_;
@@ -44,7 +44,7 @@ class LineReader {
   std::thread thread_;
 };
 
-// A line of a child: a record of its log, or whatever else it wrote.
+// A line of a child: a record of its log, or any other output.
 struct ChildLine {
   std::optional<log::Record> record;
   std::string text;  // the text that people read
@@ -55,8 +55,8 @@ struct ChildLine {
 };
 ChildLine child_line(std::string line);
 
-// The line that says best why a process ended: the last one that its log did
-// not write, else the last one; "".
+// Returns the line that best explains why a process ended: the last line that
+// is not a log record, else the last line, else "".
 std::string telling_line(const std::deque<ChildLine>& lines);
 
 }  // namespace headroom::cli

@@ -60,7 +60,7 @@ void become(char** command, char** environment, int output_fd,
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     for (int core : cores) CPU_SET(core, &allowed);
-    // A refusal costs time alone.
+    // If the kernel refuses, the child is only slower.
     sched_setaffinity(0, sizeof allowed, &allowed);
   }
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
@@ -71,7 +71,7 @@ void become(char** command, char** environment, int output_fd,
   sigprocmask(SIG_SETMASK, &none, nullptr);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
-  dup2(output_fd, STDOUT_FILENO);  // results are the supervisor's to print
+  dup2(output_fd, STDOUT_FILENO);  // the supervisor prints the results
   dup2(output_fd, STDERR_FILENO);
   for (int fd : passed_fds) fcntl(fd, F_SETFD, 0);
   execve(command[0], command, environment);
@@ -86,7 +86,7 @@ struct ChildProcess::State {
   mutable std::mutex mutex;  // guards last_lines
   std::deque<ChildLine> last_lines;
   std::unique_ptr<LineReader> reader;
-  int refusal_fd = -1;  // the reading end
+  int refusal_fd = -1;  // the reading end; -1 if the child sends no refusals
   std::optional<Refusal> refusal;
 
   ~State() {
@@ -105,7 +105,7 @@ struct ChildProcess::State {
   void ended(int wait_status) {
     exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                          : WEXITSTATUS(wait_status);
-    reader.reset();  // reads what is left
+    reader.reset();  // reads the rest
     if (refusal_fd >= 0) refusal = read_refusal(refusal_fd);
   }
 };
@@ -154,8 +154,8 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid < 0) {
     error = fork_error;
   } else {
-    setpgid(state_->pid, state_->pid);  // whoever comes first
-    // Closed without a word by a successful exec.
+    setpgid(state_->pid, state_->pid);  // either process may run first
+    // A successful exec closes the pipe without writing to it.
     ssize_t count;
     do {
       count = read(failure.reading, &error, sizeof error);
@@ -237,12 +237,12 @@ std::string ChildProcess::telling_line() const {
 
 namespace {
 
-// 0 where the process is gone.
+// Returns 0 if the process is gone.
 pid_t parent_of(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string text;
   std::getline(file, text);
-  // The name, in brackets, may hold anything.
+  // The name is in brackets and may contain any character.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));
@@ -252,7 +252,7 @@ pid_t parent_of(const std::string& pid) {
   return parent;
 }
 
-// glibc 2.36 declares its own wrapper as one of C++'s, which it is not.
+// glibc 2.36 declares pidfd_open() without C linkage, so it does not link.
 int open_process(pid_t pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
 }
@@ -271,7 +271,7 @@ Offspring::Offspring(const ChildProcess& child) {
     }
     const int fd = open_process(std::stoi(pid));
     if (fd < 0) continue;
-    // The number may have changed hands meanwhile.
+    // The number may belong to another process by now.
     if (parent_of(pid) == child.pid()) {
       pidfds_.push_back(fd);
     } else {

@@ -1,14 +1,13 @@
-// ChildProcess: a process that this one starts, watches and never leaves
-// behind.
+// ChildProcess: starts a process, watches it and ends it with this one.
 //
-// It runs in a process group of its own, so that Ctrl-C reaches the supervisor
-// alone; the kernel kills it, or sends the signal of its choice, when its
-// parent dies; its standard output and error come back line by line, and the
-// last lines are kept as its last words.
+// The child runs in its own process group, so that Ctrl-C reaches only the
+// supervisor. When its parent dies, the kernel sends it `death_signal`. Its
+// standard output and error are delivered line by line; the last lines are kept
+// as its last words.
 //
-// Threads: start it from a thread that lives as long as the child may (the
-// kernel watches the parent's thread, not its process); use it from that one.
-// `on_line` is called from a thread of its own.
+// Threads: start it from a thread that lives as long as the child, because the
+// kernel watches the parent's thread, not its process. Use it from that thread
+// only. `on_line` is called from another thread.
 #pragma once
 
 #include <chrono>
@@ -30,9 +29,9 @@ struct ChildOptions {
   std::vector<std::string> command;  // command[0] is a path
   Environment extra_environment;     // added to this process's own
   std::vector<int> passed_fds;       // open in the child under the same number
-  std::vector<int> cores;            // cores it may run on; none: its parent's
+  std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;           // it is `headroom` (refusal_channel.h)
+  bool may_refuse = false;           // it is `headroom`, with a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 
@@ -50,22 +49,22 @@ class ChildProcess {
   const std::string& name() const;
   int pid() const;
 
-  // Nothing while it runs; then its exit code, or 128 + the signal that killed
-  // it. Once this is there, last_words() is complete.
+  // nullopt while it runs. Then its exit code, or 128 + the signal that killed
+  // it; from then on last_words() is complete.
   std::optional<int> exit_code();
   std::optional<int> wait(std::chrono::milliseconds timeout);
 
-  // Signals the child's whole group; does nothing when it has ended.
+  // Signals the child's whole group; does nothing if it has ended.
   void send(int signal);
   // SIGTERM, then SIGKILL after `grace`; returns the exit code.
   int terminate(std::chrono::milliseconds grace);
 
-  // Why it ended, where it may_refuse and said so. REQUIRES: exit_code().
+  // Why it ended, if it `may_refuse` and did. REQUIRES: exit_code() is set.
   const std::optional<Refusal>& refusal() const;
 
-  // The last lines it wrote, with line ends; "" if it wrote none.
+  // The last lines it wrote, with line ends; "" if it wrote nothing.
   std::string last_words() const;
-  // The one of them that says best why it ended.
+  // The line of last_words() that best explains why it ended.
   std::string telling_line() const;
 
  private:
@@ -73,9 +72,12 @@ class ChildProcess {
   std::unique_ptr<State> state_;
 };
 
-// The processes that a child has started, which may outlive it to save what
-// they hold. None is missed that the child started before, and none is taken
-// for another that has its number later.
+// The processes that a child has started. They may outlive the child in order
+// to save their state.
+//
+// The list is complete for processes that the child started before the
+// constructor was called. Each process is held by a pidfd, so a reused process
+// number is never mistaken for it.
 class Offspring {
  public:
   explicit Offspring(const ChildProcess& child);
@@ -83,7 +85,7 @@ class Offspring {
   Offspring(const Offspring&) = delete;
   Offspring& operator=(const Offspring&) = delete;
 
-  // Whether all of them have ended.
+  // Returns whether all of them have ended.
   bool wait(std::chrono::milliseconds timeout) const;
   void kill() const;
 

@@ -46,7 +46,7 @@ Cores both(const Cores& some, const Cores& others) {
 
 Cores cores_near_device(const std::string& bus_address,
                         const std::filesystem::path& folder) {
-  // The address comes from the driver; it names one folder, and no path.
+  // The address comes from the driver. It must be a folder's name, not a path.
   if (bus_address.empty() || bus_address.find('/') != std::string::npos) {
     return {};
   }
@@ -77,7 +77,7 @@ std::vector<Cores> numa_nodes(const std::filesystem::path& folder) {
 Cores cores_of_worker(const std::vector<Cores>& nodes, const Cores& allowed,
                       int index, int count, int threads) {
   HEADROOM_CHECK(index >= 0 && index < count, "a worker of this machine");
-  std::vector<Cores> usable;  // each node's usable cores
+  std::vector<Cores> usable;  // the usable cores of each node
   int64_t total = 0;
   for (const Cores& node : nodes) {
     Cores cores = both(node, allowed);
@@ -103,7 +103,7 @@ Cores cores_of_worker(const std::vector<Cores>& nodes, const Cores& allowed,
 }
 
 bool is_bound_by_default(const Environment& environment) {
-  // What mpirun was told about binding reaches its processes as these.
+  // mpirun passes its options on binding to its processes in these variables.
   return environment.contains("OMPI_COMM_WORLD_RANK") &&
          !environment.contains("OMPI_MCA_hwloc_base_binding_policy") &&
          !environment.contains("OMPI_MCA_hwloc_base_cpu_set") &&
@@ -123,7 +123,7 @@ Cores allowed_cores() {
 int use_all_cores() {
   cpu_set_t all;
   CPU_ZERO(&all);
-  // The kernel leaves out what is not there, or not this job's.
+  // The kernel ignores cores that do not exist or are not allowed.
   for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &all);
   sched_setaffinity(0, sizeof all, &all);
   return static_cast<int>(allowed_cores().size());

@@ -21,7 +21,7 @@
 namespace headroom::cli {
 namespace {
 
-// Weights without --cfg bring their own anchors.
+// Weights without --cfg contain their own anchors.
 bool brings_anchors(const configs::RunConfig& config) {
   return config.cfg.empty() && !config.weights.empty();
 }
@@ -38,12 +38,12 @@ configs::AnchorQuery anchors_of(const configs::RunConfig& config) {
           .seed = config.seed};
 }
 
-// A child that is started again where it was killed, and that answers with one
-// line of JSON on standard output.
+// What to ask the child for. It answers with one line of JSON on standard
+// output, and is started again if it was killed.
 struct DataReader {
   std::vector<std::string> words;  // headroom-worker's arguments
-  std::string doing;   // "labels were read", for when somebody interrupts
-  std::string remedy;  // what to do if the child fails without a word
+  std::string doing;   // for the message after an interrupt: "labels were read"
+  std::string remedy;  // advice if the child fails without a refusal
 };
 
 nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
@@ -98,7 +98,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
               reader.remedy, ExitCode::kResource);
 }
 
-// Takes the facts out of the answer; false if one is not there.
+// Copies the wanted facts from the answer; returns false if one is missing.
 bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
                  configs::RunConfig& config) {
   const auto text = [&](const char* key) {
@@ -160,7 +160,7 @@ void forget_found_anchors(configs::RunConfig& config) {
 }
 
 bool take_value_range(configs::RunConfig& config) {
-  // What was said, or measured when the run was planned, stays.
+  // A range that the user wrote, or that was measured at planning, is kept.
   if (config.command != "train" || !config.resume.empty() ||
       config.synthetic_input || !config.value_range.empty()) {
     return false;

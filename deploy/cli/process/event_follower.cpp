@@ -43,7 +43,8 @@ void EventFollower::follow() {
       client_->stream_events(last, take);
       return;  // the coordinator has ended
     } catch (const Error&) {
-      // It is gone. Whoever watches its process says why, and starts another.
+      // The connection is broken. The supervisor reports the coordinator's exit
+      // and restarts it; the stream is then opened again.
       is_over = false;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }

@@ -1,6 +1,6 @@
-// EventFollower: a thread that follows a run's events until its end.
+// EventFollower: a thread that collects a run's events until the run ends.
 //
-// Threads: take() and final_status() from any thread.
+// Threads: call take() and final_status() from any thread.
 #pragma once
 
 #include <atomic>
@@ -18,20 +18,20 @@ namespace headroom::cli {
 class EventFollower {
  public:
   explicit EventFollower(const std::string& coordinator);
-  // Waits for the stream to end: stop the coordinator first. Until then a
-  // stream that breaks is opened anew, after the last event.
+  // Waits for the stream to end, so stop the coordinator first. Until then a
+  // broken stream is opened again and continues after the last event.
   ~EventFollower();
 
-  // The events since the last call, old ones first.
+  // Returns the events since the last call, oldest first.
   std::vector<wire::EventRecord> take();
-  // The status at the run's end, once it has ended.
+  // The status at the end of the run; nullopt until then.
   std::optional<coordinator::RunStatus> final_status() const;
 
  private:
   void follow();
 
   std::unique_ptr<coordinator::ControlClient> client_;
-  mutable std::mutex mutex_;  // guards the two below
+  mutable std::mutex mutex_;  // guards the next two members
   std::vector<wire::EventRecord> events_;
   std::optional<coordinator::RunStatus> final_status_;
   std::atomic<bool> ending_ = false;

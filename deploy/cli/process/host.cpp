@@ -78,7 +78,7 @@ bool resolves(const std::string& host) {
 }
 
 std::string loopback_address_of(const std::string& host) {
-  // Who writes so means this machine: all pods or tasks may be on it.
+  // A user who writes localhost means this machine: all tasks may run on it.
   if (wire::is_loopback(host)) return "";
   const AddressList found = resolve(host, nullptr, AF_UNSPEC);
   if (found == nullptr) return "";
@@ -93,7 +93,7 @@ std::string address_towards(const std::string& host_and_port) {
   for (const addrinfo* a = targets.get(); a != nullptr; a = a->ai_next) {
     const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
-    // Connecting a datagram socket sends nothing: it only asks for the route.
+    // connect() on a datagram socket sends nothing; it only chooses the route.
     sockaddr_storage local{};
     socklen_t size = sizeof local;
     auto* local_address = reinterpret_cast<sockaddr*>(&local);

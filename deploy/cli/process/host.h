@@ -1,4 +1,4 @@
-// This machine: its name, its addresses, its cores, where our programs lie.
+// This machine: its name, its addresses, its cores, the folder of our programs.
 //
 // Threads: safe from any thread.
 #pragma once
@@ -10,28 +10,29 @@ namespace headroom::cli {
 
 std::string host_name();
 
-// Cores this process may use (an affinity mask and mpirun's binding counted).
+// The number of cores that this process may use, with respect to its affinity
+// mask and mpirun's binding.
 int usable_cores();
 
-// An IPv4 address under which other hosts reach this one: the host name's, else
-// that of the first interface that is up. Throws Error if there is none.
+// An IPv4 address at which other hosts reach this one: that of the host name,
+// else that of the first interface that is up. Throws Error if there is none.
 std::string host_address();
 
-// Whether the name of a host has an address now.
+// Whether the host name resolves to an address now.
 bool resolves(const std::string& host);
 
-// The address of loopback that `host` stands for on this machine; "" where it
-// stands for none.
+// The loopback address that `host` resolves to on this machine; "" if it does
+// not resolve to loopback, or is written as a loopback address itself.
 std::string loopback_address_of(const std::string& host);
 
-// The local address from which HOST:PORT is reached: what peers on the same
-// network as the coordinator can use to reach this process.
+// The local address that is used to reach HOST:PORT. Peers on the coordinator's
+// network can use it to reach this process.
 std::string address_towards(const std::string& host_and_port);
 
-// The folder of the running program; its siblings are started from there.
+// The folder of the running program, which also contains the other programs.
 std::filesystem::path program_folder();
 
-// "HOST:PORT" -> HOST. Throws Error (exit 2) naming `flag` if it is not that.
+// "HOST:PORT" -> HOST. For another form throws Error (exit 2) naming `flag`.
 std::string host_of(const std::string& host_and_port, const std::string& flag);
 
 }  // namespace headroom::cli

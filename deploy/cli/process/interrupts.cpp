@@ -22,7 +22,7 @@ constexpr int64_t kPatienceWithoutParentMs = 15'000;
 
 std::atomic<int> received{0};
 std::atomic<int> watches{0};
-std::atomic<pid_t> parent{0};  // 0: nobody cares
+std::atomic<pid_t> parent{0};  // 0: the parent is not watched
 std::atomic<int64_t> parent_lost_ms{0};
 std::atomic<int64_t> counted_ms{-kOneRequestMs};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
@@ -34,7 +34,7 @@ int64_t clock_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// Async-signal-safe calls and atomics only.
+// Runs in a signal handler: async-signal-safe calls and atomics only.
 void receive(int signal) {
   if (watches == 0) {
     std::signal(signal, SIG_DFL);
@@ -51,7 +51,7 @@ void receive(int signal) {
   errno = before;
 }
 
-// First a gentle one, then one to end at once.
+// One request when the parent is gone (leave in order), two after 15 s (stop).
 int requests_of_lost_parent() {
   if (parent == 0 || getppid() == parent) return 0;
   const int64_t now_ms = clock_ms();
@@ -88,8 +88,7 @@ int count() { return received + requests_of_lost_parent(); }
 bool wait(std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + patience;
-  // Readable when the parent is gone; -1, which poll() passes over, where
-  // nobody cares.
+  // Readable when the parent ends; -1, which poll() skips, if not watched.
   const int parent_gone =
       parent == 0 ? -1
                   : static_cast<int>(syscall(SYS_pidfd_open, parent.load(), 0));

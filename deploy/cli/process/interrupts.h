@@ -1,10 +1,10 @@
-// Interrupts: how often somebody asked this process to stop.
+// Interrupts: counts the requests to stop this process.
 //
-// SIGINT, SIGTERM and SIGHUP end the process at once, but for the times when
-// something has to be brought to an end: while a Watch lives they only count,
-// and who made it asks for the count. Signals within 50 ms are one request:
-// timeout(1) and some launchers send theirs to the process and to its group. A
-// signal that was ignored at start-up (nohup) stays ignored.
+// By default SIGINT, SIGTERM and SIGHUP end the process at once. While a Watch
+// exists they are only counted, and the owner of the Watch reads the count: use
+// it where something must be finished first. Signals within 50 ms count as one
+// request, because timeout(1) and some launchers signal both the process and
+// its group. A signal that was ignored at start-up (nohup) stays ignored.
 //
 // Threads: install() once, from main; the rest from any thread.
 #pragma once
@@ -16,16 +16,16 @@ namespace headroom::interrupts {
 void install();
 int count();
 
-// A request of another kind than a signal's, as of a button. However often it
-// is made, it counts once, and not at all where there was one before.
+// Requests a stop without a signal, for example from a button. It counts once
+// however often it is called, and not at all after another request.
 void request();
 
-// Waits for a request, at most for `patience`. Returns whether there is one,
-// which is so at once where there was one before.
+// Waits at most `patience` for a request. Returns whether there is one; returns
+// true at once if there was one before.
 bool wait(std::chrono::milliseconds patience);
 
-// Makes the loss of the parent, a launcher that was killed, a request too from
-// here on, and after 15 s a second one.
+// From now on the death of the parent (a killed launcher) counts as a request,
+// and after 15 s as a second one.
 void watch_parent();
 
 class Watch {

@@ -32,7 +32,7 @@ struct Address {
   }
 };
 
-// A name that begins with a zero byte is in no file system.
+// A name with a leading zero byte is in Linux's abstract namespace: no file.
 Address address_of(const LauncherJob& job) {
   const std::string name =
       "headroom-verdict-" + std::to_string(geteuid()) + "-" +
@@ -51,7 +51,7 @@ int new_socket() {
   return fd;
 }
 
-// Anybody on this machine may use the name.
+// Every user of this machine may bind or connect to the name.
 bool is_own_user(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;

@@ -1,10 +1,10 @@
-// How a process tells its launcher how it ended, besides its exit code: a file
-// with the reason, and one verdict for all processes of a machine.
+// How a process reports its end to the launcher, besides its exit code: a file
+// with the reason, and one exit code for all processes of a machine.
 //
-// torchrun starts a process for each device. Local rank 0 becomes the agent for
-// all of them; the others wait for its end, without looking for it again and
-// again, and end with its exit code. They meet at a socket without a file,
-// which the kernel closes with the agent however that ends.
+// torchrun starts one process per device. Local rank 0 becomes the agent for
+// all of them; the others wait for its end without polling and end with its
+// exit code. They connect to an abstract Unix socket, which has no file and
+// which the kernel closes however the agent ends.
 //
 // Threads: use them from main.
 #pragma once
@@ -16,25 +16,25 @@
 
 namespace headroom::cli {
 
-// What torchelastic reads from TORCHELASTIC_ERROR_FILE. Pure.
+// The JSON text that torchelastic reads from TORCHELASTIC_ERROR_FILE. Pure.
 std::string torchelastic_error(const std::string& reason,
                                std::chrono::system_clock::time_point at);
 
-// Writes the reason of a failure where the job's launcher looks for it, if it
-// does. Never throws: the exit code says enough.
+// Writes the reason of a failure to the file that the job's launcher reads, if
+// it has one. Never throws: the exit code is enough.
 void leave_failure(const LauncherJob& job, const std::string& reason) noexcept;
 
-// Held by the agent from its start.
+// The agent's end of the socket; the agent holds it from its start.
 class LocalVerdict {
  public:
-  // Throws Error (exit 5) if another agent of the same start is there.
+  // Throws Error (exit 5) if another agent of the same start exists.
   explicit LocalVerdict(const LauncherJob& job);
   ~LocalVerdict();
   LocalVerdict(const LocalVerdict&) = delete;
   LocalVerdict& operator=(const LocalVerdict&) = delete;
 
-  // Gives the exit code to the others, and waits at most for `patience` for
-  // those that have not come yet.
+  // Sends the exit code to the other processes. Waits at most `patience` for
+  // those that have not connected yet.
   void tell(int exit_code, std::chrono::milliseconds patience);
 
  private:
@@ -42,9 +42,9 @@ class LocalVerdict {
   int others_ = 0;
 };
 
-// Waits for the agent's end and returns its exit code. One interrupt is the
-// agent's to answer; two end the wait with 130. Throws Error (exit 5) if there
-// is no agent within `patience`, or it was killed.
+// Waits for the agent's end and returns its exit code. The agent handles the
+// first interrupt; the second ends this wait with 130. Throws Error (exit 5) if
+// no agent appears within `patience`, or if it was killed.
 int wait_for_verdict(const LauncherJob& job,
                      std::chrono::milliseconds patience);
 

@@ -19,10 +19,10 @@
 namespace headroom::cli {
 namespace {
 
-// More processes than any job has; keeps products of two in range.
+// More processes than any job has; small enough that a product of two fits.
 constexpr int kMostRanks = 1 << 20;
 constexpr int kLastPort = 65535;
-// Where SageMaker says the same to images without its Python toolkit.
+// SageMaker's list of hosts, for images without its Python toolkit.
 constexpr const char* kSageMakerConfig =
     "/opt/ml/input/config/resourceconfig.json";
 
@@ -31,7 +31,7 @@ struct Variable {
   std::string value;
 };
 
-// The first of the names "A|B" that is set, or the first name without a value.
+// Returns the first variable of "A|B" that is set, with its value.
 std::optional<Variable> set_among(const Environment& environment,
                                   std::string_view names) {
   while (!names.empty()) {
@@ -44,7 +44,7 @@ std::optional<Variable> set_among(const Environment& environment,
   return std::nullopt;
 }
 
-// Job names become file names.
+// Makes a job's name usable as a file name.
 std::string file_name_of(std::string text) {
   for (char& c : text) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' &&
@@ -60,8 +60,8 @@ std::string with_hyphen(const std::string& first, const std::string& second) {
                                          : first + "-" + second;
 }
 
-// Tasks of node `node` in Slurm's list "2(x3),1": three nodes with 2, one with
-// 1. Nothing if the list ends before it or is none.
+// The number of tasks on node `node` in Slurm's list "2(x3),1" (three nodes
+// with 2 tasks, one with 1). nullopt if the list is shorter or malformed.
 std::optional<int> tasks_of_node(const std::string& list, int node) {
   std::istringstream entries(list);
   std::string entry;
@@ -83,7 +83,7 @@ std::string first_label(const std::string& host) {
   return is_address ? host : host.substr(0, host.find('.'));
 }
 
-// Each host once, in the order of their first places.
+// Each host once, in the order of first appearance.
 std::vector<std::string> without_repeats(const std::vector<std::string>& all) {
   std::vector<std::string> once;
   for (const std::string& host : all) {
@@ -105,7 +105,7 @@ std::vector<std::string> words_of(std::string text, const char* between) {
   return words;
 }
 
-// Reads one row's variables.
+// Reads the variables of one launcher.
 class Reader {
  public:
   Reader(const Launcher& row, const Environment& environment,
@@ -148,14 +148,14 @@ class Reader {
     return variable ? variable->value : "";
   }
 
-  // "RANK='2'", as it is set.
+  // A variable as it is set, for messages: "RANK='2'".
   std::string shown(std::string_view names) const {
     const auto variable = set_among(environment_, names);
     return variable ? variable->name + "='" + variable->value + "'"
                     : std::string(names);
   }
 
-  // The variable without which this launcher would not have been recognised.
+  // The name of a variable by which the launcher was recognised.
   std::string first_name() const {
     return std::string(row_.recognised_by.front());
   }
@@ -223,7 +223,7 @@ class Reader {
     return static_cast<int>(found - hosts.begin());
   }
 
-  // The job's main node is rank 0, whatever its index.
+  // Makes the job's main node rank 0; the nodes before it move up by one.
   void move_main_node(LauncherPlace& place) const {
     if (row_.main_node.empty()) return;
     const int main = number_of(row_.main_node);
@@ -245,7 +245,7 @@ class Reader {
                     job.local_workers);
       return;
     }
-    // Without these each process counts as alone on its host.
+    // Without any of these each process counts as the only one on its host.
     const bool has_local = set_among(environment_, row_.local_rank) ||
                            set_among(environment_, row_.local_size) ||
                            !row_.node.empty() || !row_.nodes.empty();
@@ -281,7 +281,7 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    // Slurm may write the kind before it: "h100:2". A list says nothing.
+    // Slurm may write the kind first: "h100:2". A list has no single number.
     const std::string text = text_of(row_.devices);
     const auto number =
         text.find(',') == std::string::npos
@@ -292,8 +292,8 @@ class Reader {
     place.promises_cards = row_.promises_cards && place.workers > 0;
   }
 
-  // The row's variable, or of those that its '*' stands for the one that lists
-  // this pod.
+  // The name of the row's variable. If the name contains '*', the matching
+  // variable whose list contains this pod.
   std::string hosts_name() const {
     const size_t star = row_.hosts.find('*');
     if (star == std::string_view::npos) return std::string(row_.hosts);
@@ -316,7 +316,7 @@ class Reader {
                   machine_.name);
   }
 
-  // Nothing where the row has no list.
+  // Returns an empty list if the row has no list of hosts.
   std::vector<std::string> all_hosts() const {
     if (row_.host_list == HostList::kNone) return {};
     const std::string name = hosts_name();
@@ -377,7 +377,7 @@ class Reader {
     job.coordinator_from = row_.address.empty() ? row_.hosts : row_.address;
     std::string host =
         row_.address.empty() ? hosts.front() : text_of(row_.address);
-    // Batch's main node is the only one that is not told its own address.
+    // AWS Batch gives the main node's address to all nodes but the main node.
     const bool is_own = !row_.main_node.empty() && job.place.rank == 0;
     if (host.empty() && !is_own) {
       throw refusal(std::string(row_.address) +
@@ -394,7 +394,7 @@ class Reader {
     job.coordinator = host + ":" + std::to_string(read_port());
   }
 
-  // torchrun's error files lie in a folder of its own process:
+  // torchrun writes its error files into a folder of its own process:
   // /tmp/torchelastic_x/JOB_y/attempt_0/0/error.json.
   void read_restarts(LauncherJob& job) const {
     if (row_.restarts.empty()) return;
@@ -406,7 +406,7 @@ class Reader {
     if (attempt != std::string::npos) {
       job.starter = machine_.name + ":" + file.substr(0, attempt);
     }
-    // "none" is what jobs without a name are called.
+    // torchrun calls a job without a name "none".
     const std::string name = text_of(row_.run_id);
     const std::string place = text_of(row_.address) + ":" + text_of(row_.port);
     job.run_key = name == "none" ? "" : name;
@@ -439,7 +439,8 @@ bool is_recognised(const Launcher& row, const Environment& environment) {
   return row.is_meant == nullptr || row.is_meant(environment);
 }
 
-// The variables that SageMaker's toolkit makes of the service's own file.
+// The environment, with the variables that SageMaker's toolkit would derive
+// from the service's own file.
 Environment with_sagemaker_hosts(const Environment& environment,
                                  const LauncherMachine& machine) {
   if (!environment.contains("TRAINING_JOB_ARN") ||
@@ -459,8 +460,8 @@ Environment with_sagemaker_hosts(const Environment& environment,
   return more;
 }
 
-// A process a device, by a launcher of which nothing tells the machines: each
-// would train by itself.
+// Refuses an environment in which an unknown launcher started one process per
+// device: without the number of machines each process would train alone.
 void refuse_unknown(const Environment& environment) {
   if (environment.contains("PET_RDZV_ENDPOINT")) {
     throw Error("launcher",
@@ -481,7 +482,8 @@ void refuse_unknown(const Environment& environment) {
               "start through torchrun, or alone: unset RANK");
 }
 
-// Whether `outer` names the same rank as `row`, and a number of ranks.
+// Whether `outer` gives the same rank as `row` and also a number of ranks, so
+// that it can replace `row`.
 bool gives_way(const Launcher& row, const Launcher& outer,
                const Environment& environment, const LauncherMachine& machine) {
   const auto number_of = [&](std::string_view names) {
@@ -535,7 +537,7 @@ std::optional<LauncherJob> read_launcher(const Environment& given,
     return std::nullopt;
   }
   size_t inner = 0;
-  // A rank of PMI or PMIx that srun has given is a task of srun.
+  // For example, a PMI or PMIx rank inside srun belongs to a task of srun.
   for (size_t i = 1; i < found.size() && found[inner]->gives_way; ++i) {
     if (gives_way(*found[inner], *found[i], environment, machine)) inner = i;
   }

@@ -1,10 +1,11 @@
-// What a launcher says to the processes that it starts: where this one is in
-// the job, where rank 0's machine is, and how it wants to be told of the end.
+// Reads the environment that a launcher gives to the processes that it starts:
+// the place of this process in the job, the address of rank 0's machine, and
+// where to write the reason of a failure.
 //
 // The same command runs alone, under mpirun, srun, torchrun and others; only
-// environment variables tell. launcher_table.h has a row for each launcher. One
-// that names no machine of rank 0 needs a folder to meet in (rendezvous.h),
-// under the job's name found here.
+// environment variables differ. launcher_table.h has a row for each launcher. A
+// launcher that does not name rank 0's machine needs a shared folder
+// (rendezvous.h), in which the file is named after the job's name found here.
 #pragma once
 
 #include <chrono>
@@ -17,85 +18,87 @@
 
 namespace headroom::cli {
 
-// The place of an agent among the agents of its job.
+// The position of an agent among the agents of its job.
 struct LauncherPlace {
   std::string launcher;  // its name, for messages
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // its rank among the agents on this host
+  int local_rank = 0;  // its rank among the agents of this host
   int local_size = 1;
-  // Unique among the jobs of all users of a shared folder, also over time;
-  // made of letters, digits, '.', '_' and '-'. "": the launcher gives none.
+  // Unique among the jobs of all users of a shared folder, also over time. Only
+  // letters, digits, '.', '_' and '-'. "" if the launcher names no job.
   std::string job_id;
-  // Workers of this agent, as the launcher counts devices; 0: it does not.
+  // The number of this agent's workers, from the launcher's number of devices;
+  // 0 if the launcher does not count them.
   int workers = 0;
-  // They are counted in cards, which a run on the CPU does not use.
+  // The devices are cards; a run on the CPU ignores their number.
   bool counts_cards = false;
-  bool promises_cards = false;  // there are that many (launcher_table.h)
+  bool promises_cards = false;  // a machine without them is broken
 
   bool one_host() const { return local_size == size; }
 };
 
 struct LauncherJob {
-  const Launcher* launcher = nullptr;  // its row
+  const Launcher* launcher = nullptr;  // its row in the table
   LauncherPlace place;
-  // False: nothing says how many agents there are (an Indexed Job's pods), and
-  // `place` has a rank alone.
+  // False if the number of agents is unknown (the pods of an Indexed Job). Only
+  // the rank in `place` is valid then.
   bool has_size = true;
-  // This process among those that share the agent (Started::kWorkers): 0 is
-  // the agent itself, the others wait for its end.
+  // The index of this process among those that share an agent
+  // (Started::kWorkers): 0 becomes the agent, the others wait for its end.
   int local_worker = 0;
   int local_workers = 1;
-  // The same text in all of them, and in no other start of any job here.
+  // Equal in all of these; different for every other start of a job here.
   std::string local_key;
-  // Of a launcher that starts its processes again: `starter` is the same in all
-  // starts by one process of it, `run_key` in all starts of the job, but maybe
-  // in others too. "" where nothing tells.
+  // For a launcher that restarts its processes: `starter` is equal in all
+  // starts by one launcher process; `run_key` is equal in all starts of the
+  // job, but other jobs may have it too. "" if unknown.
   int restarts = 0;
   std::string starter;
   std::string run_key;
-  // HOST:PORT where rank 0's coordinator listens, and the variable that says
-  // so; ":PORT" on rank 0 where the launcher tells only the others; "" where it
-  // names no machine.
+  // HOST:PORT of rank 0's coordinator, and the variable that it was read from.
+  // ":PORT" on rank 0 if the launcher gives the address only to the others. ""
+  // if the launcher names no machine.
   std::string coordinator;
   std::string coordinator_from;
-  // Other launchers whose variables are set too: this one was started inside.
+  // Other launchers whose variables are set too, because they started this one.
   std::vector<std::string> around;
-  // The file for the reason of a failure; "" for none.
+  // The file for the reason of a failure; "" if there is none.
   std::string error_file;
 
-  // How an agent ends whose workers have left a run that goes on.
+  // The exit code of an agent whose workers have left a run that continues.
   int exit_code_of_leaver() const;
-  // "torchrun inside srun: torchrun's variables count"; "" inside no other.
+  // For example "torchrun inside srun: torchrun's variables count"; "" if no
+  // launcher is around this one.
   std::string around_text() const;
 };
 
-// What is looked up on a machine, besides variables.
+// Facts about the machine that are read besides the variables.
 struct LauncherMachine {
-  std::string name;  // its host name
-  // The text of a file; nothing if it cannot be read.
+  std::string name;  // the host name
+  // Reads a file; nullopt if it cannot be read.
   std::function<std::optional<std::string>(const std::string&)> read;
 };
 LauncherMachine this_machine();
 
-// Nothing outside a launcher. Throws Error (exit 2, one line) that names the
-// variable, its value and the remedy where one is missing, is no number, or
-// contradicts another. Pure, but for what `machine` reads.
+// Returns nullopt outside a launcher. Throws Error (exit 2, one line) that
+// names the variable, its value and the remedy if a variable is missing, is not
+// a number, or contradicts another. Pure except for the reads of `machine`.
 std::optional<LauncherJob> read_launcher(
     const Environment& environment,
     const LauncherMachine& machine = this_machine());
 
-// Every process of a launcher's job sees the same mistake. Rank 0 says it, and
-// its end makes the launcher interrupt the others. Waits for that, at most for
-// `patience`, and returns whether it happened; for rank 0 itself false at once.
+// Every process of a job finds the same mistake, but only rank 0 reports it.
+// Its end makes the launcher interrupt the others. Waits at most `patience` for
+// that interrupt and returns whether it came. Returns false at once for rank 0.
 bool wait_for_rank_zero(const LauncherPlace& place,
                         std::chrono::milliseconds patience);
 
-// This process's environment.
+// The environment of this process.
 Environment process_environment();
 
-// Throws Error (exit 5) where this process may open so few files that a run
-// would fail later, each with another message.
+// Throws Error (exit 5) if this process may open fewer files than a run needs.
+// Without this check the run fails later, each time with another message.
 void require_descriptors();
 
 }  // namespace headroom::cli

@@ -8,14 +8,14 @@ namespace headroom::cli {
 namespace {
 
 // Slurm also sets SLURM_PROCID and SLURM_NTASKS in the batch script and in an
-// interactive shell, whose steps have special numbers or none.
+// interactive shell. Their steps have special numbers or none.
 bool is_task_of_srun(const Environment& environment) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   return parse_whole(environment.at("SLURM_STEP_ID"), 0, kFirstSpecialStep - 1)
       .has_value();
 }
 
-// Volcano's plugin env alone numbers pods that do not know of each other.
+// Without a host list, Volcano's plugin "env" only numbers independent pods.
 bool has_volcano_hosts(const Environment& environment) {
   return std::ranges::any_of(environment, [](const auto& variable) {
     return variable.first.starts_with("VC_") &&
@@ -24,8 +24,8 @@ bool has_volcano_hosts(const Environment& environment) {
 }
 
 constexpr Launcher kLaunchers[] = {
-    // Also below Kubeflow Trainer, Volcano, SkyPilot, Lightning and srun, where
-    // those start torchrun. Its own store listens at MASTER_PORT.
+    // torchrun may also run inside Kubeflow Trainer, Volcano, SkyPilot,
+    // Lightning and srun. Its own store listens at MASTER_PORT.
     {.name = "torchrun",
      .recognised_by = {"RANK", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
      .started = Started::kWorkers,
@@ -42,8 +42,8 @@ constexpr Launcher kLaunchers[] = {
      .exit = WhoseExit::kEveryProcess,
      .error_form = ErrorFile::kTorchelastic,
      .error_file = "TORCHELASTIC_ERROR_FILE"},
-    // The name space is a 16-bit hash and comes again; the transport key is
-    // random, and the same in all processes of a job.
+    // The name space is a 16-bit hash and repeats. The transport key is random
+    // and equal in all processes of a job, so both together are unique.
     {.name = "mpirun",
      .recognised_by = {"OMPI_COMM_WORLD_RANK"},
      .started = Started::kAgents,
@@ -87,8 +87,8 @@ constexpr Launcher kLaunchers[] = {
      .job = "SLURM_JOB_ID",
      .job_again = "SLURM_STEP_ID",
      .exit = WhoseExit::kEveryProcess},
-    // PMIx names a rank and, in variables, no size. Open MPI, Slurm and Flux
-    // set these too.
+    // PMIx gives a rank but no variable with the size. Open MPI, Slurm and Flux
+    // set these variables too.
     {.name = "PMIx",
      .recognised_by = {"PMIX_RANK", "PMIX_NAMESPACE"},
      .gives_way = true,
@@ -96,7 +96,7 @@ constexpr Launcher kLaunchers[] = {
      .rank = "PMIX_RANK",
      .job = "PMIX_NAMESPACE",
      .exit = WhoseExit::kEveryProcess},
-    // Trainer's variables are options of torchrun; here without torchrun.
+    // Trainer's variables are options of torchrun; for jobs without torchrun.
     {.name = "Kubeflow Trainer",
      .recognised_by = {"PET_NNODES", "PET_NODE_RANK"},
      .rank = "PET_NODE_RANK",
@@ -114,8 +114,8 @@ constexpr Launcher kLaunchers[] = {
      .address = "MASTER_ADDR",
      .port = "MASTER_PORT",
      .exit = WhoseExit::kPod},
-    // A machine of a cluster without a manager, as Lightning describes it:
-    // WORLD_SIZE is the number of machines.
+    // A machine of a cluster without a job manager, as in Lightning's
+    // documentation. WORLD_SIZE is the number of machines.
     {.name = "Lightning",
      .recognised_by = {"MASTER_ADDR", "NODE_RANK", "WORLD_SIZE"},
      .absent = "RANK",
@@ -170,9 +170,9 @@ constexpr Launcher kLaunchers[] = {
      .hosts = "LSB_MCPU_HOSTS",
      .host_list = HostList::kCounts,
      .exit = WhoseExit::kEveryProcess},
-    // Kubernetes says which pod this is and not how many there are: the pods of
-    // a run are agents of a coordinator that --coordinator names. Without that
-    // flag a pod trains by itself.
+    // Kubernetes gives a pod its index but not the number of pods. The pods of
+    // a run are agents of a coordinator that --coordinator names; without that
+    // flag a pod trains alone.
     {.name = "Indexed Job",
      .recognised_by = {"JOB_COMPLETION_INDEX"},
      .gives_way = true,

@@ -1,8 +1,8 @@
 // Launchers: one row for each program or service that may have started this
-// process, with the names of the variables in which it says where the process
-// is. launcher_environment.h reads them.
+// process, with the names of the variables that give the place of the process
+// in the job. launcher_environment.h reads them.
 //
-// A new launcher is a new row, a documented environment in
+// A new launcher needs a new row, a documented environment in
 // tests/deploy/cli/process/launcher_environment_test.cpp, two agents in
 // tests/integration/launchers_test.cpp, and a line in
 // deploy/guide/many_cards.md.
@@ -18,83 +18,85 @@ namespace headroom::cli {
 
 using Environment = std::map<std::string, std::string>;
 
-// Which processes the launcher starts, and so what one of them becomes.
+// Which processes the launcher starts, and therefore what each of them becomes.
 enum class Started {
-  kAgents,   // any number on a machine: each becomes an agent
-  kNodes,    // one on a machine: it becomes the agent
-  kWorkers,  // one a device: local rank 0 becomes the agent, the others wait
+  kAgents,   // any number per machine: each becomes an agent
+  kNodes,    // one per machine: it becomes the agent
+  kWorkers,  // one per device: local rank 0 becomes the agent, the others wait
 };
 
-// How the launcher writes the list of its machines.
+// The form of the launcher's list of machines.
 enum class HostList {
   kNone,
   kLines,        // a name or address on each line
   kJson,         // ["algo-1", "algo-2"]
-  kCommas,       // a,b; `hosts` may hold one '*' for the name of the task
-  kCounts,       // "a 4 b 4": a name and its number of slots, again and again
-  kFileOfSlots,  // a file: a name on each line, once for each slot
+  kCommas,       // a,b; `hosts` may contain one '*' for the task's name
+  kCounts,       // "a 4 b 4": a name and its number of slots, repeated
+  kFileOfSlots,  // the name of a file: a name per line, repeated for each slot
 };
 
-// Whose exit code decides what becomes of the job. It settles how an agent ends
-// whose workers have left a run that goes on.
+// Whose exit code decides the result of the job. It determines the exit code of
+// an agent whose workers have left a run that continues.
 enum class WhoseExit {
-  kEveryProcess,  // a failure of any is the job's: it ends with 0
-  kRankZero,      // the others' do not count: it ends with 0
-  kPod,           // each pod's own: 130, so that another takes its place; a pod
-                  // that ends with 0 is taken for complete
+  kEveryProcess,  // any failure fails the job: the agent ends with 0
+  kRankZero,      // only rank 0 counts: the agent ends with 0
+  kPod,           // each pod on its own: the agent ends with 130, so that the
+                  // pod is replaced; a pod that ends with 0 counts as complete
 };
 
-// What a failure is written to, besides standard error.
+// Where the reason of a failure is written, besides standard error.
 enum class ErrorFile {
   kNone,
-  kTorchelastic,  // JSON, to the file that `error_file` names
-  kText,          // the line itself, to the file `error_file`
+  kTorchelastic,  // JSON, into the file that the variable `error_file` names
+  kText,          // plain text, into the file `error_file`
 };
 
-// Names of variables. "A|B": the first of them that is set. "": none says it.
+// The fields are names of variables. "A|B": the first one that is set. "": the
+// launcher has no such variable.
 struct Launcher {
-  std::string_view name{};  // people read it
-  // All of these are set, `absent` is not, and `is_meant` (if any) agrees.
+  std::string_view name{};  // for messages
+  // Recognised if all of these are set, `absent` is not, and `is_meant` agrees.
   std::array<std::string_view, 4> recognised_by{};
   std::string_view absent{};
   bool (*is_meant)(const Environment&) = nullptr;
-  // Other launchers set these variables too, and say more: it gives way to one
-  // further out that names the same rank and a number of ranks.
+  // Other launchers set these variables too. Then a launcher further out that
+  // gives the same rank and a number of ranks replaces this row.
   bool gives_way = false;
   Started started = Started::kNodes;
-  // Of the process (kAgents) or of the machine.
+  // The rank and number of processes (kAgents) or of machines (otherwise).
   std::string_view rank{};
   std::string_view size{};
-  // The machine that is to be rank 0, whatever its own number.
+  // The index of the machine that becomes rank 0.
   std::string_view main_node{};
-  // The process among those of its machine. Without `local_size` each machine
-  // has the same number, size / nodes. With `node`, the machine's rank,
-  // `local_size` is Slurm's list for all machines: "2(x3),1".
+  // The rank of the process on its machine. Without `local_size` every machine
+  // has the same number of processes, size / nodes. With `node`, the machine's
+  // rank, `local_size` is Slurm's list for all machines: "2(x3),1".
   std::string_view local_rank{};
   std::string_view local_size{};
   std::string_view nodes{};
   std::string_view node{};
-  // How many devices an agent has: its number of workers, unless a flag says
-  // it. A value that is no number, as "auto", says nothing.
+  // The number of devices of an agent, which is its number of workers unless a
+  // flag gives it. A value that is not a number, such as "auto", is ignored.
   std::string_view devices{};
-  // They are cards: a machine that shows none is broken, and no run on CPUs.
+  // The devices are cards. A machine without cards is then refused as broken
+  // instead of training on the CPU.
   bool promises_cards = false;
-  // All machines in the order of their ranks. Where no `rank` is named it is
-  // the place of `own_host` (or of this machine's name) in the list.
+  // All machines in the order of their ranks. If the row has no `rank`, it is
+  // the position of `own_host` (or of this machine's name) in the list.
   std::string_view hosts{};
   HostList host_list = HostList::kNone;
   std::string_view own_host{};
-  // Rank 0's machine and a port there; "" for the list's first machine and for
-  // kCoordinatorPort. The launcher's own store may listen at the port, so the
-  // coordinator does `port_step` above it.
+  // Rank 0's machine and a port on it. "" means the first machine of the list,
+  // and kCoordinatorPort. The launcher's own store may use the port, so the
+  // coordinator listens `port_step` above it.
   std::string_view address{};
   std::string_view port{};
   int port_step = 0;
-  // How often the launcher has started the same processes again.
+  // How often the launcher has restarted the same processes.
   std::string_view restarts{};
-  std::string_view run_id{};  // the job's name, the same in all those starts
-  // Together they name the job among all jobs, also over time: for launchers
-  // that name no machine, whose processes meet in a folder.
+  std::string_view run_id{};  // the job's name, equal in all its restarts
+  // Together these identify the job among all jobs, also over time. Needed by
+  // launchers that name no machine: their processes meet in a folder.
   std::string_view job{};
   std::string_view job_again{};
   WhoseExit exit = WhoseExit::kEveryProcess;
@@ -102,11 +104,10 @@ struct Launcher {
   std::string_view error_file{};
 };
 
-// Where the coordinator listens if the launcher names a machine and no port.
+// The coordinator's port if the launcher names a machine but no port.
 inline constexpr int kCoordinatorPort = 29500;
 
-// Innermost first: where several have started this process, one within the
-// other, the first row counts.
+// Innermost first: if launchers are nested, the first matching row counts.
 std::span<const Launcher> launchers();
 
 }  // namespace headroom::cli

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More than anybody starts on one machine for one run.
+// More processes than one run has on one machine.
 constexpr int kMostProcesses = 256;
 
 std::string record_of(const std::string& process, const ChildLine& line) {
@@ -58,7 +58,7 @@ void LineLog::add(const std::string& process, const ChildLine& line) {
   write(record);
 }
 
-// The name is the first that no living process has.
+// Takes the first name that no living process has locked.
 bool LineLog::open() {
   std::error_code error;
   if (gave_up_ || !is_begun_run_folder(run_directory_)) return false;
@@ -91,7 +91,7 @@ void LineLog::write(const std::string& record) {
     rotate();
   }
   out_ << record << std::flush;
-  out_.clear();  // a full disk may have room again later
+  out_.clear();  // the disk may have room again later
   written_bytes_ += bytes;
 }
 

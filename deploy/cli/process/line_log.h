@@ -1,17 +1,18 @@
-// LineLog: what the processes of a run say, line by line, as JSON in the run's
-// folder; the oldest goes when there is too much of it.
+// LineLog: writes the output of a run's processes as JSON lines into the run's
+// folder. The oldest file is deleted when there are too many.
 //
 //   RUN/logs/coordinator.jsonl, then coordinator.1.jsonl, … (older)
 //   {"time": "2026-11-22T01:02:03.456Z", "process": "worker host-7-0",
 //    "level": "warning", "message": "[gen 2 rank 1/2] 2 images were skipped"}
 //
-// A line that our log did not write (a library did, or a crash) has the level
-// "output". Until the run has begun to write to its folder lines are
-// kept in memory, a bounded number of them. Where it never is (a machine
-// that does not share it) nothing is written.
+// A line that is not a record of our log (from a library or a crash) has the
+// level "output". Until the run has begun to write to its folder, a bounded
+// number of lines is kept in memory. On a machine that does not share the
+// folder nothing is ever written.
 //
-// Threads: any thread may add.
-// Errors: none. What cannot be written is left out; a run must not fail for it.
+// Threads: any thread may call add().
+// Errors: none. A line that cannot be written is dropped; a run must not fail
+// because of its log.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +28,14 @@ namespace headroom::cli {
 
 struct LineLogLimits {
   int64_t file_bytes = 8 << 20;
-  int files = 4;  // the newest included
+  int files = 4;  // the current one included
   size_t waiting_lines = 1000;
 };
 
 class LineLog {
  public:
-  // The run may not have begun to write to `run_directory`. `name` is taken by
-  // one process at a time: another one's file is NAME-2.jsonl.
+  // The run may not have begun to write to `run_directory` yet. One process at
+  // a time owns a `name`; the next one with it writes to NAME-2.jsonl.
   LineLog(std::filesystem::path run_directory, std::string name,
           const LineLogLimits& limits = {});
   ~LineLog();

@@ -16,7 +16,7 @@
 namespace headroom::cli {
 namespace {
 
-// Asks the worker program, which loads the plugin.
+// Asks the worker program, because only it loads the plugin.
 NodeCards cards_of_plugin() {
   constexpr auto kPatience = std::chrono::seconds(60);
   std::mutex mutex;

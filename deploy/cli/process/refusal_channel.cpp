@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr size_t kLongest = 64 << 10;  // a pipe holds that much
+constexpr size_t kLongest = 64 << 10;  // the capacity of a pipe
 
 int& channel() {
   static int fd = -1;
@@ -40,7 +40,7 @@ void tell_parent(const Refusal& refusal) {
 }
 
 std::optional<Refusal> read_refusal(int fd) {
-  // A grandchild may still hold the writing end.
+  // A grandchild may still hold the writing end, so never block.
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
   std::string text;
   char buffer[4096];

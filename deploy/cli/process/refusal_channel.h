@@ -1,6 +1,6 @@
-// How a child of `headroom` says why it ended, as a value beside its output:
-// the parent's end of a pipe, and the child's, whose number an environment
-// variable has.
+// How a child of `headroom` reports to its parent why it ended, apart from its
+// output: it writes one line of JSON into a pipe. An environment variable holds
+// the number of the child's end.
 //
 //   {"refusal":"[tag] what: remedy","tag":"tag"}
 //
@@ -14,18 +14,17 @@ namespace headroom::cli {
 
 struct Refusal {
   std::string text;
-  std::string tag = {};  // the Error's tag; "" where none was thrown
+  std::string tag = {};  // the Error's tag; "" if no Error was thrown
 };
 
 inline constexpr const char* kRefusalVariable = "HEADROOM_REFUSAL_FD";
 
-// The child calls it before it starts processes, which do not get it.
+// Called by the child first, so that its own children do not get the pipe.
 void open_refusal_channel();
-// Once; nothing happens where no parent listens.
+// Writes the refusal, once. Does nothing if no parent reads it.
 void tell_parent(const Refusal& refusal);
 
-// What a child that has ended wrote into the pipe `fd`; nothing if it refused
-// nothing.
+// Reads what an ended child wrote into the pipe `fd`; nullopt: no refusal.
 std::optional<Refusal> read_refusal(int fd);
 
 }  // namespace headroom::cli

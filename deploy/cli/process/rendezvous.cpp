@@ -41,12 +41,12 @@ int opened(const std::filesystem::path& folder) {
   return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// The file that says that this program made the folder.
+// The marker file: this program made the folder.
 constexpr const char* kMarker = ".headroom-rendezvous";
 
-// Removes what this program writes into such a folder, and the folder unless
-// it holds something else. It loses its name first: whoever looks meanwhile
-// finds no folder, rather than one that lacks its marker.
+// Removes the files that this program writes into such a folder, then the
+// folder unless it contains something else. It is renamed before its marker is
+// removed: no process finds a folder of this name without a marker.
 void remove_folder(const fs::path& folder) {
   std::error_code ignored;
   bool holds_more = false;
@@ -86,7 +86,8 @@ void remove_left_behind(const fs::path& parent, unsigned user_id) {
   }
 }
 
-// Marked before it has its name, which nobody else may have.
+// The marker is written before the folder gets its final name, so that a folder
+// of that name always has one.
 void make_marked(const RendezvousFolder& folder) {
   std::string made = folder.path.string() + ".XXXXXX";
   if (mkdtemp(made.data()) == nullptr) {
@@ -104,7 +105,7 @@ void make_marked(const RendezvousFolder& folder) {
   }
 }
 
-// Refuses what is not a private folder of this user.
+// Throws unless the path is a private folder of this user.
 void require_private(const RendezvousFolder& folder, const struct stat& found,
                      unsigned user_id) {
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
@@ -191,7 +192,7 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
     return FolderHold();
   }
   remove_left_behind(folder.path.parent_path(), user_id);
-  // Another job may have taken it for left behind before it was held.
+  // Another job may have removed the folder before it was locked: try again.
   for (int tries = 0; tries < 100; ++tries) {
     struct stat found {};
     if (lstat(folder.path.c_str(), &found) != 0) make_marked(folder);
@@ -199,10 +200,11 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
     require_private(folder, found, user_id);
     FolderHold hold(opened(folder.path));
     if (!hold.lock(LOCK_SH)) continue;
-    // The name may be another folder's by now.
+    // The name may belong to another folder by now.
     require_private(folder, hold.status(), user_id);
-    // The order matters: a folder has its marker before its name and loses it
-    // after its name, so that one with a name and no marker is none of ours.
+    // The order matters: a folder gets its marker before its name and loses it
+    // after its name. So a folder that still has its name but no marker was not
+    // made by this program.
     const bool is_ours = hold.has_file(kMarker);
     if (!hold.is_at(folder.path)) continue;
     if (!is_ours) refuse_folder(folder, "was not made by headroom");

@@ -25,7 +25,7 @@ Error unmade(const fs::path& folder, const std::error_code& why) {
                "choose a writable one with --project DIR");
 }
 
-// A log that a killed run left; nothing that somebody else wrote.
+// Removes a log that a killed run left. A file that is not such a log is kept.
 void remove_stale_log(const fs::path& file) {
   const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
   const int lock = ::open(lock_file.c_str(),
@@ -41,7 +41,7 @@ void remove_stale_log(const fs::path& file) {
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
                       start == run_files::kLogMagic;
-  // The lock's file holds how far the log went; the next one begins anew.
+  // The lock's file stores the log's length; the next log starts at zero.
   const bool is_removed = is_free && is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
   ::close(lock);
@@ -69,7 +69,7 @@ RunFolder::RunFolder(const fs::path& wanted, bool may_exist) : path_(wanted) {
       if (!may_exist) path_ = free_folder_name(wanted);
       is_made = fs::create_directory(path_, error);
       if (error) throw unmade(path_, error);
-    } while (!is_made && !may_exist);  // somebody was faster
+    } while (!is_made && !may_exist);  // another run took the name first
     if (is_made) made_.push_back(path_);
     remove_stale_log(log_file());
   } catch (...) {
@@ -87,7 +87,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::write_token(const std::string& token) const {
   std::error_code ignored;
-  fs::remove(token_file(), ignored);  // a killed run left it
+  fs::remove(token_file(), ignored);  // left by a killed run
   const std::string line = token + "\n";
   const int file =
       ::open(token_file().c_str(),
@@ -111,7 +111,7 @@ void RunFolder::make_parents(const fs::path& folder) {
 void RunFolder::remove_what_is_empty() const {
   std::error_code ignored;
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
-    fs::remove(*folder, ignored);  // removes empty folders only
+    fs::remove(*folder, ignored);  // removes only empty folders
   }
 }
 

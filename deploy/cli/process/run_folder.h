@@ -1,13 +1,11 @@
-// RunFolder: the folder of a run, held by the process that supervises it from
-// before anything is started: two runs that are started with one name at the
-// same time get two folders.
+// RunFolder: creates and holds the folder of a run before any process is
+// started. Two runs that start at the same time with one name get two folders.
 //
-// The coordinator's log and the run's join token lie there, and go once the run
-// is over. A run that
-// was refused leaves nothing: the folder is removed again unless something was
-// written to it.
+// The folder contains the coordinator's log and the run's join token until the
+// run is over. A run that was refused leaves nothing: the folder is removed if
+// it is empty.
 //
-// Errors: Error (exit 2) where the folder cannot be made, or another run's
+// Errors: Error (exit 2) if the folder cannot be made, or if another run's
 // coordinator writes there.
 #pragma once
 
@@ -21,19 +19,19 @@ namespace headroom::cli {
 
 class RunFolder {
  public:
-  // `wanted` itself if it `may_exist`; else the first of it and its numbered
-  // names that is free.
+  // Takes `wanted` itself if it `may_exist`, else the first free name among it
+  // and its numbered variants.
   RunFolder(const std::filesystem::path& wanted, bool may_exist);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Not there yet.
+  // The path of the coordinator's log, which may not exist yet.
   std::filesystem::path log_file() const {
     return path_ / run_files::kCoordinatorLog;
   }
-  // The file with the token for this user's other programs.
+  // The file with the token, for other programs of this user.
   std::filesystem::path token_file() const {
     return path_ / run_files::kJoinToken;
   }
@@ -48,12 +46,11 @@ class RunFolder {
   std::vector<std::filesystem::path> made_;
 };
 
-// Does a coordinator hold the log of this run directory, on any machine that
-// shares it?
+// Whether a coordinator on any machine holds the log of this run directory.
 bool is_live(const std::filesystem::path& run_directory);
 
-// Removes a coordinator's log with what lies beside it. REQUIRES: nobody writes
-// there.
+// Removes a coordinator's log and the files that belong to it. REQUIRES: no
+// coordinator writes there.
 void remove_run_log(const std::filesystem::path& log_file) noexcept;
 
 }  // namespace headroom::cli

@@ -27,7 +27,7 @@ std::string field_of(const nlohmann::json& object, const char* name) {
              : "";
 }
 
-// "2026-11-26T12:34:56Z" -> "12:34:56 UTC"; another text stays as it is.
+// "2026-11-26T12:34:56Z" -> "12:34:56 UTC"; another text is not changed.
 std::string time_of_day(const std::string& time) {
   constexpr size_t kDate = 11, kClock = 8;
   const bool is_usual = time.size() == kDate + kClock + 1 && time[10] == 'T' &&
@@ -35,7 +35,7 @@ std::string time_of_day(const std::string& time) {
   return is_usual ? time.substr(kDate, kClock) + " UTC" : time;
 }
 
-// A token goes into a header: printable ASCII, and not without end.
+// The token is sent in a header: it must be printable ASCII of limited length.
 bool is_token(const std::string& text) {
   constexpr size_t kLongest = 1024;
   return !text.empty() && text.size() <= kLongest &&
@@ -104,7 +104,7 @@ bool is_amazon_machine(const std::filesystem::path& dmi) {
   for (const char* name : {"sys_vendor", "board_vendor", "bios_vendor"}) {
     if (lower_first_line(dmi / name).starts_with("amazon ec2")) return true;
   }
-  // Older machines say so here; root alone may read it.
+  // Older machines have it here, readable by root only.
   return lower_first_line(dmi / "product_uuid").starts_with("ec2");
 }
 

@@ -24,13 +24,13 @@ using std::chrono::milliseconds;
 
 constexpr const char* kAmazonService = "169.254.169.254";
 constexpr uint16_t kHttpPort = 80;
-// What a real service answers is far shorter.
+// A real service's answers are far shorter.
 constexpr size_t kLongestAnswer = 16 << 10;
-// How long a wait may last before the end of the watch is noticed.
+// The longest wait before a request to stop is noticed.
 constexpr milliseconds kSlice(50);
 
-// One question to the service over a connection of its own. A time limit and a
-// size limit hold whatever the service does.
+// One request to the service over its own connection. Time and size are limited
+// whatever the service sends.
 class Question {
  public:
   Question(const sockaddr_in& service, milliseconds limit,
@@ -90,8 +90,8 @@ class Question {
     return true;
   }
 
-  // The body ends with the connection, or where its length says so: a service
-  // may leave the connection open.
+  // The body ends at its stated length or when the connection closes: a service
+  // may keep the connection open.
   MetadataAnswer receive() {
     std::string text;
     std::array<char, 4096> part;
@@ -141,8 +141,7 @@ class Question {
   int fd_ = -1;
 };
 
-// http://ADDRESS[:PORT], where the address is a number: no name is looked up,
-// which could take long.
+// Parses http://ADDRESS[:PORT]. Names are refused: a look-up could take long.
 std::optional<sockaddr_in> service_at(std::string text) {
   const std::string scheme = "http://";
   if (!text.starts_with(scheme)) return std::nullopt;
@@ -167,7 +166,7 @@ std::optional<sockaddr_in> service_at(std::string text) {
 
 namespace {
 
-// One answer may be lost.
+// A single lost answer is not reported.
 constexpr int kUnansweredToSay = 3;
 
 }  // namespace

@@ -33,11 +33,11 @@ enum class Column {
 struct ColumnShape {
   Column column;
   const char* name;
-  size_t width;  // what separates it from the one before is in
-  int rank;      // the columns of the highest rank are left out first
+  size_t width;  // includes the space before the column
+  int rank;      // columns of the highest rank are left out first
 };
 
-// The order is the table's.
+// In the order of the table.
 constexpr std::array<ColumnShape, 14> kColumns = {{
     {Column::kEpoch, "Epoch", 0, 0},
     {Column::kMemory, "Memory", 10, 5},
@@ -56,10 +56,10 @@ constexpr std::array<ColumnShape, 14> kColumns = {{
 }};
 constexpr int kHighestRank = 11;
 
-// A bar that still says something, with its count.
+// The narrowest useful bar, with its count.
 constexpr size_t kFewestBarColumns = 24;
 
-// "100/100" and what separates it from the edge.
+// The width of "100/100" with its margin.
 size_t epoch_width(int64_t num_epochs) {
   return std::max<size_t>(7, 2 * std::to_string(num_epochs).size() + 2);
 }
@@ -68,7 +68,7 @@ size_t width_of(const ColumnShape& shape, int64_t num_epochs) {
   return shape.column == Column::kEpoch ? epoch_width(num_epochs) : shape.width;
 }
 
-// The columns that fit, among those that `belongs` holds for.
+// The columns that fit, among those for which `belongs` returns true.
 template <typename Predicate>
 std::vector<ColumnShape> columns_within(size_t columns, int64_t num_epochs,
                                         const Predicate& belongs) {
@@ -133,11 +133,11 @@ BarProgress bar_of_epoch(const wire::RunProgress& progress,
   if (progress.images_to_validate == 0) return bar;
   bar.done = progress.images_validated;
   bar.total = progress.images_to_validate;
-  bar.per_second = 0;  // the rate is that of training
+  bar.per_second = 0;  // the rate is known for training only
   return bar;
 }
 
-// Lets the bar begin below the header's columns, as far as there is room.
+// Starts the bar below the matching header columns if there is room.
 std::string epoch_in_progress(const coordinator::RunStatus& status,
                               std::optional<double> eta_seconds, size_t columns,
                               const TerminalStyle& style) {

@@ -1,12 +1,14 @@
-// EpochTable: a run on a terminal, as a table with a line for each epoch and a
-// line for what goes on below it.
+// EpochTable: formats a run for a terminal: a table with a line per epoch, and
+// a live line below it.
 //
 //     Epoch    Memory    box    obj    cls  Images      P      R  mAP50    mAP
 //      2/60   1.2 GiB  0.091  0.036  0.025     208  0.801  0.702  0.761  0.421
-//      3/60   1.2 GiB  0.081  0.033  0.021  92% |████████▎| 12/13  58.3 img/s
+//      3/60   1.2 GiB  0.081  0.033  0.021  92%
+// ████████▎
+// 12/13  58.3 img/s
 //
-// A wide terminal has columns more, a narrow one fewer: lines never wrap. The
-// memory is that of the rank that needs most. All of it is pure formatting.
+// A wide terminal shows more columns, a narrow one fewer; lines never wrap. The
+// memory is that of the rank that needs most. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +29,11 @@ struct EpochLine {
   std::optional<double> eta_seconds = {};
 };
 
-// `columns` of the terminal; 0 where they are not known, which shows all.
+// `columns` is the terminal's width; 0 if unknown, which shows all columns.
 std::string epoch_header(int64_t num_epochs, size_t columns);
 std::string epoch_table_line(const EpochLine& line, size_t columns);
 
-// What goes on: an epoch, the validation after it, or a validation alone.
+// The live line: an epoch, the validation after it, or a validation alone.
 std::string live_line(const coordinator::RunStatus& status,
                       std::optional<double> eta_seconds, size_t columns,
                       const TerminalStyle& style);

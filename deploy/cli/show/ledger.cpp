@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What the ledger reads of one line.
+// The members of one line that the ledger uses.
 struct Entry {
   int64_t step = 0;
   int64_t epoch = 0;
@@ -28,7 +28,7 @@ struct Entry {
   std::vector<int64_t> samples;
 };
 
-// Nothing if the line has not what every line has.
+// Returns nullopt if the line lacks a required member.
 std::optional<Entry> parse_entry(const std::string& line) {
   try {
     const Json json = Json::parse(line);
@@ -59,7 +59,7 @@ class Check {
   LedgerReport run(std::istream& in) {
     std::string text;
     while (std::getline(in, text)) {
-      if (in.eof()) {  // the line feed is missing
+      if (in.eof()) {  // no line feed at the end
         report_.torn_last_line = true;
         break;
       }
@@ -129,7 +129,7 @@ class Check {
               std::to_string(next_step_ - 1) + ": " +
               counted(entry.step - next_step_, "step") + " missing");
     }
-    // A resumed run counts from 1 again.
+    // A resumed run counts generations from 1 again.
     if (entry.generation < generation_ && entry.generation != 1) {
       problem("generation " + std::to_string(entry.generation) +
               " after generation " + std::to_string(generation_));
@@ -138,7 +138,7 @@ class Check {
     report_.generations = std::max(report_.generations, entry.generation);
   }
 
-  // Whether there are as many as there should be.
+  // Returns whether the number of samples is right.
   bool check_samples(const Entry& entry, const sampling::EpochStep& at) {
     const auto count = static_cast<int64_t>(entry.samples.size());
     if (count != at.positions.size()) {
@@ -160,14 +160,14 @@ class Check {
     return true;
   }
 
-  // Samples rise with their draws over an epoch.
+  // Checks that samples rise with their draws over an epoch.
   void check_draws(const Entry& entry, const sampling::EpochStep& at) {
     for (size_t i = 0; i < entry.samples.size(); ++i) {
       const int64_t place = at.positions.begin + static_cast<int64_t>(i);
       const int64_t sample = entry.samples[i];
       const auto [drawn, is_new] = drawn_.emplace(
           sampling::weighted_draw(rules_.seed, at.epoch, place), sample);
-      if (!is_new) continue;  // a step that was there before, and is named
+      if (!is_new) continue;  // a repeated step, which is reported elsewhere
       const auto next = std::next(drawn);
       const bool falls =
           drawn != drawn_.begin() && std::prev(drawn)->second > sample;
@@ -203,7 +203,7 @@ class Check {
     }
   }
 
-  // Every sample of a finished epoch was used.
+  // Checks that a finished epoch used every sample.
   void close_epoch(bool is_last) {
     const bool finished = epoch_has_ended_ || !is_last;
     if (report_.num_samples > 0 && finished && rules_.by_weight) {
@@ -240,12 +240,12 @@ class Check {
   LedgerReport report_;
   int64_t line_ = 0;
   int64_t next_step_ = 0;
-  uint64_t generation_ = 0;  // the generation of the line before
+  uint64_t generation_ = 0;  // of the previous line
   int64_t epoch_ = 0;
-  bool epoch_has_ended_ = false;  // its last positions have been used
-  std::vector<int64_t> used_;     // the line that used each sample; 0: none
+  bool epoch_has_ended_ = false;  // its last positions were used
+  std::vector<int64_t> used_;     // the line that used each sample; 0 if unused
   int64_t num_used_ = 0;
-  // The epoch's samples, by their draws, of each weight.
+  // With image weights: the epoch's samples, ordered by their draws.
   std::map<double, int64_t> drawn_;
 };
 

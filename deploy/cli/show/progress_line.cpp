@@ -41,7 +41,7 @@ RankBytes fullest_rank(const coordinator::RunStatus& status) {
     if (member.rank < 0 || member.state == coordinator::MemberActivity::kGone)
       continue;
     ++fullest.ranks;
-    // Rank 0's heartbeat may be of an earlier step than its progress.
+    // Rank 0's heartbeat may describe an earlier step than `progress` does.
     const bool is_known =
         member.rank == 0 && status.progress.measured_peak_bytes > 0;
     if (is_known || member.measured_peak_bytes <= fullest.measured) continue;

@@ -5,10 +5,9 @@
 namespace headroom::cli {
 namespace {
 
-// The pause between two lines of one epoch.
+// The least time between two lines of one epoch.
 constexpr auto kPause = std::chrono::seconds(60);
-// The validation's event follows the epoch's at once, but may be read later
-// than a status.
+// The validation's event may be read later than the status after its epoch.
 constexpr auto kValidationPatience = std::chrono::seconds(2);
 constexpr int64_t kLinesAHeader = 20;
 
@@ -31,9 +30,9 @@ std::optional<double> EtaEstimate::update(const wire::RunProgress& progress,
          static_cast<double>(progress.num_steps - progress.step);
 }
 
-// Lines of a log follow one another as what they tell of did: an epoch's own
-// come before any of the next epoch. A resumed run begins with an epoch whose
-// predecessor is not told.
+// Keeps the lines of a log in the order of the events: no line of an epoch
+// before the lines of the epoch before it. A resumed run starts in an epoch
+// whose predecessor gets no line.
 bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,
                                           coordinator::TimePoint now) const {
   const bool is_next =
@@ -66,7 +65,7 @@ ProgressReporter::Output ProgressReporter::update(
   }
   if (is_time_for_a_line(progress, now)) {
     coordinator::RunStatus told = status;
-    // What goes on besides is no news a minute later.
+    // The line appears once a minute, so it does not mention a short phase.
     told.progress.phase = wire::WorkerPhase::kTrain;
     output.lines.push_back(progress_line(told, eta_seconds_));
     last_line_ = now;
@@ -74,7 +73,7 @@ ProgressReporter::Output ProgressReporter::update(
   return output;
 }
 
-// The header where it is due, and the line of the epoch that waits.
+// Adds the line of the waiting epoch, and the header if it is due.
 void ProgressReporter::put_epoch(Output& output) {
   if (!waiting_) return;
   const std::string header = epoch_header(waiting_->trained.num_epochs, width_);
@@ -91,7 +90,7 @@ void ProgressReporter::note_on_terminal(const wire::EventRecord& event,
                                         coordinator::TimePoint now,
                                         Output& output) {
   if (event.event == EventKind::kEpoch) {
-    put_epoch(output);  // an earlier epoch has no validation
+    put_epoch(output);  // an earlier epoch had no validation
     const std::optional<TrainedEpoch> trained = trained_epoch(event);
     if (!trained) {
       output.lines.push_back(event.reason);
@@ -130,7 +129,7 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
     return output;
   }
   if (event.event == EventKind::kData &&
-      !event.warning) {  // how much there is of it
+      !event.warning) {  // the size of the data set
     output.lines.push_back("data: " + event.reason);
     return output;
   }
@@ -144,7 +143,7 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
   } else if (event.event == EventKind::kValidation) {
     output.lines.push_back(validation_line(event, last_.progress.num_epochs));
   } else {
-    // The end itself is told by whoever waits for it.
+    // The caller reports the run's end.
     const bool is_the_end =
         event.event == EventKind::kRunOver || event.ends_run;
     const bool is_told = event.warning || event.event == EventKind::kFault;

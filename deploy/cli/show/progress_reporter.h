@@ -1,14 +1,14 @@
-// ProgressReporter: what of a run's progress to print, and when.
+// ProgressReporter: decides which lines of a run's progress are printed, and
+// when.
 //
-// A terminal has a table of epochs (epoch_table.h), whose header comes again
-// after 20 of them, and one live line below it, rewritten in place. Elsewhere
-// (a log file) each epoch has its lines, of training and of validation, in
-// order, and an epoch that takes long has a line a minute. What was transferred
-// from weights is a line. Warnings are printed as they come, but for a fault:
-// when it ends the run, its words are the run's last line, and are not said
-// twice.
+// A terminal gets a table of epochs (epoch_table.h), whose header is repeated
+// after 20 lines, and one live line below it. A log file gets a line for each
+// epoch's training and one for its validation, in order, and a line per minute
+// during a long epoch. The transfer of weights is reported in one line.
+// Warnings are printed at once. A fault is printed too, unless it ends the run:
+// its text is then the run's last line and is not printed twice.
 //
-// Threads: one calls it. Time is an argument.
+// Threads: one. Time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace headroom::cli {
 
-// How much longer, from the steps seen so far, validation included.
+// The remaining time, from the steps seen so far and the validations.
 class EtaEstimate {
  public:
   std::optional<double> update(const wire::RunProgress& progress,
@@ -37,18 +37,18 @@ class EtaEstimate {
 class ProgressReporter {
  public:
   struct Output {
-    std::optional<std::string> header;  // stays, before the lines
-    std::vector<std::string> lines;     // lines that stay
+    std::optional<std::string> header;  // permanent, before `lines`
+    std::vector<std::string> lines;     // permanent lines
     std::optional<std::string> live;    // replaces the live line
   };
 
   explicit ProgressReporter(const TerminalStyle& style) : style_(style) {}
 
-  // `width` of the terminal in characters; 0: unknown.
+  // `width` is the terminal's width in characters; 0: unknown.
   Output update(const coordinator::RunStatus& status, size_t width,
                 coordinator::TimePoint now);
   Output event(const wire::EventRecord& event, coordinator::TimePoint now);
-  // What is still held back, at the end.
+  // Returns lines that were still waiting, at the end of the run.
   Output finish();
 
  private:
@@ -64,14 +64,14 @@ class ProgressReporter {
   EtaEstimate eta_;
   coordinator::RunStatus last_;
   std::optional<double> eta_seconds_;
-  int64_t told_steps_ = 0;  // up to the end of the newest epoch with its line
-  int64_t first_step_ = 0;  // the first that was seen
+  int64_t told_steps_ = 0;  // steps up to the end of the newest printed epoch
+  int64_t first_step_ = 0;  // the first one that was seen
   std::optional<coordinator::TimePoint> first_step_time_, last_line_;
-  // A trained epoch whose line waits for its validation, on a terminal.
+  // On a terminal: a trained epoch whose line waits for its validation.
   std::optional<EpochLine> waiting_;
-  int64_t waiting_step_ = 0;  // the steps that were committed at its end
+  int64_t waiting_step_ = 0;  // committed steps at the end of that epoch
   coordinator::TimePoint waiting_since_;
-  std::string header_;  // the newest that was shown
+  std::string header_;  // the newest one that was shown
   int64_t lines_since_header_ = 0;
 };
 

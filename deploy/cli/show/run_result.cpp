@@ -34,7 +34,7 @@ Json summary_of(const std::string& text) {
 std::string metric(const Json& summary, const char* key, const char* name) {
   if (!summary.contains(key) || !summary[key].is_number()) return "";
   const double value = summary[key].get<double>();
-  // COCO's -1: there is nothing to find.
+  // COCO's -1: there are no such objects.
   return std::string("  ") + name + " " +
          (value < 0 ? "    -" : fixed_text(value, 3));
 }
@@ -43,7 +43,7 @@ std::string row(const std::string& name, const Json& result) {
   std::string text = "          " + padded(name, 16);
   text += metric(result, "precision", "P") + metric(result, "recall", "R") +
           metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
-  // headroom val has COCO's definition, by size; -1 is no such object.
+  // headroom val adds COCO's AP by object size; -1 means that there are none.
   if (result.contains("coco") && result["coco"].is_object()) {
     const auto by_size = [&](const char* size, const char* name) {
       return result["coco"].contains(size)
@@ -56,7 +56,7 @@ std::string row(const std::string& name, const Json& result) {
   return text + "\n";
 }
 
-// COCO's definition over all classes, one line per size of objects.
+// COCO's figures over all classes, one line per object size.
 std::string size_table(const Json& summary) {
   std::string text;
   if (!summary.contains("per_size") || !summary["per_size"].is_object()) {
@@ -86,8 +86,7 @@ std::string class_table(const Json& summary) {
   return text;
 }
 
-// The size that weights are judged at, where it is none that val would take
-// for weights that do not say it.
+// The --img flag for validating the weights; "" if val's default is right.
 std::string size_flag(const configs::RunConfig& config) {
   const configs::RunConfig usual;
   if (config.image_height == usual.image_height &&
@@ -132,7 +131,7 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
   document["exit_code"] = end.exit_code;
   document["reason"] = end.reason;
   document["run_directory"] = run_directory;
-  // A reason may hold whatever a dying process wrote.
+  // The reason may contain any bytes that a dying process wrote.
   return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -154,11 +153,11 @@ std::optional<WrittenEnd> written_end(
 
 namespace {
 
-// An unfinished checkpoint has no manifest: it is written last.
+// The manifest is written last, so a checkpoint without one is unfinished.
 bool has_finished_checkpoint(const std::string& run_directory) {
   namespace fs = std::filesystem;
   std::error_code error;
-  // Its checkpoints are another run's.
+  // The checkpoints still belong to an older run.
   if (fs::exists(fs::path(run_directory) / run_files::kOlderRun, error)) {
     return false;
   }
@@ -186,13 +185,13 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
 
 namespace {
 
-// Empty where there is none.
+// The last JSON object of a file; an empty object if there is none.
 Json last_record(const std::string& file) {
   const std::deque<Json> objects = records::last_objects(file, 1);
   return objects.empty() ? Json::object() : objects.back();
 }
 
-// The member under `key`; `otherwise` where it is missing or something else.
+// The member under `key`; `otherwise` if it is missing or has another type.
 template <typename Value>
 Value member_of(const Json& record, const char* key, Value otherwise) {
   const auto found = record.find(key);
@@ -220,7 +219,7 @@ wire::EventRecord event_of(const Json& record) {
 
 struct FolderState {
   configs::RunConfig config;
-  Json end;   // the run_over event; empty where none is written
+  Json end;   // the run_over event; empty if not written yet
   Json step;  // the last line of steps.jsonl
   bool is_live = false;
   std::string summary_json;
@@ -239,7 +238,7 @@ FolderState read_folder(const std::string& run_directory) {
   if (state.end.value("event", "") != to_string(EventKind::kRunOver)) {
     state.end = Json::object();
   }
-  // A resumed run has the end of the one before it.
+  // A run that was resumed still has the end of the run before it.
   state.is_live = is_live(run_directory);
   if (state.is_live) state.end = Json::object();
   state.step = last_record(run_directory + "/" + run_files::kSteps);

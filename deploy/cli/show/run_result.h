@@ -1,7 +1,6 @@
-// What is said at a run's end: for people, and as one JSON document.
-//
-// summary.json's content travels as text in RunStatus::result_json; what of it
-// is there is shown.
+// The output at a run's end, for people and as one JSON document. The content
+// of summary.json arrives as text in RunStatus::result_json; members that it
+// lacks are not shown.
 #pragma once
 
 #include <filesystem>
@@ -14,37 +13,36 @@
 
 namespace headroom::cli {
 
-// What standard output gets after a run that ended well.
+// The text on standard output after a run that ended well.
 std::string result_text(const configs::RunConfig& config,
                         const coordinator::RunStatus& status);
 
-// summary.json's members, and exit_code, reason, run_directory.
+// The members of summary.json, and exit_code, reason and run_directory.
 std::string result_json(const RunExit& end, const std::string& run_directory,
                         const std::string& summary_json);
 
-// How to go on with a run that stopped early; "" when it saved nothing or its
-// reason says so already.
+// The command that resumes a run that stopped early; "" if it saved nothing or
+// its reason contains the command already.
 std::string resume_hint(const RunExit& end, const std::string& run_directory);
 
-// What the files of a run directory say of its run, for people or as one JSON
-// document: how far it came, how it ended, its results. Throws Error (exit 2)
-// if the folder is none of a run.
+// A summary of a run directory, for people or as one JSON document: progress,
+// end and results. Throws Error (exit 2) if the folder is not a run's.
 std::string folder_summary(const std::string& run_directory);
 std::string folder_summary_json(const std::string& run_directory);
 
-// The state of a run that goes on, as far as its files tell: its progress, each
-// rank's memory, the newest events. The number of steps of an epoch is known
-// once an epoch has ended. Throws as folder_summary().
+// The state of a live run, as far as its files have it: progress, memory of
+// each rank, newest events. The number of steps per epoch is known only after
+// the first epoch. Throws as folder_summary() does.
 coordinator::RunStatus folder_status(const std::string& run_directory);
 
-// A run's end as it wrote it into its folder itself.
+// The end of a run as it is written in the run's folder.
 struct WrittenEnd {
   int exit_code = 0;
   std::string reason;
   std::string summary_json;
 };
 
-// Nothing if its folder has none that was written at `not_before` or later.
+// nullopt if the folder has no end that was written since `not_before`.
 std::optional<WrittenEnd> written_end(
     const std::string& run_directory,
     std::filesystem::file_time_type not_before);

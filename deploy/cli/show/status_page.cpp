@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNewestEvents = 5;
 constexpr size_t kLongestText = 4096;
-// Where nobody knows how many lines there are.
+// Used if the height of the terminal is unknown.
 constexpr size_t kUsualLines = 64;
 constexpr size_t kMostMemoryCells = 30;
 constexpr size_t kFewestMemoryCells = 8;
@@ -63,7 +63,7 @@ std::vector<RankLine> ranks_of(const coordinator::RunStatus& status) {
   return ranks;
 }
 
-// The fullest where there are more than `most`, in the order of ranks.
+// Keeps the `most` fullest ranks, in rank order. Returns the number left out.
 size_t keep_fullest(std::vector<RankLine>& ranks, size_t most) {
   if (ranks.size() <= most) return 0;
   std::ranges::stable_sort(ranks, std::ranges::greater(), &RankLine::measured);
@@ -103,8 +103,8 @@ std::string event_text(const wire::EventRecord& event) {
                     kLongestText);
 }
 
-// Tenths of epochs that are done; of all steps or images where nobody knows an
-// epoch's length, as in a validation and in a folder's first epoch.
+// Finished tenths of epochs. If the length of an epoch is unknown (in a
+// validation, or in a folder's first epoch), tenths of all steps or images.
 int64_t tenths_of(const wire::RunProgress& progress) {
   if (progress.steps_per_epoch <= 0) {
     return progress.num_steps > 0 ? 10 * progress.step / progress.num_steps : 0;
@@ -207,7 +207,7 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
   }
   const size_t num_events = std::min(kNewestEvents, status.events.size());
   const size_t all = size.lines > 0 ? size.lines : kUsualLines;
-  // Two headings, a line that says who is left out, and the cursor's line.
+  // Two headings, the line about omitted ranks, and the cursor's line.
   const size_t others = lines.size() + num_events + 4;
   std::vector<RankLine> ranks = ranks_of(status);
   const size_t left_out = keep_fullest(ranks, all > others ? all - others : 1);

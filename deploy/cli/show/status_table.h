@@ -1,4 +1,4 @@
-// RunStatus as people read it, and as JSON.
+// Formats a RunStatus as a table for people, and as JSON.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// Terminal: this process's stderr, with one live line at its end.
+// Terminal: this process's stderr, with one live line at the bottom.
 //
-// Lines that stay are printed above the live line, whoever prints them; only
-// here does the program write to stderr while a run goes on. The live line goes
-// at the end, also at an error's: it would be stale.
+// Permanent lines are printed above the live line. During a run the program
+// writes to stderr only through this class. The destructor clears the live
+// line, also after an error, because it would be outdated.
 //
 // Threads: any thread may call any method; lines are never interleaved.
 #pragma once
@@ -24,13 +24,13 @@ class Terminal {
   const TerminalStyle& style() const { return style_; }
   size_t width() const;  // characters; 0 when not interactive
 
-  // A warning is coloured as one.
+  // Prints a permanent line; a warning is coloured.
   void print(const std::string& line);
   void print_header(const std::string& line);
-  // REQUIRES: a line that fits into the terminal, with no escape sequences but
-  // those of painted().
+  // Replaces the live line. REQUIRES: `line` fits into the terminal and has no
+  // escape sequences except those of painted().
   void set_live(const std::string& line);
-  // The live line goes, for what follows says more.
+  // Removes the live line.
   void clear_live();
 
  private:
@@ -38,12 +38,12 @@ class Terminal {
   void write_all(const std::string& text);
 
   const TerminalStyle style_;
-  std::mutex mutex_;  // guards live_ and the order of writes
+  std::mutex mutex_;  // guards live_ and orders the writes
   std::string live_;
 };
 
-// Rows of cells as lines of aligned columns, with two spaces in front and
-// between; the first row has the most cells. "" for no rows.
+// Formats rows of cells as lines of aligned columns, indented and separated by
+// two spaces. The first row must have the most cells. "" for no rows.
 std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace headroom::cli

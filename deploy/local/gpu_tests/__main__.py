@@ -1,20 +1,20 @@
-"""The tests that need a card, on a machine that has one and nothing else of ours.
+"""Runs the tests that need a card, on a machine that has a card and nothing of this project.
 
     gpu_tests.sh pack [--out FILE] [--build FOLDER] [--peer FILE]
-        here, after a build: one archive for the machine with the card
+        here, after a build: makes one archive for the machine with the card
     gpu_tests.sh run [--compile | --sanitize] [--only PART]... [--results FOLDER] [--seconds N]
-        there, unpacked: ten minutes at most, or N seconds, which each part has its share
-        of; ends with 1 if anything failed
+        there, unpacked: takes at most ten minutes, or N seconds, which are divided among
+        the parts; ends with 1 if anything failed
     gpu_tests.sh run --parts new
-        the parts about several ranks (rank_parts.py) alone, six minutes; all: every part
+        only the parts about several ranks (rank_parts.py), six minutes; all: every part
     gpu_tests.sh run --without-card
-        anywhere: the same parts on the test device, to try the kit itself
+        anywhere: the same parts on the test device, to test the kit itself
 
-LibTorch 2.11.0 is looked for where HEADROOM_LIBTORCH says, else where Python has
-torch. HEADROOM_PYTHON is the Python that has torch, for the PyTorch peer;
-HEADROOM_DATA a data.yaml of photographs for the loader, which else draws its own.
---compile and --sanitize are calls of their own: the peer through torch.compile
-and with CUDA graphs; the kernels under compute-sanitizer.
+LibTorch 2.11.0 is searched in HEADROOM_LIBTORCH, else in Python's torch package.
+HEADROOM_PYTHON is the Python with torch, for the PyTorch peer. HEADROOM_DATA is a
+data.yaml of photographs for the loader; without it a data set is drawn.
+--compile runs only the peer with torch.compile and CUDA graphs, --sanitize only
+the kernels under compute-sanitizer.
 """
 import argparse
 import os
@@ -104,7 +104,8 @@ def main():
     second.add_argument('--sanitize', action='store_true')
     second.add_argument('--compile', action='store_true')
     args = parser.parse_args()
-    # Whoever ends this ends what it has started, which is in sessions of its own.
+    # Ending this program must also end its children, which have their own
+    # sessions.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.command == 'pack':
         pack.pack(args, say)

@@ -1,4 +1,4 @@
-"""Judges of what programs printed and of the runs they left behind: pure but for reading files."""
+"""Judges: check what programs printed and the files of their runs. They only read files."""
 import json
 import pathlib
 import re
@@ -11,7 +11,7 @@ def ended(code):
 
 
 def says(*patterns):
-    """The program succeeded and its output matches every pattern; the first match of each is a note."""
+    """The program must succeed and its output match every pattern; the first match of each becomes a note."""
     def judge(code, text):
         verdict = Verdict(ended(code))
         for pattern in patterns:
@@ -68,7 +68,7 @@ def lines_of_json(text):
 
 
 def figures(at_least, keys=(), check=None):
-    """A benchmark: so many lines of JSON, of which `keys` go to the summary; `check` gives a row's failures."""
+    """A benchmark: at least so many lines of JSON. `keys` go to the summary; `check` returns a row's failures."""
     def judge(code, text):
         rows = lines_of_json(text)
         verdict = Verdict(ended(code))
@@ -82,7 +82,7 @@ def figures(at_least, keys=(), check=None):
 
 
 def fit(row, most=1.05):
-    """Predicted bytes are never below those measured, and little above."""
+    """Predicted bytes must not be below the measured ones, and at most `most` times as many."""
     ratio = row['predicted_over_measured']
     if 1 <= ratio <= most:
         return []
@@ -101,7 +101,7 @@ def events_of(run_folder, kind):
 
 
 def same_losses(steps, reference, tolerance):
-    """Where two runs differ: nothing if all steps of both, as far as both go, have the same losses."""
+    """The differences of two runs; none if the steps that both have made have the same losses."""
     for mine, other in zip(steps, reference):
         for key in ('loss', 'grad_norm'):
             difference = abs(mine[key] - other[key]) / max(abs(other[key]), 1e-30)
@@ -111,7 +111,7 @@ def same_losses(steps, reference, tolerance):
 
 
 def run(folder, steps, reference=None, tolerance=1e-6, also=None):
-    """A `headroom train` that committed `steps` steps, with the losses of another run."""
+    """A `headroom train` must commit `steps` steps, with the losses of the reference run if there is one."""
     def judge(code, _text):
         verdict = Verdict(ended(code))
         found = steps_of(folder)
@@ -143,7 +143,7 @@ def has_checkpoint_and_validation(folder):
 
 
 def lost(ranks):
-    """Only these ranks may have been lost: a healthy one that waits for a peer goes on."""
+    """Only these ranks may have been lost: a healthy rank that waits for a peer must not be."""
     def check(folder):
         gone = sorted({event['rank'] for event in events_of(folder, 'loss_of_process')})
         return [] if set(gone) <= set(ranks) else [f'processes of ranks {gone} were lost, at most {sorted(ranks)} may']
@@ -158,7 +158,7 @@ def lost_at_least(ranks):
 
 
 def refused_allocations(asked, at_least):
-    """Of so many faults at least a number fired, and the rest said that they were not reached."""
+    """At least some of the faults must fire, and the others must be reported as not reached."""
     def check(folder):
         faults = [event['reason'] for event in events_of(folder, 'fault')]
         fired = [reason for reason in faults if 'not reached' not in reason]
@@ -170,7 +170,7 @@ def refused_allocations(asked, at_least):
 
 
 def trace_figures(trace, mode):
-    """What the profiler's trace of one step says: calls, the device's time by kernel, its idle share."""
+    """Figures from the profiler's trace of one step: calls, the device's time by kernel, its idle share."""
     events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
     on_device = [event for event in events if event.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset')]
     kernels = [event for event in on_device if event['cat'] == 'kernel']

@@ -1,8 +1,8 @@
-"""What every part of a call is given: the unpacked kit, and runs of `headroom train`.
+"""The values that every part gets: the unpacked kit, and runs of `headroom train`.
 
-A kit knows where it is unpacked, where LibTorch is and whether there is a card.
-Without one the same parts run on the test device, smaller, so that the scripts
-and judges are proven; what only a card can do is named in the summary.
+A kit has the paths of itself and of LibTorch, and whether there is a card.
+Without a card the same parts run on the test device, with smaller sizes, which
+tests the scripts and judges; the summary lists the steps that need a card.
 """
 import dataclasses
 import os
@@ -17,8 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @dataclasses.dataclass
 class Kit:
-    root: pathlib.Path      # the unpacked archive
-    libtorch: pathlib.Path  # the folder that holds torch/
+    root: pathlib.Path  # the unpacked archive
+    libtorch: pathlib.Path  # the folder that contains torch/
     results: pathlib.Path
     has_card: bool
     python: str = sys.executable  # runs the peer, which needs torch
@@ -32,8 +32,9 @@ class Kit:
         return self.program('libheadroom_cuda.so' if self.has_card else 'libheadroom_testdevice.so')
 
     def environment(self):
-        """For everything that runs: where libraries are, which device there is."""
-        # A card's NCCL is the one beside LibTorch; the test device has a stand-in of the same name.
+        """The variables for all commands: the paths of libraries, and the device."""
+        # A card uses the NCCL beside LibTorch; the test device has a stand-in
+        # with the same name.
         stand_in = [] if self.has_card else [self.root / 'nccl_shim']
         folders = [*stand_in, self.root / 'lib', *library_folders(self.libtorch)]
         before = os.environ.get('LD_LIBRARY_PATH')

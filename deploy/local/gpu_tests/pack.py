@@ -1,9 +1,9 @@
 """Packs the kit: programs, tests and what they need, as one archive.
 
-LibTorch, CUDA and the C library are the card's machine's own. Of third-party
-libraries the kit carries those that the programs load; what only OpenCV's
-unused corners need (X11, OpenGL, LAPACK) is replaced by small stand-ins, whose
-functions end the program with a message if anybody does call them.
+LibTorch, CUDA and the C library come from the machine with the card. The kit
+contains the third-party libraries that the programs load. Libraries that only
+unused parts of OpenCV need (X11, OpenGL, LAPACK) are replaced by small stand-ins,
+whose functions end the program with a message if they are called.
 """
 import pathlib
 import re
@@ -19,9 +19,10 @@ PROGRAMS = ('bin/headroom', 'bin/headroom-worker', 'bin/headroom-shapes', 'bin/b
             'bin/benchmark_loader', 'bin/libheadroom_cuda.so', 'bin/libheadroom_ghost_hold.so',
             'tests/communicator_costs', 'tests/nccl_calls', 'tests/test_cuda', 'tests/test_cuda_bodies', 'tests/test_device_training', 'tests/nccl_rank_process',
             'tests/libheadroom_testdevice.so')
-# Built where CUDA's compiler is.
+# Built only with CUDA's compiler.
 OF_CUDA = ('bin/libheadroom_cuda.so', 'bin/libheadroom_ghost_hold.so', 'tests/nccl_calls')
-# What the test device has in the place of NCCL: apart, so that no card finds it.
+# The test device's stand-in for NCCL, in a separate folder so that a card never
+# loads it.
 NCCL_STAND_IN = 'tests/nccl_shim/libnccl.so.2'
 OF_THE_MACHINE = re.compile(r'^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl))\.so')
 OF_LIBTORCH = re.compile(r'^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|'
@@ -38,7 +39,7 @@ static void end(void) {
 '''
 
 
-# A script for who must not see the kit's libraries itself.
+# A script for a caller that must not load the kit's libraries itself.
 STEP_SCRIPT = '''#!/bin/sh
 here="$(dirname "$(readlink -f "$0")")"
 LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/benchmark_gpu_step" "$@"
@@ -46,7 +47,7 @@ LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/
 
 
 def place_of(library):
-    """Where a library of this name is carried: 'machine', 'libtorch', 'stand-in' or 'kit'."""
+    """Where a library of this name comes from: 'machine', 'libtorch', 'stand-in' or 'kit'."""
     if OF_THE_MACHINE.match(library):
         return 'machine'
     if OF_LIBTORCH.match(library):
@@ -63,12 +64,12 @@ def needed(file):
 
 
 def files_of_libraries(file):
-    """Name to path of all libraries that the loader finds for `file`."""
+    """The path of each library that the loader finds for `file`, by name."""
     return dict(re.findall(r'^\s*(\S+) => (/\S+)', output_of('ldd', file), re.MULTILINE))
 
 
 def closure(files):
-    """Libraries to carry, and stand-ins with who needs them: {name: path}, {name: (path, {users})}."""
+    """The libraries to pack, and the stand-ins with the files that use them: {name: path}, {name: (path, {users})}."""
     carried, replaced = {}, {}
     for program in files:
         found = files_of_libraries(program)
@@ -105,7 +106,7 @@ def write_stand_in(into, library, path, users):
 
 
 def archive(folder, out):
-    """A .tar.zst of `folder`; the same content gives the same bytes. Programs share code far apart from each other."""
+    """Makes a .tar.zst of `folder`; equal content gives equal bytes. A long window finds the code that programs share."""
     tar = subprocess.Popen(['tar', '-C', folder.parent, '--sort=name', '--owner=0', '--group=0', '--numeric-owner',
                             '--mtime=@0', '-cf', '-', folder.name], stdout=subprocess.PIPE)
     subprocess.run(['zstd', '-q', '-f', '-12', '--long=27', '-T0', '-o', str(out)], stdin=tar.stdout, check=True)
@@ -136,7 +137,8 @@ def pack(args, say):
         for one, place in places.items():
             to = place / pathlib.Path(one).name
             shutil.copy2(build / one, to)
-            # The paths of this machine's LibTorch would win over the card's.
+            # Otherwise the paths of this machine's LibTorch would be used
+            # before the card's.
             with tempfile.NamedTemporaryFile('w', suffix='.cmake') as script:
                 script.write(f'file(RPATH_REMOVE FILE "{to}")\n')
                 script.flush()

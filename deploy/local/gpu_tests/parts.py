@@ -1,4 +1,4 @@
-"""The parts of a call, in order: what each runs, how long, and who judges it."""
+"""The parts of a call, in order: the commands of each, its seconds, and its judges."""
 import sys
 
 import judge
@@ -22,7 +22,8 @@ def card(kit):
 
 
 def kernels(kit):
-    # NCCL has a part of its own; two look into the plugin's file, with tools of whoever builds.
+    # NCCL has its own part. Two tests inspect the plugin's file with tools of
+    # the build machine.
     on_card = [kit.program('test_cuda'), '--gtest_filter=-Nccl*:CudaPlugin.NeedsTheLibraries*:CudaPlugin.ExportsIts*']
     steps = [Step('the kernels against the CPU', on_card, judge.gtest(),
                   why_not='' if kit.has_card else NEEDS_A_CARD)]
@@ -36,7 +37,7 @@ OWN_TEST_DEVICE = (("^(TestDevice|DevicePrefetcher|DeviceFootprint)|the test dev
 
 
 def training_environment(kit):
-    # These tests install their own on the test device.
+    # On the test device these tests install their own plugin.
     return {'HEADROOM_DEVICE_PLUGIN': str(kit.plugin)} if kit.has_card else {}
 
 
@@ -95,7 +96,8 @@ def traced_step(kit):
 def peer(kit, contenders=('eager',)):
     words = [kit.python, kit.program('gpu_step.py'), '--peer', kit.root / 'peer.py', '--program',
              kit.program('gpu_step.sh'), '--contenders', ','.join(contenders)]
-    # A Python with torch has libraries of its own, which the kit's must not replace.
+    # A Python with torch has its own libraries, which the kit's must not
+    # replace.
     environment = {'LD_LIBRARY_PATH': ':'.join(map(str, library_folders(kit.libtorch)))}
     if kit.has_card:
         words += ['--windows', '5', '--steps', '15', '--warmup', '8']
@@ -183,7 +185,7 @@ def sanitized(kit):
     return steps
 
 
-# Name, title, seconds, what it runs. The seconds are ten minutes together.
+# Name, title, seconds, function. The seconds add up to ten minutes.
 PARTS = (('card', 'Card, driver, libraries, plugin', 20, card),
          ('kernels', 'Kernels against the CPU', 50, kernels),
          ('device_training', 'Training on the device', 70, device_training),
@@ -195,14 +197,14 @@ PARTS = (('card', 'Card, driver, libraries, plugin', 20, card),
          ('two_processes', 'Two processes', 110, two_processes),
          ('memory', 'Memory', 50, memory),
          ('train', 'headroom train', 50, whole_training))
-# A group of parts is a call of its own: `run --parts NAME`.
+# A group of parts is run by one call: `run --parts NAME`.
 GROUPS = {'old': PARTS, 'new': (PARTS[0], *rank_parts.PARTS), 'all': (PARTS[0], *rank_parts.PARTS, *PARTS[1:])}
 OTHER_CALLS = {'sanitize': (('sanitize', 'Under compute-sanitizer', 580, sanitized),),
                'compile': (('compile', 'PyTorch compiled and with graphs', 580, compiled_peer),)}
 
 
 def seconds_of(group):
-    """What the parts of a group may take together."""
+    """The seconds that the parts of a group may take together."""
     return sum(row[2] for row in GROUPS[group])
 
 

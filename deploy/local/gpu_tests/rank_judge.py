@@ -14,7 +14,7 @@ def length_of(intervals):
 
 
 def union(intervals):
-    """The same time as intervals that do not overlap, in order."""
+    """The intervals merged, so that they do not overlap, in order."""
     merged = []
     for begin, end in sorted(intervals):
         if merged and begin <= merged[-1][1]:
@@ -25,7 +25,7 @@ def union(intervals):
 
 
 def overlap(some, others):
-    """The time that is in both; each as union() gives it."""
+    """The time that is in both; each must come from union()."""
     found = 0.
     place = 0
     for begin, end in some:
@@ -39,12 +39,12 @@ def overlap(some, others):
 
 
 def is_exchange(name):
-    """NCCL's kernels, and the one that holds the card for ranks that are not there."""
+    """Whether it is one of NCCL's kernels, or the one that replaces the exchange with ranks that do not exist."""
     return 'nccl' in name.lower() or 'hold(' in name
 
 
 def exchange_figures(trace):
-    """A step's time in exchanges, how much of it is hidden behind computing, and what the host takes to issue one."""
+    """A step's time in exchanges, the part of it that overlaps computing, and the host's time to issue one."""
     events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
     kernels = [event for event in events if event.get('cat') == 'kernel']
     intervals = {True: [], False: []}
@@ -60,7 +60,7 @@ def exchange_figures(trace):
 
 
 def ghost_trace(file, title, on_card):
-    """On a card: more than 90 % of the exchanges' time is hidden, the tail and the host's calls are short."""
+    """On a card more than 90 % of the exchanges' time must be hidden, and the tail and the host's calls be short."""
     def check(code, text):
         verdict = judge.figures(1)(code, text)
         row = {'step': title, **exchange_figures(json.loads(pathlib.Path(file).read_text()))}
@@ -85,7 +85,7 @@ def ghost_trace(file, title, on_card):
 
 
 def ghosts(cells, keys, most_apart=.05):
-    """Steps of one rank of many; where the forecast of the same plan is further away, a note says so."""
+    """Steps of one rank of many. Adds a note if the forecast of the same plan differs by more than `most_apart`."""
     def check(code, text):
         verdict = judge.figures(cells, keys)(code, text)
         for row in judge.lines_of_json(text):
@@ -99,7 +99,7 @@ def ghosts(cells, keys, most_apart=.05):
 
 
 def goes_on_within(seconds, judged):
-    """A watched run (watch.py), judged as such: no fault costs more than so many seconds."""
+    """A run under watch.py: no fault may cost more than `seconds`; then `judged` applies."""
     def check(code, text):
         verdict = judged(code, text)
         watched = [row for row in judge.lines_of_json(text) if 'longest_without_a_step_s' in row]
@@ -124,12 +124,12 @@ def goes_on_within(seconds, judged):
 
 
 def growth(values):
-    """Of numbers taken one after another: from the first rejoining on, moments apart."""
+    """How much numbers in order grow, from the first rejoining on, without single peaks."""
     return min(values[-3:]) - values[1]
 
 
 def flat(times, most_mib=8, most_threads=0):
-    """rejoin.py's samples: a survivor's files and threads do not grow, nor the card's bytes beyond a little."""
+    """rejoin.py's samples: a survivor's files and threads must not grow, and the card's bytes only a little."""
     most = {'files': 0, 'threads': most_threads}
     def check(code, text):
         rows = [row for row in judge.lines_of_json(text) if 'rejoined' in row]
@@ -152,7 +152,7 @@ def flat(times, most_mib=8, most_threads=0):
 
 
 def communicators(code, text):
-    """communicator_costs: what a rank's communicators take stays within what plans reserve."""
+    """communicator_costs: adds a note, not a failure, if a rank's communicators need more than plans reserve."""
     verdict = judge.figures(1)(code, text)
     for row in judge.lines_of_json(text):
         if row['variant'] == 'as it is' and row['all_bytes'] > row['plans_reserve']:
@@ -177,7 +177,7 @@ def nccl_calls(code, text):
 
 
 def loader(threads):
-    """benchmark_loader's samples, for a thread."""
+    """Samples per second and thread of benchmark_loader."""
     def check(code, text):
         verdict = judge.figures(1)(code, text)
         verdict.figures = [{**row, 'threads': threads, 'samples_per_second_and_thread':
@@ -192,7 +192,7 @@ def step_seconds(folder):
 
 
 def slower_than(reference, folder, judged):
-    """A run beside the calm one: the figures say how long a step took in both."""
+    """A run compared with the calm one; the figures have the step time of both."""
     def check(code, text):
         verdict = judged(code, text)
         for row in verdict.figures:

@@ -1,8 +1,8 @@
-"""Parts about several ranks, which one card can show: most telling first.
+"""Parts about several ranks that run on one card, most important first.
 
-Ghost ranks run the whole step of one rank of many on one card; two processes
-that share it fail, come back and are late; small programs measure what NCCL
-takes. All of them take six minutes at most.
+With ghost ranks one card runs the whole step of one rank of many. Two processes
+that share the card fail, rejoin and are late. Small programs measure NCCL's
+costs. All of them together take at most six minutes.
 """
 import os
 import sys
@@ -28,7 +28,7 @@ def ghost_steps(kit):
         models = ['cfg=yolov5n,batch=2']
         counts, words = (1, 8, 64), [*words, '--img', '64', '--steps', '2', '--warm-up', '2', '--precision', 'fp32']
     cells = [f'{model}{mode},ghosts={ghosts}' for model in models for mode in modes for ghosts in counts]
-    # Counted last: a card's profiler stays, and makes later steps slower.
+    # Run last: once a card's profiler was used, it makes later steps slower.
     counted = [f'{models[0]}{mode},ghosts={ghosts},count' for mode in modes for ghosts in (1, 8)]
     words += [word for cell in [*cells, *counted] for word in ('--cell', cell)]
     return [Step('one rank of many', words, rank_judge.ghosts(len(cells) + len(counted), GHOST_KEYS))]
@@ -48,7 +48,7 @@ def ghost_traces(kit):
 
 
 class TwoRanks(Training):
-    """Two processes, on one card where there is one, with one batch-norm group over both."""
+    """Two processes, on one card if there is a card, with one batch-norm group over both."""
 
     def __init__(self, kit, part):
         super().__init__(kit, part)
@@ -60,7 +60,7 @@ class TwoRanks(Training):
         return self.step('one process', steps, [*self.exact, '--device', '0'])
 
     def watched(self, name, steps, more, seconds, **judged):
-        """Such a run, of which no fault costs more than so many seconds."""
+        """A run under watch.py, in which no fault may cost more than `seconds`."""
         before = [sys.executable, HERE / 'watch.py', self.run_folder(name), '--']
         step = self.step(name, steps, more, before=before, reference=self.run_folder('one process'), **judged)
         step.judge = rank_judge.goes_on_within(seconds, step.judge)
@@ -70,7 +70,8 @@ class TwoRanks(Training):
 def memory_refused(kit):
     training = TwoRanks(kit, 'memory_refused')
     steps = 6
-    # A card's allocator can only be kept from adding segments, which it does in the first step.
+    # A card's allocator can be made to fail only when it adds a segment, which
+    # happens in the first step.
     at = 0 if kit.has_card else 3
     result = [training.draw(), training.one_process(steps)]
     for zero in (0, 1, 3):
@@ -91,7 +92,7 @@ def rejoins(kit):
         name = f'ZeRO {zero}, {times} times'
         words = [sys.executable, HERE / 'rejoin.py', training.run_folder(name), str(times), '--',
                  *training.words(name, 1000000, [*training.two, '--zero', zero], epochs=100000)]
-        # Each stream of the test device is a thread of its own, and stays.
+        # Each stream of the test device is a thread, which is never ended.
         result.append(Step(name, words, rank_judge.flat(times, most_threads=0 if kit.has_card else times)))
     return result
 
@@ -142,7 +143,8 @@ def conv_choices(kit):
 
 
 def loader(kit):
-    given = os.environ.get('HEADROOM_DATA')  # its own photographs, where the machine has some
+    given = os.environ.get('HEADROOM_DATA')  # the machine's own photographs, if
+                                             # it has some
     folder = kit.results / 'loader' / 'shapes'
     size, images = ('640', '512') if kit.has_card else ('128', '32')
     result = [] if given else [Step('JPEGs', [kit.program('headroom-shapes'), folder, '--train', images, '--val', '1',
@@ -155,7 +157,7 @@ def loader(kit):
     return result
 
 
-# Name, title, seconds, what it runs.
+# Name, title, seconds, function.
 PARTS = (('ghosts', 'One rank of many', 90, ghost_steps),
          ('ghost_trace', 'Trace of a step of one rank of many', 25, ghost_traces),
          ('memory_refused', 'Memory refused to one of two', 60, memory_refused),

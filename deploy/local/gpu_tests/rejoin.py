@@ -1,11 +1,11 @@
-"""Runs a training of two processes and kills the second again and again.
+"""Runs a training of two processes and kills the second repeatedly.
 
     rejoin.py RUN_FOLDER TIMES -- COMMAND...
 
-Before the first time, and after each once both have done steps together, it
-prints as JSON what the first process holds: open files, threads, and bytes of
-the card where NVML is. Then the training is interrupted. Ends with 1 if the
-processes did not come together again so often.
+Before the first kill, and each time both have made steps together again, prints
+as JSON the resources of the first process: open files, threads, and bytes of the
+card if there is NVML. Then interrupts the training. Ends with 1 if the processes
+did not rejoin that often.
 """
 import ctypes
 import json
@@ -20,11 +20,11 @@ from stall import worker_of
 from watch import Follower
 
 STEPS_TOGETHER = 3
-LOOKS = 5  # a file may be open for a moment
+LOOKS = 5  # samples: a file may be open for a moment
 
 
 class Card:
-    """The first card's memory, as NVML tells; None where there is none."""
+    """The first card's memory, from NVML; None if there is no NVML."""
 
     def __init__(self):
         try:
@@ -58,13 +58,14 @@ def sample(process, card):
 
 
 def wait_for_steps_together(program, lines):
-    """False where the program ended before both had done so many."""
+    """Returns False if the program ended before both had made STEPS_TOGETHER steps."""
     together = 0
     while program.poll() is None:
         for line in lines.lines():
             try:
                 ranks = len(json.loads(line)['memory'])
-            except ValueError:  # the file was cut back to what is committed, and this is the rest of a line
+            except ValueError:  # the file was cut back to the committed steps;
+                                # this is the rest of a line
                 continue
             together = together + 1 if ranks == 2 else 0
         if together >= STEPS_TOGETHER:
@@ -95,7 +96,7 @@ def main():
                 program.wait()
                 return 1
             os.kill(victim, signal.SIGKILL)
-            lines.lines()  # what was done before
+            lines.lines()  # skip the steps so far
     program.send_signal(signal.SIGINT)
     program.wait()
     return 0

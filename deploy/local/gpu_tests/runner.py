@@ -1,8 +1,8 @@
-"""Runs parts one after another within a time that holds for all of them.
+"""Runs parts one after another within a common time limit.
 
-A part has a time limit of its own; what earlier parts did not need is added, so
-that a part never takes a later one's time. Everything that a part prints is in
-its own file.
+Each part has its own time limit. Time that earlier parts did not use is added, so
+a part never uses the time of a later one. The output of each part is in a
+separate file.
 """
 import dataclasses
 import os
@@ -15,21 +15,24 @@ from typing import Callable, Optional
 
 @dataclasses.dataclass
 class Verdict:
-    """What came of a step: nothing in `failures` is a success."""
+    """The result of a step; it succeeded if `failures` is empty."""
     failures: list = dataclasses.field(default_factory=list)
-    skipped: list = dataclasses.field(default_factory=list)  # (what, why it cannot apply)
-    figures: list = dataclasses.field(default_factory=list)  # dicts, a line of a table each
+    skipped: list = dataclasses.field(default_factory=list)  # (what, why it cannot
+                                                             # run)
+    figures: list = dataclasses.field(default_factory=list)  # dicts, each a line
+                                                             # of a table
     notes: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class Step:
-    """One command, and who judges its output: a function of (exit code, text)."""
+    """One command, and the judge of its output: a function of (exit code, text)."""
     title: str
     words: list
     judge: Optional[Callable] = None
     environment: dict = dataclasses.field(default_factory=dict)
-    why_not: str = ''  # why it cannot apply here: it is not run, and the summary says so
+    why_not: str = ''  # why it cannot run here; it is then skipped, with this
+                       # reason
 
 
 @dataclasses.dataclass
@@ -38,7 +41,7 @@ class Part:
     title: str
     seconds: float
     steps: list
-    is_required: bool = False  # nothing else can be run without it
+    is_required: bool = False  # without it nothing else can run
 
 
 @dataclasses.dataclass
@@ -62,7 +65,7 @@ class Result:
 
 
 def limit_of(own_seconds, later_seconds, seconds_left):
-    """How long a part may take, so that each later one still has its own seconds."""
+    """How long a part may take so that each later one keeps its own seconds."""
     return max(own_seconds, seconds_left - sum(later_seconds)) if seconds_left > 0 else 0.
 
 
@@ -79,7 +82,7 @@ def how_it_ended(code):
 
 
 def run_command(words, environment, out, seconds):
-    """The exit code; None where the time was over. Its whole process group ends with it."""
+    """Returns the exit code; None after the time limit. Ends the whole process group."""
     process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=out,
                                stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True)
     try:
@@ -119,7 +122,7 @@ def run_part(part, limit, file, clock=time.monotonic):
             out.seek(0, os.SEEK_END)
             try:
                 verdict = (step.judge or exit_code_alone)(code, text)
-            except Exception:  # what it printed was not what a judge expects
+            except Exception:  # the output is not what the judge expects
                 verdict = Verdict([how_it_ended(code), 'its output cannot be read: ' +
                                    traceback.format_exc(limit=1).splitlines()[-1]])
             result.add(verdict, step.title)

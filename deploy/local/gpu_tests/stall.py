@@ -1,9 +1,9 @@
-"""Runs a training, stops the process of one rank in the middle for a while, and lets it go on.
+"""Runs a training, pauses the process of one rank for some time, and lets it continue.
 
     stall.py RUN_FOLDER LOCAL_RANK SECONDS[/EVERY] -- COMMAND...
 
-EVERY: again and again to the end, with so many seconds in between: a peer that
-is always a little late.
+EVERY: pauses it repeatedly to the end, with this many seconds in between, like a
+peer that is always a little late.
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import time
 
 
 def worker_of(local_rank, root):
-    """The process id of the worker of that rank below process `root`; None where there is none."""
+    """The process id of the worker of that rank below process `root`; None if there is none."""
     parents, commands = {}, {}
     for folder in pathlib.Path('/proc').iterdir():
         if not folder.name.isdigit():
@@ -23,11 +23,12 @@ def worker_of(local_rank, root):
         try:
             words = (folder / 'cmdline').read_bytes().decode(errors='replace').split('\0')
             parents[int(folder.name)] = int((folder / 'stat').read_text().rpartition(')')[2].split()[1])
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended in the meantime
             continue
         commands[int(folder.name)] = words
     for pid, words in commands.items():
-        # An agent names its workers by their places on this machine, successors with a number behind a dot.
+        # A worker's name ends with its index on the machine; a successor's adds
+        # a dot and a number.
         name = words[words.index('--worker-id') + 1] if '--worker-id' in words else ''
         if not re.search(rf'-{local_rank}(\.\d+)?$', name):
             continue
@@ -40,7 +41,7 @@ def worker_of(local_rank, root):
 
 
 def stop_for(worker, seconds):
-    """False where the process has ended meanwhile."""
+    """Returns False if the process has ended."""
     try:
         os.kill(worker, signal.SIGSTOP)
         time.sleep(seconds)

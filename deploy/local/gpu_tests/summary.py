@@ -1,4 +1,4 @@
-"""The summary of a call, as JSON and as Markdown, which begins with what failed."""
+"""The summary of a call, as JSON and as Markdown; failures come first."""
 import json
 
 
@@ -31,7 +31,7 @@ def table(rows):
 
 
 def tables(rows):
-    """Rows of the same keys stand in one table."""
+    """One table for each set of rows with equal keys."""
     groups = {}
     for row in rows:
         groups.setdefault(tuple(row), []).append(row)

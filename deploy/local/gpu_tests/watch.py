@@ -1,9 +1,9 @@
-"""Runs a training and says how long it went without a committed step.
+"""Runs a training and measures how long it went without a committed step.
 
     watch.py RUN_FOLDER -- COMMAND...
 
-The last line is JSON: seconds of the longest time between two steps, and for
-each fault that the run's events name the seconds until the next step.
+The last line is JSON: the longest time between two steps in seconds, and for each
+fault among the run's events the seconds until the next step.
 """
 import json
 import pathlib
@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 
-# What is followed by a step that has to be done again.
+# Events after which a step is made again.
 FAULTS = ('fault', 'out_of_memory', 'loss_of_process', 'card_failure')
 
 
 class Follower:
-    """Whole new lines of a file, which may not be there yet."""
+    """Reads complete new lines of a file, which may not exist yet."""
 
     def __init__(self, file):
         self.file, self.place = file, 0
@@ -34,7 +34,7 @@ class Follower:
 
 
 def times_without_a_step(steps, faults):
-    """The figures, of when steps were committed and of (when, kind) of faults."""
+    """The figures, from the times of committed steps and the (time, kind) of faults."""
     gaps = [later - earlier for earlier, later in zip(steps, steps[1:])]
     rows = []
     for at, kind in faults:
@@ -50,7 +50,8 @@ def main():
     steps, faults = [], []
     ended = False
     while not ended:
-        ended = program.poll() is not None  # what it wrote last is read once more
+        ended = program.poll() is not None  # read its last lines once more
+                                            # after its end
         now = time.monotonic()
         for line in event_lines.lines():
             kind = json.loads(line)['event']

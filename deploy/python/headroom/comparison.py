@@ -1,4 +1,4 @@
-"""Runs side by side."""
+"""Comparison of runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headroom.table import Record, Table
 
 
 def compare(runs: Iterable[Union[Run, PathLike]]) -> Table:
-    """A line for each run: its state, how far it is, how good, how fast, how large.
+    """One line per run: state, progress, quality, speed and memory.
 
-    `map50` and the like are those of the best weights so far, None before the
-    first validation; `images_per_second` is the median over steps; `peak_bytes`
-    the most tensor memory that a step took on any rank.
+    `map50` and the other metrics are those of the best weights so far, None before the
+    first validation; `images_per_second` is the median over steps; `peak_bytes` is the
+    largest tensor memory of a step on any rank.
     """
     return Table(_line(run if isinstance(run, Run) else Run(run)) for run in runs)
 

@@ -1,21 +1,21 @@
-"""What goes wrong, as one exception."""
+"""The exception of this package."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-# The exit codes of the program, which its reference page lists.
+# The program's exit codes, as in its reference page.
 REQUEST, DATA, RESOURCE, INTERRUPTED = 2, 4, 5, 130
 
 
 class HeadroomError(RuntimeError):
-    """The program refused or ended badly, or a file of a run is not as it should be.
+    """The program refused or failed, or a file of a run is damaged.
 
     `exit_code` is that of the program: 2 the request is wrong, 3 no plan fits,
-    4 the data, 5 stopped for want of a resource, 130 interrupted; a run that
-    ended with 5 or 130 can be resumed. What this package refuses has the same
-    numbers. `text` is what was said, in words.
+    4 the data is wrong, 5 stopped because a resource was missing, 130 interrupted. A
+    run that ended with 5 or 130 can be resumed. This package's own refusals use the
+    same numbers. `text` is the message.
     """
 
     def __init__(self, exit_code: int, text: str) -> None:
@@ -28,7 +28,7 @@ class HeadroomError(RuntimeError):
 
 
 def optional_package(name: str, purpose: str) -> Any:
-    """The module, which only `purpose` needs."""
+    """Imports a module that only `purpose` needs."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

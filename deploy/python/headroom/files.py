@@ -1,7 +1,7 @@
 """The files of a run, which may grow while they are read.
 
-A line counts once it has its end: what a running or killed run has written of
-the last one is left out.
+Only complete lines count: the incomplete last line of a running or killed run is
+left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Iterator, List, Optional
 from headroom.errors import DATA, REQUEST, HeadroomError
 from headroom.table import Record, Table
 
-# A new run was started in an older one's folder and has not replaced it yet.
+# This file exists while an older run's files are still in a new run's folder.
 _OLDER_RUN = ".older-run"
 
 
@@ -37,7 +37,7 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read_records(path: pathlib.Path) -> Table:
-    """All lines of a file of JSON lines; none where there is no file yet."""
+    """All lines of a file of JSON lines; none if the file does not exist yet."""
     try:
         with path.open("rb") as file:
             return Table(_record(line, f"{path}:{number}")
@@ -47,7 +47,7 @@ def read_records(path: pathlib.Path) -> Table:
 
 
 def read_document(path: pathlib.Path, when: str) -> Any:
-    """A file that is one JSON object, and is written `when`."""
+    """Reads a file that is one JSON object; `when` is the time at which it is written, for messages."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -76,7 +76,8 @@ def read_results(path: pathlib.Path) -> Table:
     for number, record in enumerate(csv.DictReader(lines, skipinitialspace=True), 2):
         try:
             table.append({name: _number(text) for name, text in record.items()})
-        except (TypeError, ValueError):  # too few or too many cells, or words
+        except (TypeError, ValueError):  # wrong number of cells, or a cell that
+                                         # is no number
             raise HeadroomError(DATA, f"[client] {path}:{number} is no line of numbers: the file "
                                 "is damaged there; copy the run again") from None
     return table
@@ -85,8 +86,8 @@ def read_results(path: pathlib.Path) -> Table:
 class StepReader:
     """Reads steps.jsonl while it grows: each step once, in order.
 
-    A resumed run cuts lines beyond its checkpoint and takes those steps again.
-    They are the same steps, so they are not read twice.
+    A resumed run removes the lines after its checkpoint and makes these steps again.
+    They are the same steps, so they are returned only once.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -109,7 +110,7 @@ class StepReader:
         if file is None:
             return []
         file.seek(self._offset - len(self._last))
-        if file.read(len(self._last)) != self._last:  # it was cut
+        if file.read(len(self._last)) != self._last:  # the file was cut
             self._offset, self._last = 0, b""
             file.seek(0)
         steps = []
@@ -130,7 +131,7 @@ class StepReader:
         return steps
 
     def _opened(self) -> Optional[BinaryIO]:
-        """The file, opened anew where another has taken its place."""
+        """The file; opened again if it was replaced."""
         try:
             if self._file is not None:
                 if os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):

@@ -1,4 +1,4 @@
-"""A started `headroom train`: what it prints, and how it ends."""
+"""A started `headroom train`: its output and its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Any, Deque, Dict, List, Optional, TextIO, Tuple
 
 from headroom.program import document_of, refusal
 
-# The first line of a run that was not refused at once.
+# The first line of a run that was accepted.
 _HEADLINE = re.compile(r"headroom \S+ train: .*; results in (.+)$")
 _LINES_KEPT = 1000
 
@@ -37,7 +37,8 @@ class TrainProcess:
         self._lines: Deque[str] = collections.deque(maxlen=_LINES_KEPT)
         self._path: Optional[pathlib.Path] = None
         self._older: Optional[Tuple[int, int]] = None
-        # A file: the document of many classes would fill a pipe that nobody reads.
+        # A file: the document of a run with many classes could fill a pipe and
+        # block.
         self._document: IO[bytes] = tempfile.TemporaryFile()
         self.popen = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self._document,
                                       stderr=subprocess.PIPE)
@@ -60,18 +61,18 @@ class TrainProcess:
 
     @property
     def lines(self) -> List[str]:
-        """The newest lines that it printed for people."""
+        """The newest lines that it has printed for people."""
         return list(self._lines)
 
     @property
     def path(self) -> Optional[pathlib.Path]:
-        """The run's folder, once the program has named it."""
+        """The run's folder; None until the program has named it."""
         return self._path
 
     def has_begun(self) -> bool:
-        """Whether the run was written down, which comes after all that can refuse it.
+        """Whether run.yaml was written, which happens after every possible refusal.
 
-        A run that is resumed, or takes the folder of an older one, writes the
+        A run that is resumed, or uses the folder of an older one, writes the
         file again.
         """
         if self._path is None:
@@ -86,9 +87,9 @@ class TrainProcess:
             self.popen.send_signal(signal.SIGINT)
 
     def wait(self, timeout: Optional[float]) -> Dict[str, Any]:
-        """The document of its end; HeadroomError where it ended badly.
+        """Returns the final document. Raises HeadroomError if the run failed.
 
-        Throws subprocess.TimeoutExpired where it runs on.
+        Raises subprocess.TimeoutExpired if it still runs.
         """
         exit_code = self.popen.wait(timeout)
         self._reader.join()
@@ -104,7 +105,7 @@ def _words_of(process: pathlib.Path) -> List[bytes]:
 
 
 def supervisor_of(run: pathlib.Path) -> Optional[int]:
-    """The `headroom train` of this machine whose coordinator serves the run in this folder."""
+    """The process id of this machine's `headroom train` for the run in this folder; None if there is none."""
     if sys.platform != "linux":
         return None
     wanted = os.fsencode(run.resolve())
@@ -122,9 +123,10 @@ def supervisor_of(run: pathlib.Path) -> Optional[int]:
                 continue
             status = (process / "stat").read_text(errors="replace")
             parent = status.rpartition(")")[2].split()[1]
-            # Another process has become the parent where the supervisor was killed.
+            # If the supervisor was killed, another process has become the
+            # parent.
             if _words_of(processes / parent)[1:2] == [b"train"]:
                 return int(parent)
-        except (OSError, IndexError):  # the process has ended meanwhile
+        except (OSError, IndexError):  # the process has ended in the meantime
             continue
     return None

@@ -1,4 +1,4 @@
-"""The program `headroom`: where it is, how it is called, what it answers."""
+"""The program `headroom`: its path, its calls and its answers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ PathLike = Union[str, "os.PathLike[str]"]
 Scalar = Union[bool, int, float, str, "os.PathLike[str]"]
 Flag = Union[None, Scalar, Sequence[Scalar], Mapping[str, Scalar]]
 
-# A line about a file that export wrote.
+# A line about a file that export has written.
 _EXPORTED = re.compile(r"^(.+?): (?:ONNX|TorchScript|safetensors), ", re.MULTILINE)
 
-# They answer something else than the command's result, or are set here.
+# Flags that change the form of the output, or that this module sets.
 _NOT_TAKEN = ("help", "version", "json")
 
 
 def find_program(program: Optional[PathLike] = None) -> str:
     """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH.
 
-    An environment that is not activated is not on PATH: its wheel's is the last.
+    Last, the one of this environment's wheel: an environment that is not activated is
+    not on PATH.
     """
     named = os.fspath(program) if program is not None else os.environ.get("HEADROOM_PROGRAM", "")
     found = shutil.which(named or "headroom")
@@ -50,7 +51,7 @@ def _text(value: Scalar) -> str:
 
 
 def flag_words(flags: Mapping[str, Flag]) -> List[str]:
-    """Keywords as words of a command line.
+    """Keywords as arguments of a command line.
 
     `bn_group=32` is `--bn-group 32`; True is the flag alone; None and False
     leave it out; a list is several words; `set={"hyp.lr0": 0.01}` is `--set
@@ -80,7 +81,7 @@ def flag_words(flags: Mapping[str, Flag]) -> List[str]:
 
 
 def document_of(text: str) -> Any:
-    """The JSON document that the program printed; None where it is none."""
+    """The JSON document that the program printed; None if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -88,17 +89,17 @@ def document_of(text: str) -> Any:
 
 
 def refusal(exit_code: int, document: Any, printed: str) -> HeadroomError:
-    """What a program that ended with `exit_code` said of it."""
+    """The error for a program that ended with `exit_code`."""
     reason = document.get("reason") if isinstance(document, dict) else None
     text = reason if isinstance(reason, str) and reason else printed.strip()
-    if exit_code < 0:  # a signal ended it: nobody said why
+    if exit_code < 0:  # ended by a signal, so there is no message
         text = f"[client] headroom was killed by signal {-exit_code}. {text}".rstrip()
         exit_code = RESOURCE
     return HeadroomError(exit_code, text or f"[client] headroom ended with exit code {exit_code}")
 
 
 def call(command: str, words: Sequence[str], program: Optional[PathLike]) -> str:
-    """What the command prints on standard output, once it has ended well."""
+    """Runs the command and returns its standard output. Raises HeadroomError if it fails."""
     done = subprocess.run([find_program(program), command, *words], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     out = done.stdout.decode(errors="replace")
@@ -116,14 +117,14 @@ def call_json(command: str, words: Sequence[str], program: Optional[PathLike]) -
 
 
 class Written(NamedTuple):
-    """What a command printed, and the files or the folder that it says it wrote."""
+    """The output of a command, and the files or the folder that it has written."""
 
     text: str
     paths: List[pathlib.Path]
 
 
 def plan(*, program: Optional[PathLike] = None, **flags: Flag) -> Any:
-    """The plan that train would use with these flags, and why; starts nothing.
+    """The plan that train would use with these flags, and the reason; starts no training.
 
     With `sweep=["img=320,640", "batch=8..64"]` a table of plans, as `cells`.
     """
@@ -137,13 +138,13 @@ def val(*, data: Flag = None, weights: Flag = None, program: Optional[PathLike] 
 
 
 def verify(*, data: Flag, program: Optional[PathLike] = None, **flags: Flag) -> Any:
-    """What is wrong with a data set, and what training does about it."""
+    """The faults of a data set, and how training handles them."""
     return call_json("verify", flag_words({"data": data, **flags}), program)
 
 
 def detect(*, weights: Flag, source: Flag, program: Optional[PathLike] = None,
            **flags: Flag) -> Written:
-    """Looks for objects in images or videos; `paths` is the folder of results."""
+    """Detects objects in images or videos; `paths` is the folder of results."""
     out = call("detect", flag_words({"weights": weights, "source": source, **flags}), program)
     _, found, folder = out.rstrip("\n").rpartition("; results in ")
     return Written(out, [pathlib.Path(folder)] if found else [])

@@ -1,4 +1,4 @@
-"""A run: started here, or looked at in its folder."""
+"""A run, started here or read from its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def _is_held(run: pathlib.Path) -> bool:
     """Whether a coordinator holds the log of the run in this folder."""
     try:
         import fcntl
-    except ImportError:  # no run goes on on such a system: the folder is a copy
+    except ImportError:  # no run can be live on such a system: the folder is a
+                         # copy
         return False
     try:
         lock = os.open(run / "coordinator.log.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -38,10 +39,10 @@ def _is_held(run: pathlib.Path) -> bool:
 
 
 class Run:
-    """The folder of a run, and the program where it was started here.
+    """The folder of a run, and its process if it was started here.
 
-    A run goes on when Python ends; `Run(path)` finds it again. Its files are
-    read anew at each call.
+    A run continues when Python ends; `Run(path)` finds it again. Every call reads the
+    files again.
     """
 
     def __init__(self, path: PathLike, *, program: Optional[PathLike] = None) -> None:
@@ -56,7 +57,7 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
-    # What it is doing.
+    # State.
 
     @property
     def state(self) -> str:
@@ -67,28 +68,29 @@ class Run:
 
     @property
     def log(self) -> List[str]:
-        """What the program printed for people, where it was started here."""
+        """The newest lines that the program has printed; empty if it was not started here."""
         return self._process.lines if self._process is not None else []
 
     def _goes_on(self) -> bool:
         return (self._process is not None and self._process.is_running()) or _is_held(self.path)
 
     def _end(self) -> Record:
-        """The last event, where it is that of the run's end."""
+        """The event of the run's end; empty if the run has none."""
         events = self.events()
         return events[-1] if events and events[-1].get("event") == "run_over" else {}
 
-    # What it wrote.
+    # Files.
 
     def follow(self, poll_seconds: float = _POLL_SECONDS) -> Iterator[Record]:
-        """Each step as it is committed, from the first one; ends with the run.
+        """Yields each committed step from the first one on; ends with the run.
 
-        Ends too where the run failed: `wait()` says why.
+        Also ends if the run failed; `wait()` then raises the reason.
         """
         reader = StepReader(self.path / "steps.jsonl")
         try:
             while True:
-                goes_on = self._goes_on()  # asked first, so that the last steps are read
+                goes_on = self._goes_on()  # read before the steps, so that the
+                                           # last steps are not missed
                 yield from reader.new_steps()
                 if not goes_on:
                     return
@@ -97,20 +99,20 @@ class Run:
             reader.close()
 
     def steps(self) -> Table:
-        """The committed steps so far, as steps.jsonl has them."""
+        """The committed steps so far, from steps.jsonl."""
         return read_records(self.path / "steps.jsonl")
 
     def epochs(self) -> Table:
-        """The epochs so far, by the columns of YOLOv5's results.csv."""
+        """The epochs so far, with the columns of YOLOv5's results.csv."""
         return read_results(self.path / "results.csv")
 
     def events(self) -> Table:
-        """What happened, each with its reason, as events.jsonl has it."""
+        """The events, each with its reason, from events.jsonl."""
         return read_records(self.path / "events.jsonl")
 
     @property
     def summary(self) -> Dict[str, Any]:
-        """The metrics of the best weights so far, and what the run took."""
+        """The metrics of the best weights so far, and the run's time and memory."""
         return self._document("summary.json", "after the first epoch, and at the end")
 
     @property
@@ -127,7 +129,7 @@ class Run:
         document: Dict[str, Any] = read_document(self.path / name, when)
         return document
 
-    # What is done with it.
+    # Control.
 
     def wait(self, timeout: Optional[float] = None) -> Dict[str, Any]:
         """Waits for the end. Returns the summary, with `exit_code` and `reason`.

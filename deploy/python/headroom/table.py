@@ -1,4 +1,4 @@
-"""Records of one kind: lines of a file, or runs side by side."""
+"""A table of records: lines of a file, or runs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _flat(value: Any, name: str, into: Record) -> None:
 
 
 class Table(List[Record]):
-    """A list of records that can be shown, and turned into a frame of pandas."""
+    """A list of records that can be displayed and converted to a pandas.DataFrame."""
 
     def columns(self) -> List[str]:
         """Names of all fields, in the order in which they first occur."""
         return list(dict.fromkeys(name for record in self for name in record))
 
     def column(self, name: str) -> List[Any]:
-        """One field of every record; None where a record has no such field."""
+        """One field of every record; None if a record lacks it."""
         if self and name not in self.columns():
             raise KeyError(f"{name}: the columns are {', '.join(self.columns())}")
         return [record.get(name) for record in self]
@@ -45,8 +45,8 @@ class Table(List[Record]):
     def frame(self) -> Any:
         """A pandas.DataFrame with a line for each record.
 
-        What is nested gets a column of its own, named by the way to it:
-        `memory.1.measured_peak_bytes` is that of rank 1. Lists of numbers stay
+        Nested values get a column that is named by their path:
+        `memory.1.measured_peak_bytes` is the value of rank 1. Lists of numbers stay
         lists.
         """
         pandas = optional_package("pandas", "a frame")

@@ -17,7 +17,7 @@ from headroom.errors import DATA, REQUEST, HeadroomError, optional_package
 from headroom.program import PathLike
 
 _MOST_HEADER_BYTES = 100_000_000
-_MOST_DIMENSIONS = 64  # numpy's and the program's
+_MOST_DIMENSIONS = 64  # the limit of numpy and of the program
 
 # Bytes of an element; the names of its type in numpy and PyTorch.
 _TYPES = {
@@ -43,7 +43,7 @@ class _Header(NamedTuple):
 
 
 class _Damage(Exception):
-    """A file that is no sound safetensors file, and why."""
+    """The error for an invalid safetensors file, with the reason."""
 
 
 def _is_count(value: Any) -> bool:
@@ -128,7 +128,7 @@ def _read(path: pathlib.Path, with_data: bool) -> Tuple[_Header, bytearray]:
 
 
 def load_metadata(file: PathLike) -> Dict[str, str]:
-    """What the file says of its weights: the model, its classes, its anchors."""
+    """The metadata of the weights: the model, its classes, its anchors."""
     return _read(pathlib.Path(file), with_data=False)[0].metadata
 
 

@@ -13,7 +13,7 @@ _TORCH = "2.11.0"
 
 
 def _libtorch() -> Tuple[str, str]:
-    """The folder that holds torch/, or "" and why there is none."""
+    """The folder that contains torch/, or "" and the reason why there is none."""
     install = f"{sys.executable} -m pip install torch=={_TORCH}"
     try:
         torch = importlib.metadata.distribution("torch")
@@ -28,7 +28,8 @@ def _libtorch() -> Tuple[str, str]:
 def _start(name: str) -> NoReturn:
     if not os.environ.get("HEADROOM_LIBTORCH"):
         folder, reason = _libtorch()
-        # Commands that need no tensors run without it, so the launcher refuses.
+        # Some commands need no tensors, so not an error here: the launcher
+        # decides.
         os.environ.update({"HEADROOM_LIBTORCH": folder, "HEADROOM_NO_LIBTORCH": reason})
     launcher = pathlib.Path(__file__).resolve().parent / "bin" / name
     os.execv("/bin/sh", ["sh", str(launcher), *sys.argv[1:]])

@@ -1,4 +1,4 @@
-{{/* Refuses values that are allowed each, but not together. */}}
+{{/* Refuses combinations of values that are valid one by one. */}}
 {{- define "headroom.check" -}}
 {{- if gt (len .Release.Name) 50 -}}
 {{- fail (printf "the release's name %s has %d characters: give one of at most 50" .Release.Name (len .Release.Name)) -}}
@@ -19,7 +19,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Workers of a pod. */}}
+{{/* The number of workers of a pod. */}}
 {{- define "headroom.processes" -}}
 {{- if gt (int .Values.workers.processes) 0 -}}
 {{- .Values.workers.processes -}}

@@ -1,4 +1,4 @@
-{{/* What every pod of a run shares. */}}
+{{/* Fields that every pod of a run has. */}}
 {{- define "headroom.pod" -}}
 restartPolicy: Never
 automountServiceAccountToken: false
@@ -50,10 +50,10 @@ imagePullSecrets:
 
 {{- define "headroom.coordinatorJob" -}}
 backoffLimit: 50
-podReplacementPolicy: Failed  # never two on one log
+podReplacementPolicy: Failed  # never two pods on one log
 podFailurePolicy:
   rules:
-    # The run's own end: another coordinator would say the same.
+    # The run has ended: another coordinator would end the same way.
     - action: FailJob
       onExitCodes: {operator: In, values: [2, 3, 4, 5, 130]}
     - action: Ignore
@@ -78,8 +78,9 @@ template:
         {{- with .Values.images.pullPolicy }}
         imagePullPolicy: {{ . }}
         {{- end }}
-        # Evicted alone, it must not end the run, as SIGTERM asks it to: it is
-        # killed, and its successor goes on from the log.
+        # If this pod alone is evicted, the run must not end, but SIGTERM would
+        # end it. So the signal is ignored: the pod is killed, and its successor
+        # continues from the log.
         command: [sh, -c, 'trap "" TERM; exec headroom "$@"', headroom]
         args:
           - coordinator
@@ -88,7 +89,7 @@ template:
           - --certs=/certs
           - --expected-workers={{ mul (int .Values.workers.pods) (include "headroom.processes" . | int) }}
           - --project=/runs
-          {{- /* A pod that gets no GPU is refused, not trained on its CPU. */}}
+          {{- /* Refuses a pod without GPU instead of training on its CPU. */}}
           {{- if and (gt (int .Values.workers.gpus) 0) (not (regexMatch "(^| )--device(=| |$)" (join " " .Values.run.flags))) }}
           - --device=all
           {{- end }}
@@ -137,7 +138,7 @@ template:
         emptyDir: {sizeLimit: 64Mi}
 {{- end -}}
 
-{{/* What a worker's pod takes: a request and a limit alike. */}}
+{{/* The resources of a worker's pod, used as request and as limit. */}}
 {{- define "headroom.workerResources" -}}
 {{- $workers := .Values.workers -}}
 cpu: {{ $workers.cpu | quote }}
@@ -157,15 +158,15 @@ completionMode: Indexed
 completions: {{ $workers.pods }}
 parallelism: {{ $workers.pods }}
 backoffLimit: 50
-podReplacementPolicy: Failed  # never two of one index
+podReplacementPolicy: Failed  # never two pods with one index
 podFailurePolicy:
   rules:
-    # The request or the data: no other pod would fare better.
+    # The request or the data is wrong: another pod would fail too.
     - action: FailJob
       onExitCodes: {containerName: agent, operator: In, values: [2, 3, 4]}
     - action: Ignore
       onPodConditions: [{type: DisruptionTarget, status: "True"}]
-    # Drained: it was asked to end.
+    # The pod was asked to end (drained).
     - action: Ignore
       onExitCodes: {containerName: agent, operator: In, values: [130]}
 template:
@@ -173,7 +174,7 @@ template:
     labels: {app: {{ .Release.Name }}, role: worker}
   spec:
     {{- include "headroom.pod" . | nindent 4 }}
-    # A stop at a committed step and its checkpoint.
+    # Enough to stop at a committed step and save.
     terminationGracePeriodSeconds: {{ $workers.gracePeriodSeconds }}
     {{- with $workers.priorityClassName }}
     priorityClassName: {{ . }}
@@ -218,9 +219,10 @@ template:
         securityContext:
           allowPrivilegeEscalation: false
           readOnlyRootFilesystem: true
-          # EFA pins memory. A user who is not root does not get this right where
-          # the runtime has no ambient capabilities: then the limit on locked
-          # memory of the node's containerd counts (LimitMEMLOCK=infinity).
+          # EFA pins memory. For a user who is not root the capability has no
+          # effect if the runtime sets no ambient capabilities. Then the limit
+          # on locked memory of the node's containerd applies
+          # (LimitMEMLOCK=infinity).
           capabilities: {drop: [ALL]{{ if gt (int $workers.efa) 0 }}, add: [IPC_LOCK]{{ end }}}
         volumeMounts:
           - {name: runs, mountPath: /runs}
@@ -236,8 +238,8 @@ template:
       {{- include "headroom.certs" (list . "client") | nindent 6 }}
       - name: tmp
         emptyDir: {sizeLimit: {{ $workers.temporary }}}
-      # Libraries' own; tensors between workers of a pod travel through
-      # nameless memory, which counts against the memory limit.
+      # For libraries. Tensors between workers of a pod use anonymous shared
+      # memory, which counts against the memory limit.
       - name: shm
         emptyDir: {medium: Memory, sizeLimit: {{ $workers.sharedMemory }}}
 {{- end -}}
