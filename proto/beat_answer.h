@@ -1,5 +1,5 @@
-// What the coordinator answered to a beat, also where the agent asked for its
-// worker.
+// Converts the coordinator's reply to a beat. Used by workers, and by agents
+// that ask for their workers.
 #pragma once
 
 #include <grpcpp/support/status.h>

@@ -55,7 +55,7 @@ void check_predictions(const plan::Plan& plan) {
       check_size("predicted_phase_bytes", bytes);
 }
 
-// Entries of a list that stand for `counts` ranks each; an empty list stays so.
+// Repeats entry i counts[i] times; an empty list stays empty.
 template <typename Entry>
 void repeat(std::vector<Entry>& list, const std::vector<int>& counts) {
   if (list.empty()) return;
@@ -66,8 +66,9 @@ void repeat(std::vector<Entry>& list, const std::vector<int>& counts) {
   list = std::move(all);
 }
 
-// Leaves one entry of each run of ranks with equal predictions. Returns the
-// lengths of the runs; nothing where there are no predictions.
+// Run-length encodes the predictions: keeps one entry for each run of ranks
+// with equal predictions. Returns the lengths of the runs; empty without
+// predictions.
 std::vector<int> join_equal_ranks(plan::Plan& plan) {
   auto& peaks = plan.predicted_peak_bytes;
   auto& phases = plan.predicted_phase_bytes;
@@ -92,6 +93,7 @@ std::vector<int> join_equal_ranks(plan::Plan& plan) {
   return counts;
 }
 
+// The reverse of join_equal_ranks(), with checks.
 void part_equal_ranks(const wire::Plan& message, plan::Plan& plan) {
   if (message.predicted_ranks().empty()) return;
   const std::vector<int> counts(message.predicted_ranks().begin(),
@@ -130,7 +132,8 @@ plan::ParallelLayout from_wire(const wire::ParallelLayout& message) {
   check_axis("pipeline_parallel_size", layout.pipeline_parallel_size);
   check_axis("data_parallel_size", layout.data_parallel_size);
   check_axis("spatial_parallel_size", layout.spatial_parallel_size);
-  // Two axes at their bound fit in 64 bits, three do not: check in between.
+  // The product of two axes fits in 64 bits, that of three may not: check
+  // between.
   const int64_t outer =
       int64_t{layout.pipeline_parallel_size} * layout.data_parallel_size;
   if (outer > kMaxWorldSize ||
@@ -182,7 +185,7 @@ void fields(auto& archive, Either<plan::PhaseBytes> auto& rank) {
   archive("host", rank.host);
 }
 
-// All but the backend and the activation policies, which are enums of the wire.
+// Backend and activation policies are wire enums, which to_wire() converts.
 void fields(auto& archive, Either<plan::Plan> auto& plan) {
   archive("layout", plan.layout);
   archive("micro_batch_size", plan.micro_batch_size);
@@ -295,7 +298,7 @@ RunProgress from_wire(const wire::Progress& message) {
   return from_message<RunProgress>(message);
 }
 
-// All but the kind, which has a name on the wire.
+// All fields except the kind, which is sent as its name.
 void fields(auto& archive, Either<EventRecord> auto& record) {
   archive("sequence", record.sequence);
   archive("step", record.step);

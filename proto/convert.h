@@ -1,8 +1,8 @@
-// Messages <-> the structs they stand for, one pair of functions each.
+// Converts between protobuf messages and the structs of the program, with one
+// pair of functions for each.
 //
-// What comes off the wire is not trusted: from_wire checks every number before
-// anybody sizes a loop or an allocation by it, and names the field and the
-// value it refuses.
+// Received data is not trusted: from_wire checks every number before it sizes a
+// loop or an allocation, and its error names the field and the refused value.
 //
 // Errors: from_wire throws Error (tag "wire", exit 2).
 #pragma once
@@ -15,14 +15,15 @@
 
 namespace headroom::wire {
 
-// Ranks of one run; also a bound on each axis.
+// Largest number of ranks of a run, and of each axis.
 inline constexpr int kMaxWorldSize = 65536;
 
 wire::ParallelLayout to_wire(const plan::ParallelLayout& layout);
-// Every axis is at least 1 and their product at most kMaxWorldSize.
+// Throws unless every axis is at least 1 and their product at most
+// kMaxWorldSize.
 plan::ParallelLayout from_wire(const wire::ParallelLayout& message);
 
-// REQUIRES: plan.backend is not kAuto: a plan has decided.
+// REQUIRES: plan.backend is not kAuto, since a plan has chosen its backend.
 wire::Plan to_wire(const plan::Plan& plan);
 plan::Plan from_wire(const wire::Plan& message);
 
@@ -35,7 +36,7 @@ EventRecord from_wire(const wire::Event& message);
 wire::Shortfall to_wire(const headroom::MemoryShortfall& shortfall);
 headroom::MemoryShortfall from_wire(const wire::Shortfall& message);
 
-// What agents and workers say, without their stamps, names and versions.
+// Reports of agents and workers. Stamp, names and version are set elsewhere.
 wire::RegisteredCard to_wire(const NodeCard& card);
 NodeCard from_wire(const wire::RegisteredCard& message);
 wire::RegisterRequest to_wire(const NodeRegistration& node);
@@ -57,15 +58,16 @@ LeftGeneration from_wire(const wire::LeaveGenerationRequest& message);
 wire::FinishRequest to_wire(const FinishedRun& finished);
 FinishedRun from_wire(const wire::FinishRequest& message);
 
-// All but the stamp, the action, the reason and the order's number.
+// Converts all fields except the stamp, the action, the reason and the order's
+// number.
 wire::Assignment to_wire(const RankAssignment& assignment);
 RankAssignment from_wire(const wire::Assignment& message);
 
-// An assignment's numbers must agree with each other: 0 <= rank < world_size,
-// 0 <= local_rank, 1 <= local_world_size <= world_size, the plan's layout has
-// world_size ranks, the generation is at least 1, and the action is one that
-// this build knows. Throws Error naming the first that does not; ACTION_WAIT
-// and ACTION_EXIT carry no rank and no plan, and are not held to that.
+// Checks that an assignment is consistent: 0 <= rank < world_size, 0 <=
+// local_rank, 1 <= local_world_size <= world_size, the plan's layout has
+// world_size ranks, the generation is at least 1, and the action is known.
+// Throws Error naming the first violation. ACTION_WAIT and ACTION_EXIT have no
+// rank and no plan, so only their action is checked.
 void check_assignment(const wire::Assignment& message);
 
 }  // namespace headroom::wire
