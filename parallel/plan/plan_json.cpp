@@ -86,8 +86,8 @@ void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
   }
 }
 
-// The members that later versions added; an earlier plan without them has the
-// defaults.
+// Reads the members that later versions added. If they are missing, the
+// defaults remain.
 void read_later_members(const ordered_json& object, const std::string& file,
                         Plan& plan) {
   if (object.contains("even_batch_norm_groups")) {
@@ -166,7 +166,8 @@ std::string text(const ordered_json& object, const std::string& name,
   return value.get<std::string>();
 }
 
-// A reason quotes flags and paths, which need not be UTF-8.
+// A reason may quote flags and paths, which need not be UTF-8; replace invalid
+// bytes.
 std::string dump(const ordered_json& object, int indent) {
   return object.dump(indent, ' ', false,
                      ordered_json::error_handler_t::replace);
@@ -223,7 +224,7 @@ ordered_json network_object(const NetworkRates& network) {
 
 namespace {
 
-// Nothing for what network_object() would not write.
+// Returns no value for an object that network_object() would not write.
 std::optional<NetworkRates> network_of(const ordered_json& object) {
   if (!object.is_object()) return std::nullopt;
   NetworkRates network;
