@@ -3,9 +3,8 @@
 // run_state_snapshot.cpp; a new field of RunState needs one there.
 //
 // Times are not stored, because the clock starts anew with each process. When a
-// state is restored, all members count as heard from, and have `grace` beyond
-// the usual limits to send their next message.
-// usual time to be heard again.
+// state is restored, the last message of every member counts as just arrived,
+// and each has `grace` beyond the usual limits to send their next message.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Membership: the nodes and workers of a run, and when each was last heard
-// from.
+// Membership: the nodes and workers of a run, and when the last message of each
+// arrived.
 //
 // Pure state: time is an argument, and ranks and the run's phase are not known
 // here. An agent announces its slots when it registers. Until open(), all
@@ -150,7 +150,8 @@ class Membership {
   // The coordinator was paused for `pause`: shifts all times by it, so that the
   // pause makes no process silent.
   void excuse(std::chrono::steady_clock::duration pause);
-  // Treats all processes as heard from at `then`, which may be in the future.
+  // Sets the time of every process's last message to `then`, which may be in
+  // the future.
   void expect_until(TimePoint then);
 
   const Member* find(const std::string& worker_id) const;

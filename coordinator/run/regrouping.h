@@ -104,7 +104,8 @@ struct RegroupingOptions {
   std::chrono::milliseconds restart_wait = std::chrono::seconds(5);
   // How long to wait for --min-processes workers before the run stops.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
-  // How long to wait for silent agents when no worker is left.
+  // How long to wait for silent agents when no worker is left: as long as an
+  // agent tries to reach its coordinator.
   std::chrono::milliseconds agent_wait = std::chrono::seconds(30);
 };
 

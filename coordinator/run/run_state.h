@@ -18,7 +18,7 @@
 // actions are read with take_orders() and take_events().
 //
 // Threads: none of its own. The service calls it under one mutex, which also
-// guards everything it returns by reference.
+// guards everything that it holds.
 //
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;
@@ -271,7 +271,7 @@ class RunState {
   std::map<std::pair<std::string, int>, RestartBudget> restart_budgets_;
   // The largest measured memory of each worker.
   std::map<std::string, int64_t> measured_peak_bytes_;
-  // Whether each worker waited for peers when last heard from.
+  // Whether each worker was waiting for peers when it last reported.
   std::map<std::string, bool> waits_;
   std::set<std::string> given_up_;  // lost, and their exit is not reported yet
   std::set<std::string> told_nodes_;  // nodes that got a reply since the end

@@ -32,7 +32,7 @@ class MemoryMeter {
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
   // Allocations of more than 0 bytes since the start.
   virtual int64_t allocations() const = 0;
-  // From now on refuses allocations that would raise live_bytes() above
+  // From now on refuses allocations that would raise the memory in use above
   // `bytes`.
   virtual void set_limit(int64_t bytes) = 0;
   virtual int64_t limit() const = 0;

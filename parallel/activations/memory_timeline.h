@@ -25,8 +25,7 @@ class MemoryTimeline final : public StepPhaseObserver {
     kLive,   // `bytes` of category `index` are live from now on
     kPhase,  // phase `index` begins
     // The resident set of the process is `bytes` larger than the largest
-    // counted sum while recording. The heap keeps freed memory, so this does
-    // not shrink.
+    // counted sum while recording. Freed memory stays with the process.
     kUncounted,
   };
   struct Event {

@@ -5,8 +5,8 @@
 // The autograd graph is that of the plain call; only the tensors that its nodes
 // saved are computed again. All of them are computed when the first is needed,
 // and each is released as soon as its node has used it. Gradients are
-// bit-identical if the piece computes the same again: the piece is told which
-// pass it is in, must not communicate or count in the second, and must draw no
+// bit-identical if the piece computes the same again: the piece gets the pass
+// as an argument, must not communicate or count in the second, and must draw no
 // random numbers.
 //
 // An input that has a derivation is not kept either. The tensors that the

@@ -20,8 +20,9 @@ namespace headroom::plan {
 // What a layer keeps for its backward. kKeep: everything. kLean: the outputs of
 // its convolutions, from which the rest is derived. kRecompute: only its inputs
 // (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
-// kOffload: nothing in device memory. In this order a policy needs less memory
-// and more time. A policy changes no result, so ranks may use different ones.
+// kOffload: nothing in device memory. From kKeep to kRecompute, memory
+// decreases and computation increases. A policy changes no result, so ranks may
+// use different ones.
 enum class ActivationPolicy { kKeep, kLean, kRecompute, kOffload };
 
 // Predicted largest number of bytes that a rank needs in each phase of a run:

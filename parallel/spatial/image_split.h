@@ -59,6 +59,7 @@ class ImageSplit {
 // b in a's plan, b sends to a in b's plan. Between two ranks there is at most
 // one message per direction, since one is entirely above the other. The halo
 // may span several ranks: at the largest stride a rank may own one row.
+//
 // Example, 2 rows per rank, rank 1 of 4, top = bottom = 3:
 //
 //   row      -1   0 1   2 3   4 5   6 7

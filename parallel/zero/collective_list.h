@@ -6,10 +6,10 @@
 //   backward, with each layer gathered while the previous one runs
 //             gather n, gather n-1, scatter n, gather n-2, scatter n-1, …
 //
-// An entry stands where the collective ends; a gather in the background begins
-// earlier. The list depends only on the layers, so it is the same on all ranks.
-// The cursor refuses any other order, in which ranks would exchange different
-// layers.
+// An entry's position is where its collective ends; a gather in the background
+// begins earlier. The list depends only on the layers, so it is the same on all
+// ranks. The cursor refuses any other order, in which ranks would exchange
+// different layers.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 //             rates from 0, to lr0*f(e); momentum from warmup_momentum;
 //             accumulation from 1 to nominal/batch; all linear in the step
 //   nominal   gradients are summed over `accumulate` steps until about 64
-//             images are seen; the decay is scaled by the rounding error
+//             images are seen; the decay is scaled by their number / 64
 //
 // warmup_epochs = 0 means no warm-up at all. In YOLOv5 the minimum of 100 steps
 // would still apply; this is the one deviation from it, so that a run without
