@@ -55,8 +55,7 @@ class BeatChannel {
       : fd_(std::exchange(other.fd_, -1)), is_open_(other.is_open_) {}
   BeatChannel& operator=(BeatChannel&& other) noexcept;
 
-  // Both ends are close-on-exec: a child inherits only an end that is passed
-  // on.
+  // Both ends are close-on-exec: a child inherits only the end passed to it.
   static std::pair<BeatChannel, BeatChannel> make_pair();
   // The end that an agent passed to this process; a closed channel if there is
   // none. It is not inherited by children of this process.
@@ -72,8 +71,7 @@ class BeatChannel {
     static_assert(std::is_trivially_copyable_v<Record>);
     return send(&record, sizeof record);
   }
-  // Returns no value if no record arrived within `wait`, or the other end is
-  // closed.
+  // No value if no record arrived within `wait`, or the other end is closed.
   template <typename Record>
   std::optional<Record> receive(std::chrono::milliseconds wait) {
     static_assert(std::is_trivially_copyable_v<Record>);

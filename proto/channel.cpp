@@ -92,8 +92,7 @@ const std::vector<std::pair<const char*, int>>& connection_settings() {
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
-      // The window is set here, so gRPC need not estimate it with a ping per
-      // message.
+      // The window is fixed here, so gRPC need not estimate it with pings.
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kMaxMessageBytes},
       // Nothing reads gRPC's own statistics, which take memory for each of

@@ -27,8 +27,8 @@ std::string text_of(const fs::path& file, bool is_secret) {
                 "headroom coordinator --init-certs DIR makes it");
   }
   struct stat about {};
-  // A file of root that a group may read (as Kubernetes mounts secrets) is
-  // accepted.
+  // Root's file that a group may read is accepted: Kubernetes mounts secrets
+  // so.
   const auto others = [&] {
     return S_IRWXO | (about.st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);
   };

@@ -57,8 +57,7 @@ ChannelSecurity channel_security();
 // threads still use it then. REQUIRES: OpenSSL has not been used yet.
 void keep_openssl_to_the_end();
 
-// Compares in constant time, so that timing does not show where the secrets
-// differ.
+// Compares in constant time: timing does not show where the secrets differ.
 bool equal_secrets(const std::string& given, const std::string& known);
 
 }  // namespace headroom::wire

@@ -106,8 +106,7 @@ Context client_context(const ChannelSecurity& security) {
   return context;
 }
 
-// Sends pending TLS data and passes received data to TLS. Returns false if
-// nothing arrives.
+// Exchanges pending TLS data with the peer. Returns false if nothing arrives.
 bool exchange(SSL* session, const Socket& peer) {
   std::array<char, 16384> bytes{};
   for (int count = 0; (count = BIO_read(SSL_get_wbio(session), bytes.data(),

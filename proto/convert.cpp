@@ -132,8 +132,7 @@ plan::ParallelLayout from_wire(const wire::ParallelLayout& message) {
   check_axis("pipeline_parallel_size", layout.pipeline_parallel_size);
   check_axis("data_parallel_size", layout.data_parallel_size);
   check_axis("spatial_parallel_size", layout.spatial_parallel_size);
-  // The product of two axes fits in 64 bits, that of three may not: check
-  // between.
+  // Two axes' product fits in 64 bits, that of three may not: check between.
   const int64_t outer =
       int64_t{layout.pipeline_parallel_size} * layout.data_parallel_size;
   if (outer > kMaxWorldSize ||

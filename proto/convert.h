@@ -19,7 +19,7 @@ namespace headroom::wire {
 inline constexpr int kMaxWorldSize = 65536;
 
 wire::ParallelLayout to_wire(const plan::ParallelLayout& layout);
-// Throws unless every axis is at least 1 and their product at most
+// Throws unless all axes are at least 1 and their product at most
 // kMaxWorldSize.
 plan::ParallelLayout from_wire(const wire::ParallelLayout& message);
 
@@ -58,8 +58,7 @@ LeftGeneration from_wire(const wire::LeaveGenerationRequest& message);
 wire::FinishRequest to_wire(const FinishedRun& finished);
 FinishedRun from_wire(const wire::FinishRequest& message);
 
-// Converts all fields except the stamp, the action, the reason and the order's
-// number.
+// All fields except the stamp, the action, the reason and the order's number.
 wire::Assignment to_wire(const RankAssignment& assignment);
 RankAssignment from_wire(const wire::Assignment& message);
 

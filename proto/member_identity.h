@@ -1,5 +1,4 @@
-// MemberIdentity: the identity of a caller of the coordinator, and the secret
-// that proves it.
+// MemberIdentity: the identity of the coordinator's caller, and its secret.
 //
 // An agent draws a secret when it starts and registers with it; the coordinator
 // stores it. Each worker's secret is derived from its agent's, so the agent
@@ -22,8 +21,7 @@ inline constexpr const char* kSecretVariable = "HEADROOM_MEMBER_SECRET";
 
 // Draws an agent's secret: 64 random hexadecimal digits.
 std::string new_member_secret();
-// Derives a worker's secret: HMAC-SHA256 of its name, keyed with its agent's
-// secret.
+// A worker's secret: HMAC-SHA256 of its name, keyed with its agent's secret.
 std::string secret_of_worker(const std::string& agent_secret,
                              const std::string& worker_id);
 

@@ -53,8 +53,7 @@ struct RegisteredRun {
   std::string run_digest = {};
   std::string run_config_yaml = {};
   std::string run_directory = {};  // absolute
-  // NodeCard::index of each slot's card; -1: the CPU, or the card given by the
-  // local rank.
+  // NodeCard::index of each slot's card; -1: the CPU, or the local rank's card.
   std::vector<int64_t> slot_cards = {};
 };
 

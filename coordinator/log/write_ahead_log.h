@@ -48,8 +48,7 @@ class WriteAheadLog {
   static constexpr size_t kFrameBytes = 20;
   static constexpr size_t kMaxRecordBytes = size_t{64} << 20;
 
-  // Creates the file if it does not exist. Appends the log's records to
-  // `records`.
+  // Creates the file if necessary. Appends the log's records to `records`.
   static std::unique_ptr<WriteAheadLog> open(const std::filesystem::path& file,
                                              std::vector<std::string>* records);
   ~WriteAheadLog();

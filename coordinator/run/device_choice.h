@@ -20,8 +20,7 @@
 
 namespace headroom::coordinator {
 
-// The cards of a node's slots (see Node::slot_cards), or why the node is
-// refused.
+// The cards of a node's slots (Node::slot_cards), or why it is refused.
 struct SlotCards {
   std::vector<int64_t> cards;
   std::optional<Error> refusal;

@@ -249,8 +249,7 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
                       ": " + cause + there,
             .is_fruitless = true};
   }
-  // Pause, so that a network failure of a few seconds does not use up all
-  // tries.
+  // Pause, so that a short network failure does not use up all tries.
   if (adds_to_fruitless && !fruitless_.empty() &&
       now - regrouping_.begin < pause_after(fruitless_.size())) {
     return {.kind = Kind::kWait, .reason = cause + there};

@@ -131,8 +131,7 @@ class GenerationCycle {
   // Cached by still_busy(); no value until it is first called. May still
   // contain ranks that are gone.
   std::optional<std::set<int>> busy_;
-  // The run's own plan: the first one, or its replacement after a lack of
-  // memory.
+  // The run's own plan: the first, or its replacement after a lack of memory.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
   // Why each generation ended, for consecutive ones without a committed step;

@@ -36,8 +36,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     return std::nullopt;
   }
   if (!room_error(node)) return add_node(now, node);
-  // Silent nodes keep their slots unless the new node is accepted: try on a
-  // copy.
+  // Silent nodes keep their slots unless the new one is accepted: try a copy.
   Membership next = *this;
   next.forget_silent();
   if (auto why = next.room_error(node)) return why;

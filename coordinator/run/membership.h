@@ -1,5 +1,5 @@
-// Membership: the nodes and workers of a run, and when the last message of each
-// arrived.
+// Membership: the nodes and workers of a run, and when each last sent a
+// message.
 //
 // Pure state: time is an argument, and ranks and the run's phase are not known
 // here. An agent announces its slots when it registers. Until open(), all
@@ -63,8 +63,7 @@ struct Node {
   NodeVoice voice = {};
 };
 
-// A process that became silent in one expire(now), and its limit: "for 2000
-// ms".
+// A process that became silent in expire(now), and its limit: "for 2000 ms".
 struct SilentProcess {
   std::string id;
   std::string how_long;
@@ -150,8 +149,7 @@ class Membership {
   // The coordinator was paused for `pause`: shifts all times by it, so that the
   // pause makes no process silent.
   void excuse(std::chrono::steady_clock::duration pause);
-  // Sets the time of every process's last message to `then`, which may be in
-  // the future.
+  // Sets every process's last message to `then`, which may be in the future.
   void expect_until(TimePoint then);
 
   const Member* find(const std::string& worker_id) const;
@@ -187,8 +185,7 @@ class Membership {
   std::optional<std::string> room_error(const Node& node) const;
   std::optional<std::string> add_node(TimePoint now, const Node& node);
   bool has_joined_workers(const Node& node) const;
-  // Forgets agents that became silent before open(), if none of their workers
-  // is joined.
+  // Forgets agents that became silent before open() and have no joined worker.
   void forget_silent();
 
   int expected_workers_;

@@ -43,13 +43,12 @@ enum class LeavingCause { kMemory, kLostPeer, kAsked };
 // The report of a worker that has left its generation.
 struct Leaving {
   ResumePoint from;
-  // Only for kMemory: the shortage as this worker knows it; the bytes are this
-  // worker's own.
+  // Only for kMemory: the shortage that this worker knows of, with its own
+  // bytes.
   planner::MemoryShortage shortage;
   std::string result_json;  // summary.json's content, sent by rank 0
   LeavingCause cause = LeavingCause::kMemory;
-  // The state that this worker has. Unused for kMemory, where the state is in
-  // the checkpoint.
+  // This worker's state. Unused for kMemory, whose state is in the checkpoint.
   SurvivorState state;
 };
 

@@ -67,8 +67,7 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
                   ", the newest that a survivor committed"};
     }
   }
-  // Wait a moment: the agent's report on how the worker ended improves the
-  // message.
+  // Wait a little: the agent's report on the worker's end improves the message.
   const bool unexplained =
       !ending.loss || (!ending.loss->explained && !ending.loss->agent_silent &&
                        !ending.loss->exit_code);
@@ -200,8 +199,7 @@ EndReason describe_ending(const RunEnding& ending,
     if (saved == 0) {
       return {text + "; start the run again if its checkpoints/ is empty"};
     }
-    // No remaining worker knows of checkpoints: the user must look in the run
-    // folder.
+    // No remaining worker knows of checkpoints: the run folder must be checked.
     if (!saved) return {text};
     return {text + ", continue from the checkpoint after " +
                 counted(*saved, "step") + " with: " + resume,

@@ -74,8 +74,8 @@ struct RunEnding {
   std::optional<Loss> loss;  // no value while there are only complaints
   // The first complaint of a survivor, used if no worker was lost.
   std::string first_complaint;
-  // Why no further generation is formed of the available workers; "" if too few
-  // are available.
+  // Why the available workers form no further generation; "" if they are too
+  // few.
   std::string gave_up;
   std::vector<Survivor> survivors;  // in rank order
   int64_t known_steps = 0;          // committed steps, as rank 0 last reported
@@ -102,8 +102,7 @@ struct EndReason {
   bool says_how_to_go_on = false;  // `text` contains the resume command
 };
 
-// Updates which survivors have left, and whether the lost worker's agent is
-// silent.
+// Updates which survivors left, and whether the lost worker's agent is silent.
 void note_who_is_gone(RunEnding& ending, const Membership& membership);
 
 // REQUIRES: give_up_saver() was called before.

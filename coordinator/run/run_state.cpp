@@ -197,8 +197,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     ending_.first_complaint = failure.message;
   }
   if (is_fatal) {
-    // A fatal failure before the first generation: another worker would fail
-    // likewise.
+    // Fatal before the first generation: another worker would fail likewise.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now,
          loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
@@ -502,8 +501,7 @@ void RunState::lose(TimePoint now, Loss loss) {
   if (over()) return;
   const std::string worker_id = loss.worker_id;
   const bool first = !ending_.loss;
-  // A worker that complained of a peer and then leaves is a victim, not the
-  // cause.
+  // A worker that complained of a peer before it leaves is not the cause.
   const Survivor* known = ending_.find(worker_id);
   const bool victim =
       (known != nullptr && known->committed_steps && known->can_save) ||

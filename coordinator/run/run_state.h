@@ -11,8 +11,7 @@
 //                            v
 //                        stopping --saved, or nothing to save--> failed
 //
-// A worker that is lost in `waiting` is waited for; the run stops if it gets no
-// successor.
+// If a worker is lost in `waiting`, the run waits for its successor or stops.
 //
 // Each call reports one event, with its time as an argument. The resulting
 // actions are read with take_orders() and take_events().
@@ -58,8 +57,7 @@ struct RunOptions {
   std::string run_directory;
   // The model's layers; empty if the plan does not need them.
   std::vector<layers::LayerCost> layers;
-  // The first generation's plan; without it the request's configuration
-  // decides.
+  // The first generation's plan; without it the configuration decides.
   std::optional<plan::Plan> plan = {};
 };
 
@@ -128,8 +126,7 @@ class RunState {
   bool is_readopting(TimePoint now) const { return now < readopting_until_; }
   // Records that the worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
-  // Returns whether the agent should start a successor, which must register
-  // first.
+  // Returns whether the agent should start a successor, which registers first.
   RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
                                 int exit_code, const std::string& last_words);
   void worker_failed(TimePoint now, const std::string& worker_id,

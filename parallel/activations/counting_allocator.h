@@ -1,5 +1,5 @@
-// CountingAllocator: counts the bytes of every CPU tensor, and limits them on
-// request.
+// CountingAllocator: counts the bytes of all CPU tensors, with an optional
+// limit.
 //
 // An allocation above the limit throws the real c10::OutOfMemoryError. So a
 // small device can be emulated, and out-of-memory handling is tested on the
@@ -82,8 +82,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // Allocations up to and including the one that will fail; 0 if none is armed.
   static int64_t pending_failure() { return countdown(); }
 
-  // The calling thread's last refusal, if there was one since the previous
-  // call.
+  // The calling thread's last refusal, if one occurred since the last call.
   static std::optional<Refusal> take_refusal();
   std::optional<Refusal> take_last_refusal() override { return take_refusal(); }
   // This allocator caches nothing. For the C library's heap see

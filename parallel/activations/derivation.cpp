@@ -35,8 +35,7 @@ class Derivation {
         tensor.scalar_type() != options_.dtype()) {
       return false;
     }
-    // The stride of an axis with one element has no meaning, and views change
-    // it.
+    // The stride of an axis with one element is meaningless; views change it.
     for (size_t axis = 0; axis < sizes_.size(); ++axis) {
       if (sizes_[axis] > 1 && tensor.stride(axis) != strides_[axis])
         return false;
@@ -48,8 +47,7 @@ class Derivation {
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {
-    // The sources are needed until this use, so they are kept too: once, at the
-    // first use.
+    // The first use keeps the sources too, because they are needed until then.
     if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
     for (Source& source : unused_) {
       if (source.derivation != nullptr) {
@@ -103,8 +101,7 @@ class Derivation {
 
 namespace {
 
-// Replaces the context of a storage's DataPtr, and is destroyed with the
-// memory.
+// Replaces the context of a storage's DataPtr; destroyed with the memory.
 struct Tag {
   c10::DataPtr memory;
   std::shared_ptr<Derivation> derivation;
@@ -112,8 +109,7 @@ struct Tag {
 
 void delete_tag(void* tag) { delete static_cast<Tag*>(tag); }
 
-// Returns the tensor's derivation, or nullptr if there is none that can be
-// used.
+// Returns the tensor's derivation, or nullptr if there is no usable one.
 std::shared_ptr<Derivation> derivation_of(const at::Tensor& tensor,
                                           DerivationCost most) {
   if (!tensor.has_storage()) return nullptr;

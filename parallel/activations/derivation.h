@@ -29,8 +29,7 @@ namespace headroom::activations {
 
 class Derivation;
 
-// A tensor that is needed once more: the tensor itself, or a use of its
-// derivation.
+// A tensor needed once more: the tensor itself, or a use of its derivation.
 class KeptTensor {
  public:
   explicit KeptTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}

@@ -27,13 +27,11 @@ class MemoryMeter {
   // sum of the peaks is at least peak_bytes().
   virtual CategoryBytes live_by_category() const = 0;
   virtual CategoryBytes peak_by_category() const = 0;
-  // From now on also records allocations and releases in `timeline`; nullptr
-  // ends it.
+  // Also records allocations and releases in `timeline`; nullptr ends it.
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
   // Allocations of more than 0 bytes since the start.
   virtual int64_t allocations() const = 0;
-  // From now on refuses allocations that would raise the memory in use above
-  // `bytes`.
+  // Refuses allocations that would raise the memory in use above `bytes`.
   virtual void set_limit(int64_t bytes) = 0;
   virtual int64_t limit() const = 0;
 

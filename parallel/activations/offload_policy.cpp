@@ -177,15 +177,13 @@ class OffloadPolicy::Copy {
 };
 
 std::function<at::Tensor()> OffloadPolicy::pack(const at::Tensor& tensor) {
-  // A parameter, or a map received from another stage: its owner keeps it
-  // anyway.
+  // A parameter, or a map received from another stage: kept by its owner.
   const bool is_leaf = tensor.is_leaf() && tensor.requires_grad();
   const at::Tensor plain = tensor.detach();
   if (is_leaf || static_cast<int64_t>(tensor.nbytes()) < kTooSmallToMatter) {
     return [plain] { return plain; };
   }
-  // A view with gaps is written without them. A dense map keeps its memory
-  // order.
+  // A view with gaps is written without them; a dense map keeps its order.
   return [copy = copy_of(plain.is_non_overlapping_and_dense()
                              ? plain
                              : plain.clone())] { return copy->read(); };

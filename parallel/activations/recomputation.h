@@ -6,7 +6,7 @@
 // saved are computed again. All of them are computed when the first is needed,
 // and each is released as soon as its node has used it. Gradients are
 // bit-identical if the piece computes the same again: the piece gets the pass
-// as an argument, must not communicate or count in the second, and must draw no
+// as an argument, must not communicate or count in the second, and draws no
 // random numbers.
 //
 // An input that has a derivation is not kept either. The tensors that the

@@ -1,5 +1,4 @@
-// SavedTensorPolicy: decides how a tensor that autograd saves for backward is
-// kept.
+// SavedTensorPolicy: decides how tensors that autograd saves are kept.
 //
 // Autograd calls the policy of the thread that records the graph. The node then
 // keeps, instead of the tensor, an action that brings it back. Every memory

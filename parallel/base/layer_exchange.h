@@ -26,8 +26,7 @@ struct BatchNormGroup {
   int64_t local_end = 0;
   // Samples of the whole group, over all ranks.
   int64_t global_samples = 0;
-  // True on one rank of the group only: that rank updates the running
-  // statistics.
+  // True on one rank of the group, which updates the running statistics.
   bool counts_here = true;
 };
 

@@ -61,8 +61,8 @@ class NewFolder {
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  // File paths are relative to the folder. A path from place_of() is valid
-  // until finish().
+  // File paths are relative to the folder. place_of()'s result is valid until
+  // finish().
   std::filesystem::path place_of(const std::filesystem::path& file) const {
     return partial_ / file;
   }

@@ -15,8 +15,7 @@ namespace headroom {
 class PeerPatience {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Bound on the total wait, as a multiple of the limit: 10 minutes for a limit
-  // of two.
+  // Bound on the total wait in limits: 10 minutes for a limit of two.
   static constexpr int kMostLimits = 5;
 
   PeerPatience(std::chrono::milliseconds limit, Time begin)

@@ -34,8 +34,7 @@ std::string rate_of(const BarProgress& progress) {
              : "";
 }
 
-// The parts after the bar: the count, then the rate and the remaining time if
-// they are known.
+// The parts after the bar: the count, then rate and remaining time if known.
 std::vector<std::string> parts_of(const BarProgress& progress) {
   std::vector<std::string> parts;
   const std::string done = std::to_string(progress.done);

@@ -34,8 +34,7 @@ BarProgress mean_progress(const std::string& label, int64_t done, int64_t total,
 std::string progress_bar(const BarProgress& progress, size_t columns,
                          const TerminalStyle& style);
 
-// The progress as a sentence, for logs: "train: 45 %, 90 of 200 images, 34.1/s,
-// ETA 4s".
+// For logs: "train: 45 %, 90 of 200 images, 34.1/s, ETA 4s".
 std::string progress_words(const BarProgress& progress);
 
 // A bar of `cells` character cells between its ends: "|████▌     |". REQUIRES:

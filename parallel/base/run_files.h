@@ -21,8 +21,7 @@ inline constexpr const char* kSteps = "steps.jsonl";
 inline constexpr const char* kEvents = "events.jsonl";
 // YOLOv5's columns, one line per epoch.
 inline constexpr const char* kResults = "results.csv";
-// A file with the results for TensorBoard, which recognises files by this
-// prefix.
+// The results for TensorBoard, which recognises files by this prefix.
 inline constexpr const char* kTensorboardPrefix = "events.out.tfevents.";
 // The figures of the run and of its best epoch, and how the run ended.
 inline constexpr const char* kSummary = "summary.json";

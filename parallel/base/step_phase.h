@@ -9,8 +9,7 @@
 
 namespace headroom {
 
-// kVote begins with the small all-reduces after backward; kNone is the time
-// between steps.
+// kVote begins with the small all-reduces after backward; kNone: between steps.
 enum class StepPhase { kNone, kForward, kBackward, kVote, kCommit };
 
 // "between steps" for kNone, else "forward" and so on.

@@ -18,8 +18,8 @@ std::string valid_utf8(std::string_view bytes);
 // as "\x1b".
 std::string printable(std::string_view bytes);
 
-// printable() text on one line of at most `max_bytes`; longer text is cut and
-// ends with "...".
+// printable() text on one line of at most `max_bytes`, cut with "..." if
+// longer.
 std::string short_line(std::string_view bytes, size_t max_bytes);
 
 // The number of terminal columns of UTF-8 text: 2 for a wide character such as

@@ -1,5 +1,4 @@
-// ValueRange: which pixel values of an image file become 0 and 1 for the
-// network.
+// ValueRange: the pixel values that become 0 and 1 for the network.
 //
 // data.yaml sets it with `range:`, for all bands or for each band. A run stores
 // it as text (RunConfig::value_range), and a weights file under the key
@@ -21,8 +20,8 @@ struct ValueRange {
   bool operator==(const ValueRange&) const = default;
 };
 
-// True if both are finite, low < high, and their difference can be computed and
-// is not tiny.
+// True if both are finite, low < high, and their difference is neither tiny nor
+// infinite.
 bool is_value_range(double low, double high);
 
 // One for all bands, or one for each; empty for 8-bit images.

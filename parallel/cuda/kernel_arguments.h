@@ -1,5 +1,4 @@
-// Conversion of operands to the arguments of kernels, with checks. No CUDA
-// headers.
+// Converts operands to the kernels' arguments, with checks. No CUDA headers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -87,8 +87,7 @@ void set_statistics_targets(double epsilon,
       checked_group_values(result.running, /*groups=*/1, channels, device);
 }
 
-// Sets the targets' values for the groups of one launch. Returns the number of
-// groups.
+// Sets the targets' values for one launch. Returns its number of groups.
 int choose_targets(kernels::MapGroups groups, size_t first, int64_t channels,
                    SumTargets& targets) {
   const int count =

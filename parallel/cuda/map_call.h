@@ -2,8 +2,7 @@
 // (worker/kernels/map_kernels.h), in the form that the launchers of
 // kernels/launch.h take. No CUDA headers.
 //
-// A launch has at most kMostGroups groups, so one call may need several
-// launches.
+// A launch has at most kMostGroups groups, so a call may need several.
 //
 // Ownership: borrows the groups' span; holds the tensors it was given.
 #pragma once
@@ -68,8 +67,7 @@ class MapCall {
   SumTargets targets_;
 };
 
-// A call for which only sums [groups, 2, C] exist, because ranks have added
-// them up.
+// A call with only sums [groups, 2, C], which ranks have added up.
 class SumsCall {
  public:
   SumsCall(const at::Tensor& sums, kernels::MapGroups groups);

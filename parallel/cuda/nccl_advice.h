@@ -5,8 +5,7 @@
 
 namespace headroom::cuda {
 
-// Returns advice for `message` (from ncclGetLastError); "" if no known limit is
-// named.
+// Advice for a message of ncclGetLastError; "" if no known limit is named.
 std::string nccl_advice(const std::string& message);
 
 // Returns why the loaded NCCL library cannot serve a program that was built

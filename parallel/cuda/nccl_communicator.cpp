@@ -40,8 +40,7 @@ size_t count_of(const at::Tensor& tensor) {
   return static_cast<size_t>(tensor.numel());
 }
 
-// A tensor in the form that NCCL takes: its elements in storage order, on the
-// device.
+// A tensor as NCCL takes it: its elements in storage order, on the device.
 struct Operand {
   at::Tensor given;
   at::Tensor flat;
@@ -61,8 +60,7 @@ struct Operand {
 
 class NcclWork final : public collectives::Work {
  public:
-  // `result` receives the values if it is a CPU tensor; `source` is only kept
-  // alive.
+  // A CPU `result` receives the values; `source` is only kept alive.
   NcclWork(std::shared_ptr<NcclConnection> connection, const char* operation,
            OperationEnd end, Operand result, at::Tensor source = {})
       : connection_(std::move(connection)),

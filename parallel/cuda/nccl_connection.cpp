@@ -19,8 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kWatchEvery = std::chrono::milliseconds(20);
-// NCCL usually answers within tens of microseconds, less than the shortest
-// sleep.
+// NCCL answers within tens of microseconds, less than a sleep takes.
 constexpr auto kSpinFor = std::chrono::microseconds(300);
 constexpr auto kPollEvery = std::chrono::microseconds(50);
 
@@ -376,8 +375,8 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // A new thread uses the first device, and querying events there would create
-  // a context on it.
+  // A new thread uses the first device, where querying events would make a
+  // context.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {

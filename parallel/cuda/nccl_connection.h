@@ -92,8 +92,8 @@ class NcclConnection {
     std::function<void(const c10::Stream&)> behind_each = {};
   };
 
-  // `start(config, communicator)` starts creating the communicator. Waits until
-  // it is created.
+  // `start(config, communicator)` starts creating it. Waits until it is
+  // created.
   using Start = std::function<ncclResult_t(ncclConfig_t*, ncclComm_t*)>;
   NcclConnection(const Place& place, const Start& start);
   ~NcclConnection();

@@ -49,8 +49,7 @@ class OperationWatch {
   }
 
   bool is_idle() const { return under_way_.empty(); }
-  // Returns true if, at the last call of overdue(), an operation had begun on
-  // the device.
+  // True if an operation had begun on the device at the last overdue() call.
   bool has_begun() const { return patience_.has_value(); }
 
  private:

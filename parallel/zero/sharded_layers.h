@@ -100,8 +100,8 @@ class ShardedLayers {
   void begin_step();
   void begin_forward();
   void begin_backward();
-  // Call it before the first use of the layer's values in a pass; further calls
-  // have no effect.
+  // Call it before a pass first uses the layer's values; repeating it is
+  // harmless.
   void use(int64_t layer);
   // Call it in forward after the layer has run.
   void done_with(int64_t layer);

@@ -161,8 +161,7 @@ struct RowFit {
   double gradient[4] = {};  // of ciou, by the raw x, y, w, h
 };
 
-// `raw` is before the sigmoid s; the box is (2s - 0.5, (2s)^2 * anchor) in
-// cells.
+// `raw` is before the sigmoid s; the box: (2s - 0.5, (2s)^2 * anchor) in cells.
 HEADROOM_HD RowFit fit_row(const double raw[4], const double anchor[2],
                            const double target[4]) {
   using Number = Dual<4>;

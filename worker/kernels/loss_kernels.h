@@ -22,8 +22,7 @@ struct Device;
 
 namespace headroom::kernels {
 
-// Number of thread blocks that process a level's cells; as many more process
-// its matches.
+// Thread blocks for a level's cells; as many more process its matches.
 inline constexpr int64_t kLossBlocks = 128;
 // Largest number of levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
@@ -87,8 +86,7 @@ struct LossCall {
   at::Tensor targets;  // bytes; each level has the layout of MatchLayout
   at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
   LossRules rules;
-  // For forward: scratch of double [levels * 2 * kLossBlocks * kLossItems], and
-  // the outputs.
+  // Forward: scratch double [levels * 2 * kLossBlocks * kLossItems], outputs.
   at::Tensor partial, items, total;  // outputs, double: items [3], total []
   at::Tensor by_total;               // for backward: double []
 };

@@ -24,8 +24,7 @@
 
 namespace headroom::loss {
 
-// The teacher's head and the factor of each sum. An undefined `teacher` means
-// no teacher.
+// The teacher's head (undefined: no teacher) and the factor of each sum.
 struct Distillation {
   at::Tensor teacher;  // has the student's sizes and type, any strides
   double box = 0, obj = 0, cls = 0;
@@ -38,8 +37,7 @@ struct DistilledLevel {
   at::Tensor gradient;
 };
 
-// REQUIRES: head [n, anchors, H, W, 5 + classes] on the CPU, float32 or
-// float64.
+// REQUIRES: head [n, anchors, H, W, 5 + classes], CPU, float32 or float64.
 DistilledLevel distil_level(const at::Tensor& head,
                             const Distillation& distillation);
 

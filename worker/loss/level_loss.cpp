@@ -98,8 +98,7 @@ class RowPlaces {
   std::vector<int64_t> strides_;
 };
 
-// Computes for each matched row its CIoU and the gradient by its raw box, in
-// double.
+// Computes each matched row's CIoU and its gradient by the raw box, in double.
 template <typename T>
 void fit_rows(const T* head, const RowPlaces& places,
               const LevelTargets& targets, double* ciou, double* gradient) {
@@ -121,8 +120,7 @@ void fit_rows(const T* head, const RowPlaces& places,
   });
 }
 
-// The objectness target of each row's cell; 0 for a row that a later row of the
-// cell overwrites.
+// The objectness target of each row's cell; 0 if a later row overwrites it.
 at::Tensor last_writes(const at::Tensor& ciou, const RowPlaces& places,
                        int64_t num_cells) {
   at::Tensor map = at::zeros({num_cells}, at::kDouble);
@@ -154,8 +152,7 @@ at::Tensor gather_classes(const at::Tensor& head, const RowPlaces& places,
   return logits;
 }
 
-// Difference that an entry with another target makes to a sum computed with
-// `common`.
+// Correction for an entry with another target in a sum over `common`.
 struct Correction {
   kernels::EntropyRule rule;
   double common;

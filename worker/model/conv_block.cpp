@@ -88,8 +88,7 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   return plan;
 }
 
-// Returns this layer's slice of the step's sums; undefined if they are not
-// wanted.
+// This layer's slice of the step's sums; undefined if they are not wanted.
 at::Tensor sums_slice(const ConvBlockArguments& arguments,
                       const StepContext& context) {
   if (!context.batch_norm_sums.defined()) return {};

@@ -1,5 +1,4 @@
-// conv_block: convolution + grouped batch norm + activation as one autograd
-// function.
+// conv_block: convolution, batch norm and activation as one autograd function.
 //
 // Almost all of a detector consists of this block. As one function it needs
 // fewer passes over memory than separate batch-norm and activation operators:

@@ -105,14 +105,12 @@ at::Tensor as_matrix(const at::Tensor& weight) {
   return weight.reshape({weight.size(0), weight.size(1)});
 }
 
-// Values per sample and channel, in `map`'s type, shaped so that they broadcast
-// over its cells.
+// Values per sample and channel, shaped and typed to broadcast over `map`.
 at::Tensor over_cells(const at::Tensor& values, const at::Tensor& map) {
   return values.to(map.scalar_type()).view({map.size(0), map.size(1), 1, 1});
 }
 
-// Adds the values over the ranks that share the images. The exchange needs host
-// memory.
+// Adds values over the ranks that share images; this needs host memory.
 void sum_over_images(HaloExchange* halo, at::Tensor& values) {
   if (halo == nullptr) return;
   at::Tensor here = values.cpu();

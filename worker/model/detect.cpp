@@ -71,8 +71,7 @@ at::Tensor anchors_in_cells(const std::vector<layers::MapShape>& inputs,
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The number of channels with which a head is computed; on a device it is
-// padded.
+// The number of channels of a head in computation; padded on a device.
 int64_t computed_channels(const at::Tensor& map, int64_t channels) {
   return map.is_cpu() || map.element_size() != 2 ? channels
                                                  : filled_channels(channels);
@@ -171,8 +170,7 @@ Detect::Detect(ModelState& state, const std::string& prefix,
 }
 
 at::Tensor Detect::convolve(const Head& head, const at::Tensor& map) {
-  // On a device use head_convolution, which records the workspace of both
-  // passes.
+  // On a device head_convolution records the workspace of both passes.
   if (map.is_cpu() && map.scalar_type() == head.weight.scalar_type())
     return at::conv2d(map, head.weight, head.bias);
   return head_convolution(map, head.weight, head.bias, head.compute_weight);

@@ -46,8 +46,7 @@ at::Tensor join_halo(const at::Tensor& x, const at::Tensor& halo,
 at::Tensor give_back_halo(const at::Tensor& djoined, const HaloReach& reach,
                           HaloExchange& exchange);
 
-// Fetch and join as one differentiable operation; it keeps nothing for
-// backward.
+// Fetch and join as one differentiable operation; keeps nothing for backward.
 at::Tensor with_halo(const at::Tensor& x, const HaloReach& reach,
                      double beyond_edge, const StepContext& context);
 

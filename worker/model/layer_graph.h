@@ -44,8 +44,8 @@ class LayerGraph {
   LayerGraph(const LayerGraph&) = delete;
   LayerGraph& operator=(const LayerGraph&) = delete;
 
-  // Returns one tensor per detection level, finest first. REQUIRES: all layers
-  // are kept.
+  // One tensor per detection level, finest first. REQUIRES: all layers are
+  // kept.
   std::vector<at::Tensor> forward(const at::Tensor& images,
                                   const StepContext& context);
 
@@ -109,8 +109,7 @@ class LayerGraph {
   int64_t max_stride() const;
   int64_t num_layers() const;  // of the table, kept or not
 
-  // The layers that each layer of the table reads: earlier layers, or -1 for
-  // the images.
+  // The layers that each layer reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;
   // The output shape of each layer, kept or not; unset for the head.
   const std::vector<layers::MapShape>& map_shapes() const;

@@ -1,5 +1,4 @@
-// max_pool: the maximum over each window of a map. The stride is 1, as in all
-// layers.
+// max_pool: the maximum over each window of a map, with stride 1.
 //
 // The CPU uses LibTorch. A device uses the project's own kernels
 // (worker/kernels/map_kernels.h), which keep one byte per element for backward

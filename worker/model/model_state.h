@@ -1,5 +1,4 @@
-// ModelState: the tensors of a model in state-dict order, collected while it is
-// built.
+// ModelState: the tensors of a model in state-dict order.
 //
 // Modules own their tensors and register them here under YOLOv5's names, with
 // initial values. The order of registration is the order of the state.
@@ -32,8 +31,7 @@ class ModelState {
   void add_convolution_weight(const std::string& name, at::Tensor* tensor,
                               at::Tensor* compute, int64_t c_out, int64_t c_in,
                               int64_t kernel);
-  // Registers the given values, converted to the model's type if
-  // floating-point.
+  // Registers `values`, converted to the model's type if floating-point.
   void add(const std::string& name, TensorRole role, at::Tensor* tensor,
            const at::Tensor& values);
   // Registers running statistics for the step's commit. Writes the offset of

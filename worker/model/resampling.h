@@ -29,8 +29,7 @@ at::Tensor concatenated_maps(const std::vector<at::Tensor>& maps,
 // Nearest-neighbour upsampling by a factor of 2.
 at::Tensor upsampled_map(const at::Tensor& x, const StepContext& context);
 
-// Combines 2 x 2 cells into one: [N, 4 C, H / 2, W / 2], in the channel order
-// of LayerProgram.
+// 2 x 2 cells become one: [N, 4 C, H / 2, W / 2], channels as in LayerProgram.
 at::Tensor folded_map(const at::Tensor& x, const StepContext& context);
 
 at::Tensor sliced_map(const at::Tensor& x, int64_t first_channel,

@@ -23,8 +23,7 @@ class LayerExecutor;  // worker/model/layer.h
 class ReplayLog;      // worker/model/replay_log.h
 
 struct StepContext {
-  // True: use batch statistics (training); false: running statistics
-  // (evaluation).
+  // True: batch statistics (training); false: running ones (evaluation).
   bool training = false;
   std::vector<BatchNormGroup> groups;      // empty in evaluation
   StatisticsExchange* exchange = nullptr;  // nullptr if every group is local

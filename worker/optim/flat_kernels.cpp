@@ -31,8 +31,7 @@ template <typename T>
 void sgd_range(T* __restrict parameters, const T* __restrict gradients,
                T* __restrict buffer, int64_t size,
                const kernels::SgdCoefficients<T>& coefficients) {
-  // A local copy cannot overlap the arrays; a separate loop per case can be
-  // vectorised.
+  // A copy cannot overlap the arrays; a loop per case can be vectorised.
   kernels::SgdCoefficients<T> c = coefficients;
   if (c.first_step) {
     for (int64_t i = 0; i < size; ++i)
@@ -62,8 +61,7 @@ double sum_of_squares(const T* __restrict a, const T* __restrict b,
   if (b == nullptr)
     return sum_of_lanes<T>(
         size, [a](int64_t i) { return static_cast<double>(a[i]); });
-  // The sum is rounded to T first, because that is the gradient that the step
-  // uses.
+  // The sum is rounded to T first, as the gradient that the step uses is.
   return sum_of_lanes<T>(
       size, [a, b](int64_t i) { return static_cast<double>(a[i] + b[i]); });
 }

@@ -114,8 +114,7 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
                std::span<const Segment> segments,
                const AllGroupSettings& groups, const AdamSettings& settings);
 
-// The coefficients of one group, before they are rounded to the parameters'
-// type.
+// The coefficients of one group, not yet rounded to the parameters' type.
 kernels::AdamCoefficients<double> adam_coefficients(
     const GroupSettings& group, const AdamSettings& settings);
 

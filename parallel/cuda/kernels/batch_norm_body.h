@@ -28,8 +28,7 @@ inline constexpr int kMapWarps = kMapThreads / kWarp;
 inline constexpr int kBlocksPerMultiprocessor = 4;
 inline constexpr int kVectorBytes = 16;  // width of a load
 
-// Maximum number of thread columns: 128 bytes of a pixel, which is one cache
-// line.
+// Maximum number of thread columns: 128 bytes of a pixel, one cache line.
 HEADROOM_HD constexpr int columns_of(int vector) {
   return vector > 1 ? 8 : kWarp;
 }
@@ -187,8 +186,7 @@ class ChannelTargets {
     const double n = to_.values[group];
     const double mean = sums[0] / n;
     const double squares = sums[1] - n * mean * mean;
-    // Rounding may make a constant channel slightly negative. Written so that
-    // NaN stays NaN.
+    // Rounding may make a constant channel slightly negative; NaN stays NaN.
     const double centred = squares < 0 ? 0 : squares;
     put(to_.statistics, group, mean, 1 / std::sqrt(centred / n + to_.epsilon));
     if ((to_.counted >> group & 1) == 0) return;

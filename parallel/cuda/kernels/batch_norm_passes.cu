@@ -24,8 +24,7 @@ using layers::ActivationKind;
 constexpr int kPixelsAtOnce = 4;
 constexpr int kPixelsOfTwo = 2;
 
-// Each thread computes the coefficients of one channel and stores them in
-// shared memory.
+// Each thread puts the coefficients of one channel into shared memory.
 template <int V, typename Map>
 __device__ void share_norm(const Map& map, const BlockPlace& place,
                            TileNorm<typename Map::A, V>& norm) {
@@ -96,8 +95,7 @@ __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
   return is_last;
 }
 
-// Adds up the sums of all chunks of a tile and computes the results, group
-// after group.
+// Adds up the chunks of a tile and computes the results, group by group.
 template <bool kOfGradients, int V, typename Map>
 __device__ void finish_tile(const Map& map, const SumTargets& to,
                             const BlockPlace& place) {

@@ -45,8 +45,7 @@ struct BatchNormArguments {
 struct SumTargets {
   double* sums = nullptr;        // [groups, 2, C]: the sums
   double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
-  // [2, C]: mean and unbiased variance of every group in `counted` are added to
-  // it.
+  // [2, C]: mean and unbiased variance of each group in `counted` are added.
   double* running = nullptr;
   double* means = nullptr;          // [groups, 2, C]: sums / values
   void* weight_gradient = nullptr;  // [C], in the weights' type

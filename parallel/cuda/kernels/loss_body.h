@@ -1,5 +1,4 @@
-// The loss as CUDA threads compute it, in plain C++; a test runs the same code
-// on the CPU.
+// The loss as CUDA threads compute it, in plain C++; a test runs it on the CPU.
 //
 //   forward    blocks of kLossThreads threads: half of the blocks process a
 //              level's cells, one thread per cell; the others its matches, one
@@ -58,8 +57,7 @@ struct LossSums {
   double of[kLossSums] = {};
 };
 
-// Plain cross-entropy is computed in the logits' own type, the focal form in
-// double.
+// Plain cross-entropy uses the logits' own type, the focal form double.
 template <typename T>
 HEADROOM_HD kernels::EntropyTerm entropy_of(T x, double target,
                                             const kernels::EntropyRule& rule) {

@@ -47,8 +47,7 @@ MapGrid map_grid(const BatchNormArguments& arguments, bool sums) {
     grid.vector = wide;
   }
   const int64_t columns = divided_up(arguments.channels, grid.vector);
-  // A power of two, so that threads of the same channels are evenly spaced in a
-  // warp.
+  // A power of two, so that threads of one channel are evenly spaced in a warp.
   grid.size_x = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(
       std::clamp<int64_t>(columns, 1, columns_of(grid.vector)))));
   grid.size_y = kMapThreads / grid.size_x;

@@ -68,8 +68,7 @@ __device__ inline int64_t first_pixel(const PoolArguments& a,
   return (at.sample * a.from_rows + row) * a.width + at.column_begin;
 }
 
-// Index of the thread's first channel in its cell `i` of the map that is
-// written.
+// Index of the thread's first channel in its cell `i` of the written map.
 __device__ inline int64_t written_element(const PoolArguments& a,
                                           const PoolPlace& at, int i) {
   const int64_t pixel =

@@ -14,8 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocksPerMultiprocessor = 4;  // at 64 registers per thread
 
-// Each row of blocks renders one sample, so all its threads read the same
-// recipe.
+// A row of blocks renders one sample, so all its threads read one recipe.
 template <typename Level>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     render_kernel(const RenderArguments arguments) {

@@ -1,5 +1,4 @@
-// The launcher of the kernel that renders samples. See launch.h for its
-// contract.
+// The launcher of the rendering kernel. See launch.h for its contract.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,7 @@
 
 namespace headroom::kernels {
 
-// Per channel: z = (y - mean) * inverse_deviation * weight + bias, then the
-// activation.
+// Per channel: activation((y - mean) * inverse_deviation * weight + bias).
 struct ChannelNorm {
   std::span<const double> mean;
   std::span<const double> inverse_deviation;

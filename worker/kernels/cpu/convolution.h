@@ -1,5 +1,4 @@
-// convolution: LibTorch's convolution and its gradients, in the variants that
-// run fast.
+// convolution: LibTorch's convolution and its gradients, in fast variants.
 //
 // With a single thread and a batch below 16, LibTorch does not use oneDNN for
 // fp32 1x1 convolutions of stride 1, and is half as fast. For such a

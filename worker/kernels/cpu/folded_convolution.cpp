@@ -42,8 +42,7 @@ at::Tensor fold_pixels(const at::Tensor& x) {
   const int64_t height = x.size(2) / kSide, width = x.size(3) / kSide;
   const at::Tensor folded = at::zeros(
       {samples, height, width, folded_channels(channels)}, x.options());
-  // Two adjacent columns are adjacent in both layouts, so their channels are
-  // copied as pairs.
+  // Two adjacent columns are adjacent in both layouts, so pairs are copied.
   const at::Tensor pairs =
       x.permute({0, 2, 3, 1})
           .contiguous()

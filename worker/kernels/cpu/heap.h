@@ -16,8 +16,7 @@ namespace headroom::kernels {
 // library has no such settings.
 bool keep_freed_memory();
 
-// Returns freed memory to the system, if the C library can. Call it when memory
-// has run out.
+// Returns freed memory to the system if possible. Call it when memory is short.
 void release_freed_memory();
 
 }  // namespace headroom::kernels

@@ -164,8 +164,7 @@ struct Format<Float16Element> {
   static inline __attribute__((always_inline)) FloatVector widen(
       IntVector words) {
     const IntVector magnitude = (words & 0x7fff) << 13;
-    // The exponents' biases differ by 112; the multiplication also handles
-    // subnormals.
+    // The exponents' biases differ by 112; multiplying also handles subnormals.
     const FloatVector scaled = (FloatVector)magnitude * 0x1p112f;
     const IntVector special = magnitude >= (31 << 23);
     return (FloatVector)(select(special, magnitude | 0x7f800000,
@@ -176,8 +175,7 @@ struct Format<Float16Element> {
       FloatVector value) {
     const IntVector bits = (IntVector)value;
     const IntVector magnitude = bits & 0x7fffffff;
-    // For a float added to 0.5, the last bit has the value of a half's last
-    // subnormal bit.
+    // Added to 0.5, a float's last bit is that of a subnormal half.
     const FloatVector half = 0.5f - FloatVector{};
     const IntVector subnormal =
         (IntVector)((FloatVector)magnitude + half) - (IntVector)half;

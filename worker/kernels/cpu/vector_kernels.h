@@ -1,5 +1,4 @@
-// VectorKernels: batch norm and activation over plain arrays, for one
-// instruction set.
+// VectorKernels: batch norm and activation on arrays, per instruction set.
 //
 // All arrays are rows of `period` elements without gaps. A row has the channels
 // of one pixel, or of several adjacent pixels, so that few channels also fill a
@@ -69,8 +68,7 @@ struct VectorKernels {
                         const T* slope);
 };
 
-// The best kernels for this processor, for float, double and the 16-bit
-// formats.
+// The best for this processor, for float, double and the 16-bit formats.
 template <typename Element>
 const VectorKernels<Element>& vector_kernels(
     layers::ActivationKind activation = layers::ActivationKind::kSilu);

@@ -1,5 +1,4 @@
-// vector_math: SIMD vectors for the instruction set that a file is compiled
-// for.
+// vector_math: SIMD vectors for the instruction set of the compilation.
 //
 // Included only by vector_kernels.cpp, which is compiled once per instruction
 // set. Everything is in an unnamed namespace and uses no standard function: an
@@ -163,8 +162,7 @@ struct Exponential<double> {
                                              1.0};
 };
 
-// exp(-z) as mantissa * power, so that a following addition of 1 is one fused
-// operation.
+// exp(-z) as mantissa * power, so that adding 1 is one fused operation.
 template <typename T>
 struct ScaledExponential {
   Pack<T> mantissa;
