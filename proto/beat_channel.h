@@ -1,6 +1,6 @@
 // BeatChannel: one end of a socket pair between a worker and its agent. The
 // worker sends beats that show it is alive; the agent sends back the
-// coordinator's replies. The worker inherits its end, and no other process can
+// coordinator's replies. The worker inherits its end; no other process can
 // reach it.
 //
 // Records have a fixed size and arrive whole; both ends must be of the same

@@ -27,8 +27,7 @@ std::string text_of(const fs::path& file, bool is_secret) {
                 "headroom coordinator --init-certs DIR makes it");
   }
   struct stat about {};
-  // Root's file that a group may read is accepted: Kubernetes mounts secrets
-  // so.
+  // Root's file may be readable by a group: Kubernetes mounts secrets so.
   const auto others = [&] {
     return S_IRWXO | (about.st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);
   };

@@ -1,5 +1,5 @@
-// ConnectionFault: why a coordinator cannot be reached. For most causes gRPC
-// reports only that it is unavailable; this connects once more and examines the
+// ConnectionFault: why a coordinator cannot be reached. gRPC mostly reports
+// only that it is unavailable; this connects once more and examines the
 // failure.
 //
 // Threads: any. May wait for up to twice the given time.

@@ -66,9 +66,8 @@ void repeat(std::vector<Entry>& list, const std::vector<int>& counts) {
   list = std::move(all);
 }
 
-// Run-length encodes the predictions: keeps one entry for each run of ranks
-// with equal predictions. Returns the lengths of the runs; empty without
-// predictions.
+// Run-length encodes the predictions: keeps one entry per run of ranks with
+// equal ones. Returns the lengths of the runs; empty without predictions.
 std::vector<int> join_equal_ranks(plan::Plan& plan) {
   auto& peaks = plan.predicted_peak_bytes;
   auto& phases = plan.predicted_phase_bytes;

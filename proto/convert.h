@@ -19,8 +19,7 @@ namespace headroom::wire {
 inline constexpr int kMaxWorldSize = 65536;
 
 wire::ParallelLayout to_wire(const plan::ParallelLayout& layout);
-// Throws unless all axes are at least 1 and their product at most
-// kMaxWorldSize.
+// Throws unless all axes are >= 1 and their product <= kMaxWorldSize.
 plan::ParallelLayout from_wire(const wire::ParallelLayout& message);
 
 // REQUIRES: plan.backend is not kAuto, since a plan has chosen its backend.

@@ -53,8 +53,8 @@ class RunLog {
   // a full stop; "" if nothing was cut.
   const std::string& torn_end() const { return torn_end_; }
 
-  // Appends the snapshot if it differs from the previous one. sync() makes it
-  // durable.
+  // Appends the snapshot if it differs from the previous one. Durable after
+  // sync().
   void save(wire::LogSnapshot&& snapshot);
   void add(const wire::Progress& progress);
   void add(const wire::Event& event);

@@ -15,8 +15,7 @@ namespace headroom::coordinator {
 struct QuorumOptions {
   int expected_workers = 1;
   // The run fails if not all workers have joined within this time after the
-  // first agent registered. Increase it if nodes start late, for example in a
-  // queue.
+  // first agent registered. Increase it if nodes start late.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
 };
 

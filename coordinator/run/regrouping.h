@@ -28,9 +28,8 @@
 
 namespace headroom::coordinator {
 
-// Where a generation begins: a checkpoint in the run directory and the number
-// of its committed steps. Without a checkpoint it begins as the run's request
-// says.
+// Where a generation begins: a checkpoint in the run directory and its number
+// of committed steps. Without a checkpoint, as the run's request says.
 struct ResumePoint {
   int64_t committed_steps = 0;
   std::string checkpoint;  // folder of the checkpoint; may be empty
@@ -43,8 +42,7 @@ enum class LeavingCause { kMemory, kLostPeer, kAsked };
 // The report of a worker that has left its generation.
 struct Leaving {
   ResumePoint from;
-  // Only for kMemory: the shortage that this worker knows of, with its own
-  // bytes.
+  // Only for kMemory: the shortage, with the bytes of this worker.
   planner::MemoryShortage shortage;
   std::string result_json;  // summary.json's content, sent by rank 0
   LeavingCause cause = LeavingCause::kMemory;

@@ -1,6 +1,5 @@
 // RendezvousKeys: the key-value map through which the ranks of one generation
-// find each other. It is cleared when a generation begins, so that no stale key
-// is read.
+// find each other. It is cleared when a generation begins.
 //
 // Pure state. The size is limited, in total and for each member, because values
 // stay until the generation ends.

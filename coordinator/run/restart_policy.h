@@ -42,8 +42,7 @@ bool ends_every_worker(int exit_code);
 // Counts the ends of one slot's workers, or of one process of the supervisor.
 class RestartBudget {
  public:
-  // `exit_code`: 128 + signal if killed. `steps`: known committed steps of the
-  // run.
+  // `exit_code`: 128 + signal if killed. `steps`: committed steps of the run.
   RestartDecision note_end(int exit_code, int64_t steps,
                            bool is_draining = false) {
     if (steps > steps_) ends_ = 0;

@@ -74,8 +74,7 @@ struct RunEnding {
   std::optional<Loss> loss;  // no value while there are only complaints
   // The first complaint of a survivor, used if no worker was lost.
   std::string first_complaint;
-  // Why the available workers form no further generation; "" if they are too
-  // few.
+  // Why the workers form no further generation; "" if they are too few.
   std::string gave_up;
   std::vector<Survivor> survivors;  // in rank order
   int64_t known_steps = 0;          // committed steps, as rank 0 last reported

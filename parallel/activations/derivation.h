@@ -1,6 +1,5 @@
 // Derivation: how to compute a map again when backward needs it, instead of
-// keeping it. KeptTensor: the form in which a saved-tensor policy keeps a
-// tensor.
+// keeping it. KeptTensor: how a saved-tensor policy keeps a tensor.
 //
 // Code that computes a cheap map registers its sources and a function that
 // computes it again (set_derivation). The derivation is attached to the map's

@@ -39,8 +39,7 @@ enum class ForeignKind {
   kHdf5,
 };
 
-// "a PNG image", "text (HTML or XML)", "UTF-16 text", "an empty file"; "" for
-// kNone.
+// "a PNG image", "text (HTML or XML)", "an empty file"; "" for kNone.
 std::string to_string(ForeignKind kind);
 
 bool is_image(ForeignKind kind);

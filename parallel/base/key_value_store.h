@@ -22,8 +22,7 @@ class KeyValueStore {
   // store cannot be reached.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  // Waits until `key` exists. Throws CommunicationError naming it after
-  // `timeout`.
+  // Waits until `key` exists. Throws CommunicationError after `timeout`.
   virtual std::string get(const std::string& key,
                           std::chrono::milliseconds timeout) = 0;
 

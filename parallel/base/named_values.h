@@ -1,6 +1,5 @@
 // Tables of names for enum values, as used in flags, files and messages. A
-// table is a range of NamedValue, or of another struct with members `value` and
-// `name`.
+// table is a range of NamedValue or of another struct with `value` and `name`.
 #pragma once
 
 #include <algorithm>

@@ -20,8 +20,7 @@ inline ExitCode exit_of_unmade_folder(const std::error_code& why) {
 }
 
 // Throws Error (exit 2) unless the parent folder of `file`, which the user gave
-// with `flag`, exists. Call it before starting the work whose result goes
-// there.
+// with `flag`, exists. Call it before the work whose result goes there.
 inline void require_folder_of(const std::filesystem::path& file,
                               const std::string& tag, const std::string& flag) {
   std::filesystem::path folder = file.parent_path();
@@ -61,7 +60,7 @@ class NewFolder {
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  // File paths are relative to the folder. place_of()'s result is valid until
+  // Paths are relative to the folder. place_of()'s result is valid until
   // finish().
   std::filesystem::path place_of(const std::filesystem::path& file) const {
     return partial_ / file;

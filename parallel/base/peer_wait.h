@@ -49,9 +49,8 @@ class LongWork {
   LongWork& operator=(const LongWork&) = delete;
 };
 
-// Whether some rank of this generation is working rather than waiting for
-// others. The coordinator reports this in its replies to heartbeats. Threads:
-// any.
+// Whether some rank of this generation is working, not waiting for others. The
+// coordinator's replies to heartbeats report it. Threads: any.
 class PeerNews {
  public:
   static void note(bool a_peer_works);

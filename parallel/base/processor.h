@@ -6,8 +6,7 @@
 namespace headroom {
 
 // The instruction set that oneDNN uses; its scratch memory depends on it.
-// oneDNN convolves bfloat16 only with AVX-512 BW, VL and DQ, and faster with
-// AMX.
+// bfloat16 convolutions need AVX-512 BW, VL and DQ, and are faster with AMX.
 enum class OnednnIsa { kAvx2, kAvx512, kAmx };
 
 // This processor's instruction set, or a lower one set by ONEDNN_MAX_CPU_ISA

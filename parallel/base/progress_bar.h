@@ -37,8 +37,8 @@ std::string progress_bar(const BarProgress& progress, size_t columns,
 // For logs: "train: 45 %, 90 of 200 images, 34.1/s, ETA 4s".
 std::string progress_words(const BarProgress& progress);
 
-// A bar of `cells` character cells between its ends: "|████▌     |". REQUIRES:
-// 0 <= share <= 1.
+// A bar of `cells` characters between its ends: "|████▌     |". REQUIRES: 0 <=
+// share <= 1.
 std::string bar_cells(double share, size_t cells, const TerminalStyle& style);
 
 // "8s", "4m10s", "2h3m". Whole seconds, because milliseconds would flicker.

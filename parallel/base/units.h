@@ -40,8 +40,7 @@ constexpr int64_t divided_up(int64_t value, int64_t part) {
   return (value + part - 1) / part;
 }
 
-// The smallest multiple of `multiple` that is not below `value`. REQUIRES:
-// value >= 0.
+// `value` rounded up to a multiple of `multiple`. REQUIRES: value >= 0.
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return divided_up(value, multiple) * multiple;
 }

@@ -20,7 +20,7 @@ struct ValueRange {
   bool operator==(const ValueRange&) const = default;
 };
 
-// True if both are finite, low < high, and their difference is neither tiny nor
+// True if both are finite, low < high, and high - low is neither tiny nor
 // infinite.
 bool is_value_range(double low, double high);
 

@@ -30,9 +30,8 @@ struct NcclDevice {
   devices::HostServices services = {};
 };
 
-// Collective over `world`, which has all ranks of a generation and is used
-// during this call only, for one gather. Connections are made later
-// (nccl_ranks.h).
+// Collective over `world`, which has all ranks of a generation and is used only
+// during this call. Connections are made later (nccl_ranks.h).
 //
 // Throws CommunicationError; Error if two ranks are on one device. The result
 // throws Error if the device has no memory for NCCL.

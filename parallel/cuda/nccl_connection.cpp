@@ -375,7 +375,7 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // A new thread uses the first device, where querying events would make a
+  // A new thread uses the first device; querying events there would make a
   // context.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);

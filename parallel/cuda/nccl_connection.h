@@ -92,8 +92,7 @@ class NcclConnection {
     std::function<void(const c10::Stream&)> behind_each = {};
   };
 
-  // `start(config, communicator)` starts creating it. Waits until it is
-  // created.
+  // Calls `start(config, communicator)` and waits until it is created.
   using Start = std::function<ncclResult_t(ncclConfig_t*, ncclComm_t*)>;
   NcclConnection(const Place& place, const Start& start);
   ~NcclConnection();

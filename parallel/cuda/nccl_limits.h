@@ -16,8 +16,7 @@ inline constexpr int kRanksOfRoot = 256;
 inline int roots_of(int ranks) {
   return std::max(1, (ranks + kRanksOfRoot - 1) / kRanksOfRoot);
 }
-// The first rank of root `root`. NCCL divides `ranks` evenly among the roots,
-// in rank order.
+// The first rank of root `root`. NCCL divides `ranks` evenly, in rank order.
 inline int first_rank_of_root(int root, int ranks) {
   const int roots = roots_of(ranks);
   return root * (ranks / roots) + std::min(root, ranks % roots);

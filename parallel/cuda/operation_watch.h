@@ -2,8 +2,8 @@
 // one takes too long. Time and state are passed in; callers hold a lock.
 //
 // An operation's time starts when the device reaches it, not when it is issued,
-// because it may be queued after minutes of computation. The time is counted by
-// PeerPatience.
+// because it may be queued after minutes of computation. PeerPatience counts
+// the time.
 #pragma once
 
 #include <chrono>

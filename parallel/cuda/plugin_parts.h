@@ -12,8 +12,8 @@
 
 namespace headroom::cuda {
 
-// Number of devices; 0 without a driver. This and the next two functions create
-// no context.
+// Number of devices; 0 without a driver. This and the next two create no
+// context.
 int cuda_device_count();
 
 // Throws Error that lists the range of devices if the device does not exist.

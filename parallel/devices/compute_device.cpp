@@ -110,8 +110,7 @@ std::string device_plugin_path() {
 DevicePlugin load_device_plugin(const std::string& path) {
   static constexpr HostServices kServices = {
       &category_of, &PeerWait::begin, &PeerWait::end, &PeerNews::a_peer_works};
-  // CUDA's default order puts the fastest card first, unlike nvidia-smi and
-  // NVML.
+  // CUDA puts the fastest card first by default, unlike nvidia-smi and NVML.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
   if (!plugin_exists(path)) {
     return {nullptr, "this build has no plugin for devices: no " + path};

@@ -38,8 +38,8 @@ class ComputeDevice {
   // Copies a CPU tensor to the device, without waiting for the copy. Returns a
   // tensor that is on the device already unchanged.
   at::Tensor upload(const at::Tensor& tensor) const;
-  // Copies into an existing tensor of the device, so that no device memory is
-  // allocated.
+  // Copies into an existing tensor of the device, without allocating device
+  // memory.
   void upload_into(const at::Tensor& tensor, const at::Tensor& target) const;
 
  private:

@@ -49,8 +49,7 @@ struct DeviceCommunicatorOptions {
 };
 
 // DeviceGraph: a CUDA graph. Device work is captured once and then replayed as
-// a whole many times, so that the host spends time on launching each kernel
-// only once.
+// a whole many times, so that the host launches each kernel only once.
 //
 // Captured work keeps its addresses. Memory that it uses outside its own must
 // stay in place, and numbers passed from the host keep the values they had. A
@@ -67,8 +66,7 @@ class DeviceGraph {
   // Captures the work that the thread queues on its stream until end_capture(),
   // without running it. If `before` is not nullptr, memory is shared with that
   // graph: it was captured earlier, must exist as long as this, and is replayed
-  // before it. Only tensors that are still held keep their values between the
-  // two.
+  // before it. Only tensors still held keep their values between the two.
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
   // Ends a failed capture (end_capture() may have failed too) and releases its
@@ -125,8 +123,7 @@ class DeviceMemory : public activations::MemoryMeter {
   virtual int64_t peak_reserved_bytes() const = 0;
   // How often the allocator had to free all unused segments to find room.
   virtual int64_t retries() const = 0;
-  // Counts memory that a graph keeps, without a tensor in it, as in use, until
-  // let_go(owner).
+  // Counts memory that a graph keeps as in use until let_go(owner).
   virtual void hold(const void* owner, int64_t bytes) = 0;
   virtual void let_go(const void* owner) = 0;
   // One event of the allocator's history.
@@ -153,8 +150,7 @@ class DeviceMemory : public activations::MemoryMeter {
   // only be kept from adding segments treats every `n` as 1, and refuses the
   // next allocation that needs a segment.
   virtual void fail_allocation(int64_t n) = 0;
-  // Allocations up to and including the one that will be refused; 0 if none is
-  // armed.
+  // Allocations up to and including the refused one; 0 if none is armed.
   virtual int64_t pending_failure() const = 0;
 
  protected:

@@ -16,8 +16,7 @@
 
 namespace headroom::devices {
 
-// A range of the flat buffer that is updated with the coefficients of one
-// parameter group.
+// A range of the flat buffer that uses one parameter group's coefficients.
 struct FlatBufferRange {
   int64_t offset = 0;  // in elements
   int64_t size = 0;
@@ -32,16 +31,14 @@ struct FlatBuffers {
   at::Tensor average;        // EMA; may be undefined
 };
 
-// Device memory through which host and device exchange the decision about a
-// step.
+// Device memory through which host and device decide about a step.
 struct CommitPlace {
   at::Tensor numbers;  // the bytes of a kernels::CommitNumbers
   at::Tensor outcome;  // double [kernels::kOutcomeDoubles]
 };
 
 // Updates one part of the model at the end of a step
-// (worker/kernels/commit_numbers.h). Elements outside all ranges are only
-// averaged (EMA).
+// (worker/kernels/commit_numbers.h). Other elements are only averaged (EMA).
 class DeviceOptimizer {
  public:
   virtual ~DeviceOptimizer() = default;

@@ -20,8 +20,8 @@ std::vector<std::string> interface_names(
 
 // The network that NCCL uses between machines: the name of its plugin ("AWS
 // Libfabric"), "InfiniBand or RoCE", or "TCP sockets". Valid only after NCCL
-// has connected, because it loads these libraries then and uses the first that
-// finds a device.
+// has connected: it then loads these libraries and uses the first that finds a
+// device.
 std::string nccl_transport();
 
 // The decision of nccl_transport(), from given facts. `plugin` is the name that

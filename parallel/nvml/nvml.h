@@ -77,8 +77,7 @@ class Nvml {
   // their prefixes, or MIG parts. If a shown card is divided (MIG), CUDA shows
   // a single part: the named one, or else the first.
   std::vector<Card> cards() const;
-  // The card, or MIG part, with that full UUID, shown or not. No value if there
-  // is none.
+  // The card or MIG part with that full UUID, shown or not; no value if absent.
   std::optional<Card> card_of(const std::string& uuid) const;
   const std::string& reason() const { return reason_; }
   const CudaEnvironment& environment() const { return environment_; }

@@ -48,8 +48,7 @@ MapGradient& kept(AutogradContext* ctx) {
 class ReceivingFunction final
     : public torch::autograd::Function<ReceivingFunction> {
  public:
-  // `token` has no elements but requires a gradient, so that autograd records
-  // this function.
+  // `token` has no elements but requires a gradient, so autograd records this.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& token,
                             const at::Tensor& map,
                             const GradientPointer* gradient) {

@@ -32,8 +32,7 @@ struct BatchNormRule {
   bool operator==(const BatchNormRule&) const = default;
 };
 
-// The default rule of a run: even groups of about 16 images, at least one
-// group.
+// The default rule of a run: even groups of about 16 images, at least one.
 BatchNormRule usual_batch_norm_rule(int64_t global_batch_size);
 
 // The groups of a batch of `count` samples. If a group has fewer than two

@@ -54,8 +54,7 @@ std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
 
 // Smaller micro-batch sizes that give the same results: multiples of the
 // largest batch-norm group, each about half of the previous, largest first.
-// Empty if a micro-batch is one group already, or if the groups of a full batch
-// span ranks.
+// Empty if a micro-batch is one group already, or if groups span ranks.
 std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
 
 // Why there is no smaller size; no value if there is one.
@@ -71,8 +70,7 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int data_parallel_rank,
                                         int64_t micro_batch_size);
 
-// Returns true if some group of a batch of `count` samples spans several data
-// ranks.
+// Whether some group of a batch of `count` samples spans several data ranks.
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements);
 

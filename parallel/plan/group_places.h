@@ -1,6 +1,5 @@
 // GroupPlaces: computes the range of each batch-norm group without storing a
-// list. The planner examines many plans for thousands of ranks, so this must be
-// cheap.
+// list. The planner examines many plans for thousands of ranks.
 #pragma once
 
 #include <algorithm>

@@ -37,8 +37,7 @@ MeshCoordinates coordinates_of(const ParallelLayout& layout, int rank);
 int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 
 // Parses "data=2,pipeline=1" in any order; an axis that is not named is 1.
-// Throws Error naming the unknown axis, the repeated axis or the invalid
-// number.
+// Throws Error naming an unknown or repeated axis or an invalid number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
 // "data=2,spatial=2": only the axes above 1, or "data=1". parse_layout() reads

@@ -86,8 +86,7 @@ void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
   }
 }
 
-// Reads the members that later versions added. If they are missing, the
-// defaults remain.
+// Reads the members that later versions added; a missing one keeps its default.
 void read_later_members(const ordered_json& object, const std::string& file,
                         Plan& plan) {
   if (object.contains("even_batch_norm_groups")) {
@@ -166,8 +165,7 @@ std::string text(const ordered_json& object, const std::string& name,
   return value.get<std::string>();
 }
 
-// A reason may quote flags and paths, which need not be UTF-8; replace invalid
-// bytes.
+// A reason may quote flags and paths, which may not be UTF-8.
 std::string dump(const ordered_json& object, int indent) {
   return object.dump(indent, ' ', false,
                      ordered_json::error_handler_t::replace);

@@ -1,8 +1,7 @@
 // CommunicatorHaloExchange: a HaloExchange over the ranks of a communicator.
 //
 // All messages of one exchange are in flight at once, so ranks may reach it in
-// any order without a deadlock. Rank i of the communicator holds part i of the
-// split.
+// any order. Rank i of the communicator holds part i of the split.
 //
 // The communicator must outlive it. Everything else that uses the communicator
 // must be issued in the same order on all ranks; gradient buckets are not, so

@@ -75,8 +75,7 @@ struct HaloPiece {
 
 struct HaloPlan {
   RowRange own;
-  // Halo rows outside the whole map; they are the first and the last of the
-  // halo.
+  // Halo rows outside the whole map: the first and the last of the halo.
   int64_t rows_above_edge = 0;
   int64_t rows_below_edge = 0;
   // Both sorted by peer, and therefore in row order.
@@ -84,8 +83,8 @@ struct HaloPlan {
   std::vector<HaloPiece> sends;
 };
 
-// Plans the halo of a map with `rows_per_block` rows per block. REQUIRES: top,
-// bottom >= 0.
+// The halo of a map with `rows_per_block` rows per block. REQUIRES: top, bottom
+// >= 0.
 HaloPlan plan_halo(const ImageSplit& partition, int64_t rows_per_block,
                    int rank, int64_t top, int64_t bottom);
 

@@ -33,7 +33,7 @@ class LayerGather {
   void gather(int64_t layer) { begin_gather(layer)->wait(); }
   // Starts a gather. Do not use the layer or release its memory before wait().
   std::unique_ptr<collectives::Work> begin_gather(int64_t layer);
-  // Frees the gathered layer; changes made to it are lost. REQUIRES:
+  // Frees the gathered layer; changes to it are lost. REQUIRES:
   // is_whole(layer).
   void release(int64_t layer);
   bool is_whole(int64_t layer) const;

@@ -56,8 +56,7 @@ void GradientScatter::State::reduce(int64_t layer) {
   shard.narrow(0, map.shard_offset(layer), size).add_(slice);
 }
 
-// Runs before autograd adds to .grad, whose memory is released between
-// backwards.
+// Runs before autograd adds to .grad, which has no memory between backwards.
 class GradientScatter::FirstUse final
     : public torch::autograd::FunctionPreHook {
  public:

@@ -100,14 +100,12 @@ class ShardedLayers {
   void begin_step();
   void begin_forward();
   void begin_backward();
-  // Call it before a pass first uses the layer's values; repeating it is
-  // harmless.
+  // Call it before a pass first uses the layer's values; may be repeated.
   void use(int64_t layer);
   // Call it in forward after the layer has run.
   void done_with(int64_t layer);
   // Releases layers and drops the gather that a failed step left. REQUIRES: the
-  // communicator has been disconnected, so that nothing writes to them any
-  // more.
+  // communicator has been disconnected, so nothing writes to them.
   void abandon();
 
  private:

@@ -92,9 +92,8 @@ HEADROOM_HD NormCoefficients<A> norm_coefficients(double mean,
   return {rounded, static_cast<A>(scale), static_cast<A>(bias + lost * scale)};
 }
 
-// e^x and 1/x. On a device, float uses the card's approximate instructions,
-// which are accurate to two units in the last place; subnormal results become
-// 0.
+// e^x and 1/x. On a device, float uses approximate instructions, accurate to
+// two units in the last place; subnormal results become 0.
 template <typename A>
 HEADROOM_HD A exponential(A x) {
 #ifdef __CUDA_ARCH__

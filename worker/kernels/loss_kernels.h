@@ -76,8 +76,8 @@ struct LossCall {
     int64_t capacity = 0;
     // Kept by forward for backward; of the head's type except `fit`:
     at::Tensor objectness;  // logits of all cells
-    // [capacity, classes]: class logits of the matches; [capacity, 0] for a
-    // single class
+    // [capacity, classes]: class logits of the matches; [capacity, 0] for one
+    // class
     at::Tensor classes;
     at::Tensor fit;       // [capacity, kFitFields], double
     at::Tensor gradient;  // of the head; undefined in forward

@@ -18,7 +18,7 @@
 //
 // Work is queued on the device's current stream; nothing waits for it.
 //
-// Errors: HEADROOM_CHECK for shapes, types and devices; c10::Error from the
+// Errors: HEADROOM_CHECK for shapes, types, devices; c10::Error from the
 // device.
 #pragma once
 
@@ -106,15 +106,13 @@ class MapKernels {
   virtual void max_pool(const at::Tensor& x, int64_t window,
                         const at::Tensor& out, const at::Tensor& choices) = 0;
   // Computes dx from out's gradient, which may be a slice of the channels of a
-  // wider channels-last map. For each cell, its windows are added in their
-  // order.
+  // wider channels-last map. A cell adds its windows in order.
   virtual void max_pool_gradient(const at::Tensor& dout,
                                  const at::Tensor& choices, int64_t window,
                                  const at::Tensor& dx) = 0;
 
   // Converts loaded images [N, H, W, C], uint8 or uint16, to the network's
-  // input [N, C, H, W] of any map type: value / largest level, divided in
-  // float32.
+  // input [N, C, H, W] of any map type: value / largest level, in float32.
   virtual void scale_images(const at::Tensor& images,
                             const at::Tensor& input) = 0;
 

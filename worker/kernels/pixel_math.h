@@ -148,9 +148,8 @@ struct HsvFactors {
   float hue = 1, saturation = 1, value = 1;  // 0 or more
 };
 
-// Processes one pixel at a time. Vector code uses a type of its own instead, in
-// which Ints and Floats are vectors, a comparison gives a mask, and `?:`
-// selects by it.
+// Processes one pixel at a time. Vector code uses another type, in which Ints
+// and Floats are vectors, a comparison gives a mask, and `?:` selects by it.
 struct OneLane {
   using Ints = int32_t;
   using Floats = float;
@@ -228,8 +227,7 @@ HEADROOM_PIXEL typename Lanes::Ints jittered_level(typename Lanes::Ints level,
 }
 
 // V - V S m, where m in [0, 1] depends on the distance of the hue from the
-// channel's hue. Truncated, as in OpenCV. All numbers are whole: 7650 = 255 *
-// 30.
+// channel's hue. Truncated, as in OpenCV. In integers: 7650 = 255 * 30.
 template <typename Lanes>
 HEADROOM_PIXEL typename Lanes::Ints channel_level(
     const Levels<Lanes>& hsv, typename Lanes::Floats value_saturation,

@@ -9,8 +9,7 @@
 // and the matches, not the heads.
 //
 // Results: as in level_loss.h; total and items are on the device.
-// Threads: call set_loss_kernels before any other function; the others are
-// reentrant.
+// Threads: call set_loss_kernels first; the others are reentrant.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -52,8 +52,7 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
 
 // The matches of a level whose cells are in rows [first_row, first_row + rows),
 // in the same order, with rows counted from first_row. Each match belongs to
-// one cell, and so to one rank of a split image; the last match of a cell stays
-// the last.
+// one cell, so to one rank of a split image; a cell's last match stays last.
 LevelTargets targets_of_rows(const LevelTargets& targets, int64_t first_row,
                              int64_t rows);
 

@@ -25,8 +25,7 @@
 namespace headroom::model {
 
 // A transposed convolution whose kernel size equals its stride k. Each cell
-// becomes k x k cells, computed by a 1x1 convolution to k * k times the
-// channels.
+// becomes k x k cells, by a 1x1 convolution to k * k times the channels.
 //
 // Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_in, C_out, k,
 // k], bias [C_out]; returns [N, C_out, k H, k W] channels-last, of x's type.

@@ -63,8 +63,7 @@ class Detect final : public Layer {
   std::vector<Head> heads_;
 };
 
-// The detection head's 1x1 convolution for 16-bit maps and for maps on a
-// device.
+// The head's 1x1 convolution for 16-bit maps and for maps on a device.
 //
 // The convolution computes in the maps' type. Its result is converted to
 // float32 before the bias is added, because loss and decoding use float32.

@@ -44,8 +44,7 @@ class LayerGraph {
   LayerGraph(const LayerGraph&) = delete;
   LayerGraph& operator=(const LayerGraph&) = delete;
 
-  // One tensor per detection level, finest first. REQUIRES: all layers are
-  // kept.
+  // One tensor per level, finest first. REQUIRES: all layers are kept.
   std::vector<at::Tensor> forward(const at::Tensor& images,
                                   const StepContext& context);
 
@@ -57,8 +56,7 @@ class LayerGraph {
   // Drops the layers outside `layers` and frees their tensors. From then on
   // state(), batch_norms() and batch_norm_sums_size() cover the kept layers
   // only. If the head is dropped, levels() keeps the anchors it has at this
-  // moment, so load weights first. REQUIRES: a non-empty range of the layers
-  // kept so far.
+  // moment, so load weights first. REQUIRES: a non-empty range of kept layers.
   void keep_layers(LayerRange layers);
   LayerRange kept_layers() const;
 

@@ -34,14 +34,12 @@ struct StepContext {
   // Running statistics are updated once per step, at its commit. Until then
   // forward adds each group's mean and unbiased variance (per channel) to
   // batch_norm_sums, a double tensor with one slice [2, C] per batch-norm layer
-  // at offset LayerGraph::BatchNorm::sums_offset. Undefined if they are not
-  // wanted.
+  // at offset LayerGraph::BatchNorm::sums_offset. Undefined if not wanted.
   at::Tensor batch_norm_sums;
   // True: on a device, a block adds the gradients of its parameters directly to
   // their .grad, in the kernel that computes them (batch norm) or converts them
-  // from 16 bits (weight). This saves one kernel launch of autograd per
-  // gradient. REQUIRES: the parameters have their .grad from forward to the end
-  // of backward.
+  // from 16 bits (weight). This saves one kernel launch per gradient. REQUIRES:
+  // the parameters have their .grad from forward to the end of backward.
   bool adds_gradients = false;
 };
 

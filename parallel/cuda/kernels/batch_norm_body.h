@@ -92,8 +92,7 @@ HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
 }
 
 // One value for each channel of a tile, in a block's shared memory. Every
-// thread reads its own V values in loads of 16 bytes, without bank conflicts
-// between columns.
+// thread reads its V values in loads of 16 bytes, without bank conflicts.
 template <typename A, int V>
 struct TileValues {
   static constexpr int kWide = V * sizeof(A) > kVectorBytes

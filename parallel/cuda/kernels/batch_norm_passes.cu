@@ -156,8 +156,7 @@ __device__ void finish_tile(const Map& map, const SumTargets& to,
 }
 
 // Sums of y - shift and of its square. shift is the group's first pixel, so
-// that the variance of channels with a large mean keeps its precision until it
-// is in double.
+// that channels with a large mean keep the precision of their variance.
 template <typename T, int V, typename Map>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     sum_values(const Map map, const SumTargets to) {

@@ -92,9 +92,8 @@ int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream);
 int headroom_use_sums(const double* sums, const SumTargets* targets, int groups,
                       int64_t channels, void* stream);
 
-// Returns the arrival counters of the current device for stream number `slot`.
-// All are 0 unless a kernel of that stream is using them. Fails beyond the last
-// slot.
+// The arrival counters of the current device for stream number `slot`. All are
+// 0 unless a kernel of that stream uses them. Fails beyond the last slot.
 int headroom_arrivals(int slot, unsigned** arrivals);
 }
 

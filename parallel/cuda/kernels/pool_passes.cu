@@ -89,8 +89,8 @@ __device__ void store_choices(const Pack<uint8_t, V>& choices, uint8_t* to) {
 }
 
 // The largest values so far, and their positions. An equal later value does not
-// replace one; a NaN does, and after it only another NaN. This is what LibTorch
-// does on the CPU.
+// replace one; a NaN does, and after it only another NaN (as LibTorch on the
+// CPU).
 template <typename A, int V>
 struct Largest {
   A value[V];

@@ -56,7 +56,7 @@ void batch_norm_activation_backward(const T* y, const T* dy, int64_t dy_stride,
                                     std::span<double> sum_normalised);
 
 // Replaces dz by the gradient of y: weight * inverse_deviation * (dz - mean_dz
-// - n * mean_dz_normalised). The means are over the whole group, or 0 for fixed
+// - n * mean_dz_normalised). The means are of the whole group, or 0 for fixed
 // statistics.
 template <typename T>
 void batch_norm_backward(const T* y, T* dz, int64_t pixels,

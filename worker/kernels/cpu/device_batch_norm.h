@@ -6,8 +6,7 @@
 // the exchange as device tensors.
 //
 // Shapes and results: as in grouped_batch_norm.h.
-// Threads: call set_map_kernels before any other function; the others are
-// reentrant.
+// Threads: call set_map_kernels first; the others are reentrant.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -35,8 +35,7 @@ struct GroupedBatchNorm {
   // them, and nothing is exchanged.
   bool fixed_statistics = false;
   // Height of the whole map if its rows are split over ranks; 0 if all are
-  // here. The number of values in a group is global, as is its number of
-  // samples.
+  // here. A group's numbers of values and samples are global.
   int64_t global_rows = 0;
   layers::ActivationFunction activation = {};
 };

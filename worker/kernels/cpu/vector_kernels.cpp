@@ -15,8 +15,7 @@ namespace {
 //   Mish       z * tanh(log(1 + e^z))
 //
 // value(z, slope) and gradient(z, dy, slope) = dy * activation'(z); only leaky
-// uses the slope. A NaN in z gives NaN in value, and a NaN in dy gives NaN in
-// gradient.
+// uses the slope. A NaN in z gives a NaN value, one in dy a NaN gradient.
 
 #define HEADROOM_INLINE static inline __attribute__((always_inline))
 
@@ -219,8 +218,7 @@ inline __attribute__((always_inline)) void store_elements(
 // --- Loops over rows
 
 // Number of rows that are added in T before their sum is added in double. So
-// rounding is that of a few additions, and a tile stays in the first-level
-// cache.
+// rounding is that of a few additions, and a tile stays in the L1 cache.
 constexpr int64_t kTileRows = 32;
 
 template <typename T>

@@ -55,8 +55,8 @@ struct VectorKernels {
   void (*forward)(const S* y, S* out, int64_t rows, int64_t period,
                   const T* mean, const T* scale, const T* bias, T slope);
 
-  // dz = dy * activation'(z); sum += dz, sum_centred += dz * (y - mean).
-  // dz may be dy.
+  // dz = dy * activation'(z); sum += dz; sum_centred += dz * (y - mean). dz may
+  // be dy.
   void (*backward_activation)(const S* y, const S* dy, S* dz, int64_t rows,
                               int64_t period, const T* mean, const T* scale,
                               const T* bias, T slope, double* sum,
