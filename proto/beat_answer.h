@@ -1,5 +1,4 @@
-// Converts the coordinator's reply to a beat. Used by workers, and by agents
-// that ask for their workers.
+// Converts the coordinator's reply to a beat. Used by workers and agents.
 #pragma once
 
 #include <grpcpp/support/status.h>

@@ -32,8 +32,7 @@ struct Beat {
   RunProgress progress;
 };
 
-// The coordinator's reply to a beat. No reply is sent if the coordinator did
-// not answer in time.
+// The coordinator's reply to a beat; none if it did not answer in time.
 struct BeatAnswer {
   uint64_t generation = 0;  // the beat's
   bool is_there = false;    // the coordinator answered, even with a refusal

@@ -95,8 +95,7 @@ const std::vector<std::pair<const char*, int>>& connection_settings() {
       // The window is fixed here, so gRPC need not estimate it with pings.
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kMaxMessageBytes},
-      // Nothing reads gRPC's own statistics, which take memory for each of
-      // thousands of connections.
+      // gRPC's statistics are unused, and take memory for each connection.
       {GRPC_ARG_ENABLE_CHANNELZ, 0},
       {GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0}};
   return settings;
@@ -114,8 +113,7 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   // The default grows to two minutes, longer than a coordinator's restart.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // Minimum duration of a connection attempt. If thousands of clients connect
-  // at once and each gave up early and tried again, none would get through. TCP
-  // itself retries meanwhile.
+  // at once and each gave up early, none would get through. TCP itself retries.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

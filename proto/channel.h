@@ -50,8 +50,7 @@ inline constexpr const char* kNodeMetadata = "headroom-node";
 inline constexpr const char* kWorkerMetadata = "headroom-worker";
 inline constexpr const char* kSecretMetadata = "headroom-secret";
 
-// Connects lazily. `address` is HOST:PORT. Every call carries `identity`; its
-// empty fields are left out.
+// Connects lazily to `address`, HOST:PORT. Every call carries `identity`.
 std::shared_ptr<grpc::Channel> make_channel(
     const std::string& address,
     const ChannelSecurity& security = channel_security(),

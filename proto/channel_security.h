@@ -36,8 +36,7 @@ ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,
                                       ChannelSide side);
 
-// True for localhost, 127.0.0.0/8 and ::1; false for other names, even if they
-// resolve to these.
+// True for localhost, 127.0.0.0/8 and ::1; other names are not resolved.
 bool is_loopback(const std::string& host);
 
 // Checks an address that a command connects to or listens on: beyond loopback,

@@ -127,8 +127,7 @@ std::string newest_error() {
   return words == nullptr ? "it hung up" : words;
 }
 
-// Says when this side's own certificate expired, or when it becomes valid; ""
-// while it is valid.
+// When this side's certificate expired or becomes valid; "" if it is valid.
 std::string own_certificate_fault(const ChannelSecurity& security) {
   const X509Certificate own(PEM_read_bio_X509(
       reading(security.certificate).get(), nullptr, nullptr, nullptr));

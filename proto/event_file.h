@@ -27,8 +27,7 @@ struct EventRecord {
   int64_t step = 0;
   int rank = -1;            // -1 if it is not about one rank
   std::string reason = {};  // one line for the user
-  // A JSON object with further fields; may be "". For kRunOver it has
-  // "exit_code" and "state".
+  // A JSON object with more fields, or "". kRunOver: "exit_code" and "state".
   std::string detail_json = {};
   bool warning = false;
   std::string time = {};  // UTC, "2026-11-21T08:23:00.123Z"; set by the writer

@@ -18,8 +18,7 @@
 // Errors: CheckFailure if the message has no field of that name and type;
 // from_message throws Error (tag "wire", exit 2) for an unknown enum number.
 //
-// Uses protobuf's reflection, which is slower than generated accessors; control
-// messages are few.
+// Uses reflection, which is slower than accessors; control messages are few.
 #pragma once
 
 #include <google/protobuf/message.h>

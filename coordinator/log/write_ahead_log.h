@@ -8,9 +8,8 @@
 // Integers are little-endian. Record numbers have no gap, even across
 // replace(). The chain of a record is the CRC-32C of its frame (the fields
 // before the chain), continued from the chain of the previous record, or from
-// the header's CRC for the first record. So a record that was removed,
-// repeated, moved or exchanged breaks the chain, and the log is refused with
-// the record's number.
+// the header's CRC for the first record. A record that was removed, repeated,
+// moved or exchanged breaks the chain, and the log is refused.
 //
 // After kill -9 the file has everything that append() wrote; after a power
 // failure it has everything up to the last sync(). Its end may then be
@@ -62,8 +61,7 @@ class WriteAheadLog {
   // Replaces all records by these: writes and syncs a new file, then renames it
   // over the old one.
   void replace(const std::vector<std::string>& records);
-  // Returns true if the file's name still refers to this file. It may have been
-  // moved or removed.
+  // False if the file was moved or removed, so its name no longer refers to it.
   bool leads_here() const;
   // Truncates the log to nothing, so that no outdated decision is read from it.
   void clear() noexcept;
@@ -94,8 +92,7 @@ class WriteAheadLog {
   std::atomic<int> descriptor_ = -1;
   uint64_t number_ = 0;  // the newest record's number
   uint32_t chain_ = 0;   // the newest record's checksum
-  // The newest record that is completely in the file. sync() reads it while
-  // append() may run.
+  // The newest record that is completely in the file. sync() reads it.
   std::atomic<uint64_t> written_ = 0;
   int64_t bytes_ = 0;
   int64_t torn_bytes_ = 0;

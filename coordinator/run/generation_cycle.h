@@ -75,8 +75,7 @@ class GenerationCycle {
   void note_arrival(const std::string& worker_id) {
     arrived_.insert(worker_id);
   }
-  // Returns members that have not reached the rendezvous within kArrival, if
-  // another member waits there.
+  // Members that miss the rendezvous for kArrival while another waits there.
   std::vector<std::string> absent(TimePoint now) const;
 
   // Asks the generation to end at its next committed step if that is due.
@@ -94,8 +93,7 @@ class GenerationCycle {
   void note_failure(const std::string& worker_id,
                     const wire::WorkerFailure& failure);
   void note_left(const std::string& worker_id, const Leaving& leaving);
-  // The coordinator was paused for `pause`: shifts all limits by it, since no
-  // member caused the delay.
+  // The coordinator was paused for `pause`: shifts all limits by it.
   void excuse(std::chrono::steady_clock::duration pause) {
     regrouping_.begin += pause;
     if (formed_) *formed_ += pause;
@@ -134,8 +132,7 @@ class GenerationCycle {
   // The run's own plan: the first, or its replacement after a lack of memory.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
-  // Why each generation ended, for consecutive ones without a committed step;
-  // the newest is last.
+  // Why consecutive generations without a committed step ended, newest last.
   std::vector<std::string> fruitless_;
   // No value if a previous coordinator process formed the generation.
   std::optional<TimePoint> formed_;

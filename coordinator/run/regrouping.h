@@ -80,8 +80,7 @@ planner::MemoryShortage shortage_of(const Regrouping& regrouping,
 // known to be committed, and the workers look for a checkpoint.
 ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps);
 
-// Sorts `there` by the committed steps of their state, newest first; workers
-// without a state are last.
+// Sorts `there` by committed steps, newest first; workers without a state last.
 std::vector<Member> newest_first(const Regrouping& regrouping,
                                  std::vector<Member> there);
 

@@ -35,8 +35,7 @@ struct RestartDecision {
 
 RestartDecision decide_restart(const WorkerEnd& end);
 
-// True for 2, 3 and 4: the request or the data is wrong, so any other worker
-// would end likewise.
+// True for 2, 3 and 4: wrong request or data, so any worker would end likewise.
 bool ends_every_worker(int exit_code);
 
 // Counts the ends of one slot's workers, or of one process of the supervisor.

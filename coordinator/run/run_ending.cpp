@@ -19,8 +19,7 @@ int64_t newest_step(const RunEnding& ending) {
   return newest;
 }
 
-// Steps of the newest checkpoint that any survivor or lost worker reported; no
-// value if none reported.
+// Steps of the newest checkpoint that any worker reported; no value if none.
 std::optional<int64_t> checkpoint_steps(const RunEnding& ending) {
   std::optional<int64_t> newest = ending.checkpoint_steps;
   for (const Survivor& survivor : ending.survivors) {

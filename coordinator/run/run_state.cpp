@@ -333,8 +333,7 @@ void RunState::note_pause(TimePoint now) {
 
 void RunState::tick(TimePoint now) {
   note_pause(now);
-  // If this process is so busy that the tick comes late, that time counts
-  // against no other process.
+  // The delay of a late tick counts against no other process.
   const auto late = now - last_tick_ - options_.silence.process / 8;
   if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;

@@ -33,8 +33,7 @@ at::Tensor empty_in_main_memory(const at::Tensor& tensor) {
                            at::TensorOptions(tensor.scalar_type()));
 }
 
-// A copy in host memory with the same strides. Gaps between elements, if any,
-// are uninitialised.
+// A copy in host memory with the same strides. Gaps are uninitialised.
 at::Tensor in_main_memory(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   at::Tensor host = empty_in_main_memory(tensor);

@@ -8,8 +8,7 @@
 
 namespace headroom {
 
-// Environment variable with the path of another device plugin than the one of
-// this build. Tests use it.
+// Environment variable with the path of another device plugin, for tests.
 inline constexpr const char* kDevicePluginVariable = "HEADROOM_DEVICE_PLUGIN";
 
 inline constexpr const char* kAutomaticDevice = "auto";

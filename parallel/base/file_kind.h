@@ -48,8 +48,7 @@ bool is_image(ForeignKind kind);
 // looks like any other zip archive here.
 ForeignKind foreign_kind(std::string_view head);
 
-// Returns the first kFileHeadBytes of a file, or fewer if it is shorter; "" if
-// it cannot be read.
+// The first kFileHeadBytes of a file, or fewer; "" if it cannot be read.
 std::string file_head(const std::filesystem::path& file);
 
 // The check that every reader of weights makes first. Throws Error (exit 2) if

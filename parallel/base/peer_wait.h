@@ -31,16 +31,14 @@ class PeerWait {
   static void end();
   // Records that the caller made progress.
   static void sign_of_life();
-  // Time since the last sign of life or end of a wait; 0 while any thread waits
-  // or does LongWork.
+  // Time since the last sign of life or wait; 0 during a wait or LongWork.
   static std::chrono::milliseconds quiet();
   // Returns true while any thread waits.
   static bool is_waiting();
 };
 
-// Scope around work that may take long but is no wait for peers, such as
-// writing to a slow disk. The process counts as alive meanwhile, and its peers
-// go on waiting for it.
+// Scope around long work that is no wait for peers, such as writing to a slow
+// disk. The process counts as alive meanwhile, and its peers wait for it.
 class LongWork {
  public:
   LongWork();

@@ -9,8 +9,7 @@ namespace headroom {
 // bfloat16 convolutions need AVX-512 BW, VL and DQ, and are faster with AMX.
 enum class OnednnIsa { kAvx2, kAvx512, kAmx };
 
-// This processor's instruction set, or a lower one set by ONEDNN_MAX_CPU_ISA
-// (oneDNN's own variable).
+// This processor's instruction set, or a lower one set by ONEDNN_MAX_CPU_ISA.
 OnednnIsa onednn_isa();
 
 // The highest instruction set that this value of ONEDNN_MAX_CPU_ISA allows. ""

@@ -12,8 +12,7 @@
 namespace headroom {
 
 struct TerminalStyle {
-  // A line may be overwritten. False for pipes, files, TERM=dumb, and under CI,
-  // where logs keep every line.
+  // A line may be overwritten. False for pipes, files, TERM=dumb, and under CI.
   bool rewrites_lines = false;
   // Only if lines may be overwritten, and never with NO_COLOR.
   bool has_colours = false;

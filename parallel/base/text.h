@@ -1,7 +1,6 @@
 // Numbers and lists as text, and whole numbers from text.
 //
-// For bytes and durations see units.h; for scalars of YAML files see
-// configs/yaml/scalar.h.
+// Bytes and durations: units.h. Scalars of YAML files: configs/yaml/scalar.h.
 #pragma once
 
 #include <algorithm>

@@ -31,8 +31,7 @@ std::string format_seconds(double seconds);
 
 // Now, in UTC: "2026-11-21T08:23:00.123Z".
 std::string utc_now();
-// Parses a time in that format into milliseconds since 1970. Returns no value
-// for any other text.
+// Parses such a time into milliseconds since 1970; no value for other text.
 std::optional<int64_t> utc_milliseconds(const std::string& text);
 
 // value / part, rounded up. REQUIRES: value >= 0.

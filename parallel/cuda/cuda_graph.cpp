@@ -48,8 +48,7 @@ class CudaGraph final : public devices::DeviceGraph {
   explicit CudaGraph(int device)
       : device_(static_cast<c10::DeviceIndex>(device)) {}
 
-  // The pool is created before the capture, so that it can be released even if
-  // the capture fails.
+  // The pool is created first, so that it can be released if the capture fails.
   void begin_capture(devices::DeviceGraph* before) override {
     const c10::cuda::CUDAGuard guard(device_);
     pool_ = before == nullptr ? at::cuda::graph_pool_handle()

@@ -33,8 +33,7 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
                                       const at::Tensor& choices, int64_t window,
                                       const at::Tensor& dx);
 
-// The arguments of the loss kernels: for backward if the call has `by_total`,
-// else for forward.
+// The loss kernels' arguments, for backward if the call has `by_total`.
 LossArguments loss_arguments(const kernels::LossCall& call);
 
 // Divides [0, size) into pieces in order, each in one range or in none.

@@ -5,8 +5,7 @@
 // category that the allocating thread has set (HostServices), and keeps it
 // until it is free again.
 //
-// take() and give_back() are called under one lock (the allocator's), all
-// others from any thread.
+// take() and give_back() run under the allocator's lock; others in any thread.
 #pragma once
 
 #include <array>

@@ -109,8 +109,7 @@ class NcclCommunicator final : public collectives::Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  // The first operation makes NCCL load its kernels and allocate the rest of
-  // its device memory.
+  // The first operation makes NCCL load its kernels and allocate its memory.
   void connect() override {
     if (connection_ != nullptr || size_ == 1) return;
     all_reduce(at::zeros({1}, at::TensorOptions(ranks_->device())));

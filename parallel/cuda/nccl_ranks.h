@@ -1,5 +1,4 @@
-// NcclRanks: the NCCL connections of a generation's ranks, one for each set of
-// ranks that exchanges data.
+// NcclRanks: a generation's NCCL connections, one for each set of ranks.
 //
 // Communicators of different axes of the mesh that have the same ranks share
 // one connection. This is safe: all operations of a device run on one stream in

@@ -40,12 +40,10 @@ int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 // Throws Error naming an unknown or repeated axis or an invalid number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
-// "data=2,spatial=2": only the axes above 1, or "data=1". parse_layout() reads
-// it back as `layout`.
+// "data=2,spatial=2": only the axes above 1, or "data=1". See parse_layout().
 std::string short_text(const ParallelLayout& layout);
 
-// All layouts of `world_size` ranks, the simplest first: by spatial size, then
-// by pipeline size.
+// All layouts of `world_size` ranks: by spatial size, then by pipeline size.
 std::vector<ParallelLayout> layouts_of(int world_size);
 
 }  // namespace headroom::plan

@@ -8,8 +8,7 @@
 namespace headroom::spatial {
 namespace {
 
-// The rows of `other` that the rank with rows `own` needs. `other` is entirely
-// above or below `own`.
+// The rows of `other` that rows `own` need. `other` is above or below `own`.
 RowRange wanted(const RowRange& own, const RowRange& other, int64_t top,
                 int64_t bottom) {
   if (other.end <= own.begin)

@@ -1,5 +1,4 @@
-// ImageSplit: which rank holds which rows of an image, and of every map
-// computed from it.
+// ImageSplit: which rank holds which rows of an image and of its maps.
 //
 // Rows are divided in blocks of the network's largest stride, into consecutive
 // ranges of nearly equal size. So every map of the network is cut between whole

@@ -69,10 +69,9 @@ struct RangeCopy {
   bool operator==(const RangeCopy&) const = default;
 };
 
-// The copies in element order; together they cover each element of the layer
-// once, without padding. Gathering a layer for a file is resharding to one
-// rank, and loading it is resharding from one. REQUIRES: both maps have the
-// layer, with equal size.
+// The copies in element order; they cover each element once, without padding.
+// Gathering a layer for a file is resharding to one rank, and loading it is
+// resharding from one. REQUIRES: both maps have the layer, with equal size.
 std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
                                int64_t layer);
 

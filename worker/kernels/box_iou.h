@@ -169,8 +169,7 @@ HEADROOM_HD RowFit fit_row(const double raw[4], const double anchor[2],
   for (int i = 0; i < 4; ++i) sigmoid[i] = 1 / (1 + std::exp(-raw[i]));
 
   // The duals differentiate by the box, and the chain rule to the raw values is
-  // applied below. With the box itself as the four inputs, the duals' initial
-  // derivatives are trivial.
+  // applied below. So the duals' initial derivatives are trivial.
   CentreBox<Number> box;
   double by_raw[4];
   for (int i = 0; i < 4; ++i) {

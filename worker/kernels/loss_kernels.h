@@ -26,9 +26,8 @@ namespace headroom::kernels {
 inline constexpr int64_t kLossBlocks = 128;
 // Largest number of levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
-// The scales hold one value for each item (box, obj, cls) of each level, then
-// two for all levels: the number of images of the global batch, and the factor
-// of the loss in backward.
+// The scales: one value for each item (box, obj, cls) of each level, then two:
+// the number of images of the global batch, and the loss's factor in backward.
 inline constexpr int64_t kLossItems = 3;
 inline constexpr int64_t kScalesOfAll = 2;
 // Values of a match kept for backward: the gradient of its overlap by the raw

@@ -82,8 +82,7 @@ HEADROOM_PIXEL int affine_place(int first, int along) {
   return wrapping_sum(first, along) >> (kAffineBits - kPlaceBits);
 }
 
-// Perspective: the values for the first column of a block, from which those of
-// the other columns follow.
+// Perspective: the values for a block's first column; the others follow.
 struct BlockStart {
   double x, y, w;
 };

@@ -51,8 +51,7 @@ inline constexpr double kBatchNormMomentum = 0.03;
 struct ConvBlockArguments {
   at::Tensor x;
   at::Tensor weight;
-  // The weight in x's type if that differs from weight's (see
-  // compute_weight()).
+  // The weight in x's type if weight's differs (compute_weight()).
   at::Tensor compute_weight;
   at::Tensor norm_weight;   // gamma [C_out]
   at::Tensor norm_bias;     // beta [C_out]

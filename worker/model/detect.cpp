@@ -85,8 +85,7 @@ at::Tensor filled_up(const at::Tensor& weight, int64_t rows) {
   return filled;
 }
 
-// The gradient [N, C, H, W] in `type`, channels-last, padded with zeros to
-// `channels` channels.
+// The gradient in `type`, channels-last, zero-padded to `channels` channels.
 at::Tensor filled_up(const at::Tensor& gradient, int64_t channels,
                      at::ScalarType type) {
   if (gradient.size(1) == channels) {

@@ -3,8 +3,7 @@
 // Maps are always channels-last: pooling, upsampling and concatenation run on
 // the [N, H, W, C] view, where channels are contiguous.
 //
-// All results are cheap to compute again from their sources, and are reported
-// to StepContext::derived.
+// All results are cheap to compute again, and reported to StepContext::derived.
 //
 // If each rank holds some rows of the image, pooling fetches the rows it needs
 // around them (StepContext::halo). All other operations are local, because

@@ -16,8 +16,7 @@
 //             images are seen; the decay is scaled by their number / 64
 //
 // warmup_epochs = 0 means no warm-up at all. In YOLOv5 the minimum of 100 steps
-// would still apply; this is the one deviation from it, so that a run without
-// warm-up is possible.
+// would still apply; this is the one deviation from it.
 #pragma once
 
 #include <array>

@@ -143,8 +143,7 @@ struct ColumnSums {
 
 // --- results from the sums of one channel of one group -----------------------
 
-// Converts sums relative to the shift (the group's first pixel) to sums of y
-// and of its square.
+// Converts sums relative to the shift (the first pixel) to those of y and y^2.
 template <typename Map>
 HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
                                    double (&sums)[2]) {

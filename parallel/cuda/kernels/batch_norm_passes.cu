@@ -7,8 +7,7 @@
 // computes the results from it, so that no further kernel runs on a few
 // numbers.
 //
-// Forward reads y twice and writes once; backward reads y and the gradient
-// twice and writes once.
+// Forward reads y twice, backward y and the gradient twice; each writes once.
 #include "parallel/base/units.h"
 #include "parallel/cuda/kernels/batch_norm_body.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
@@ -76,8 +75,7 @@ __device__ void write_partial(const Map& map, const BlockPlace& place,
   map.partial[(chunk * 2 + which) * map.channels + channel] = total;
 }
 
-// Returns true in the last block of its tile to arrive, when the sums of all
-// other blocks are written.
+// True in the last block of its tile to arrive: all other sums are written.
 template <typename Map>
 __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
                                 const BlockPlace& place) {

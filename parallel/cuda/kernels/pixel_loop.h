@@ -38,9 +38,8 @@ __device__ int64_t first_channel(const BlockPlace& place) {
   return static_cast<int64_t>(place.tile) * tile_width<V>();
 }
 
-// Returns 0, but hides this from the compiler. Data read at an index that
-// includes it is read again in each iteration of a loop, which costs less than
-// registers to keep it.
+// Returns 0, but hides this from the compiler. Data at an index that includes
+// it is read again in each iteration, which costs less than registers.
 __device__ inline int zero_anew() {
   int zero = 0;
   asm volatile("" : "+r"(zero));

@@ -14,8 +14,7 @@
 namespace headroom::kernels {
 namespace {
 
-// Maps an element type to the vector kernels' name for it, and its memory to
-// their storage type.
+// Maps an element type and its memory to the vector kernels' types.
 template <typename T>
 struct ElementFor {
   using Type = T;

@@ -88,8 +88,7 @@ ConvolutionKey forward_key(const at::Tensor& x, const at::Tensor& weight,
                     extent(x, weight, shape.padding_width, 3, shape));
 }
 
-// Records the workspace that a device's library used in the scope. On the CPU
-// it is known in advance.
+// Records the workspace of a device's library; the CPU's is known in advance.
 void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
                     const ConvolutionKey& key) {
   if (x.is_cpu()) return;
