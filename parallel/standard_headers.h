@@ -1,5 +1,5 @@
-// The headers that most files without tensors need, compiled once. Files still
-// include what they use: this header only makes that cheap.
+// A precompiled header of the headers that most files without tensors need.
+// Files still include what they use; this only makes it cheap.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,6 @@
-// The headers that most files with tensors need, compiled once.
-// Files still include what they use: this header only makes that cheap. It
-// leaves ATen/ATen.h out, which declares every operator and costs each of its
-// readers.
+// A precompiled header of the headers that most files with tensors need. Files
+// still include what they use; this only makes it cheap. ATen/ATen.h is left
+// out: it declares every operator and slows every file that includes it.
 #pragma once
 
 #include <ATen/TensorOperators.h>

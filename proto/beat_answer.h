@@ -1,5 +1,4 @@
-// What the coordinator answered to a beat, also where the agent asked for its
-// worker.
+// Converts the coordinator's reply to a beat. Used by workers and agents.
 #pragma once
 
 #include <grpcpp/support/status.h>

@@ -1,12 +1,13 @@
-// BeatChannel: one end of the socket over which a worker tells its agent that
-// it lives, and the agent hands back what the coordinator answered. The worker
-// inherits its end; nobody else can reach it.
+// BeatChannel: one end of a socket pair between a worker and its agent. The
+// worker sends beats that show it is alive; the agent sends back the
+// coordinator's replies. The worker inherits its end; no other process can
+// reach it.
 //
-// Records have a fixed size and are whole: both ends belong to one build.
-// Nobody waits until the other end reads.
+// Records have a fixed size and arrive whole; both ends must be of the same
+// build. Sending never blocks.
 //
-// Threads: one sends and receives; any may hang up. Errors: Error (exit 5)
-// where the system has no socket for a pair.
+// Threads: one thread sends and receives; any thread may hang up. Throws Error
+// (exit 5) if the system has no socket left.
 #pragma once
 
 #include <chrono>
@@ -20,29 +21,29 @@
 
 namespace headroom::wire {
 
-// A worker lives, and is so far.
+// A worker's report that it is alive, with its progress.
 struct Beat {
-  // The moment when it was sent. The clock is the machine's, so that the agent
-  // knows its age however late it is read.
+  // When it was sent, by the machine's steady clock. So the agent knows its age
+  // even if it reads the beat late.
   std::chrono::steady_clock::time_point sent;
   uint64_t generation = 0;       // 0 before the worker's first
-  bool waits_for_peers = false;  // now
+  bool waits_for_peers = false;  // at the moment of sending
   bool has_progress = false;
   RunProgress progress;
 };
 
-// What the coordinator answered to a beat; nothing where it did not in time.
+// The coordinator's reply to a beat; none if it did not answer in time.
 struct BeatAnswer {
   uint64_t generation = 0;  // the beat's
-  bool is_there = false;    // the coordinator answered, whatever it said
+  bool is_there = false;    // the coordinator answered, even with a refusal
   bool stop_requested = false;
   bool leave_requested = false;
   bool peer_lost = false;
   bool a_peer_works = false;
-  char refusal[400] = "";  // why the beat is stale; "" where it is not
+  char refusal[400] = "";  // why the beat is stale; "" if it is not
 };
 
-// The environment variable with the number of the worker's end.
+// Environment variable with the descriptor number of the worker's end.
 inline constexpr const char* kBeatChannelVariable = "HEADROOM_BEAT_FD";
 
 class BeatChannel {
@@ -53,22 +54,23 @@ class BeatChannel {
       : fd_(std::exchange(other.fd_, -1)), is_open_(other.is_open_) {}
   BeatChannel& operator=(BeatChannel&& other) noexcept;
 
-  // Two ends that a child gets only where they are passed on.
+  // Both ends are close-on-exec: a child inherits only the end passed to it.
   static std::pair<BeatChannel, BeatChannel> make_pair();
-  // The end that an agent has left this process; closed where none has.
-  // Processes that this one starts do not get it.
+  // The end that an agent passed to this process; a closed channel if there is
+  // none. It is not inherited by children of this process.
   static BeatChannel from_environment();
 
   bool is_open() const { return fd_ >= 0 && is_open_; }
   int fd() const { return fd_; }
 
-  // False where the other end is gone, or has not read for very long.
+  // Returns false if the other end is closed, or its buffer is full because it
+  // has not read for a long time.
   template <typename Record>
   bool send(const Record& record) {
     static_assert(std::is_trivially_copyable_v<Record>);
     return send(&record, sizeof record);
   }
-  // Nothing where none came within `wait`, or the other end is gone.
+  // No value if no record arrived within `wait`, or the other end is closed.
   template <typename Record>
   std::optional<Record> receive(std::chrono::milliseconds wait) {
     static_assert(std::is_trivially_copyable_v<Record>);
@@ -77,7 +79,7 @@ class BeatChannel {
     return record;
   }
 
-  // Ends the conversation, and the other thread's receive().
+  // Shuts the connection down. A receive() in another thread returns.
   void hang_up();
 
  private:
@@ -87,7 +89,7 @@ class BeatChannel {
   void close();
 
   int fd_ = -1;
-  bool is_open_ = true;  // false once the other end is found gone
+  bool is_open_ = true;  // false once the other end was found closed
 };
 
 }  // namespace headroom::wire

@@ -21,8 +21,8 @@ namespace experimental = grpc::experimental;
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
-// Says the token and the caller's name with every call, also where TLS is not:
-// gRPC's own call credentials go over TLS alone.
+// Adds the token and the caller's identity to every call, also without TLS.
+// (gRPC's own call credentials require TLS.)
 class HeaderInterceptor final : public experimental::Interceptor {
  public:
   explicit HeaderInterceptor(const Headers& headers) : headers_(headers) {}
@@ -92,10 +92,10 @@ const std::vector<std::pair<const char*, int>>& connection_settings() {
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
-      // A ping for each message would find the window that is said here.
+      // The window is fixed here, so gRPC need not estimate it with pings.
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kMaxMessageBytes},
-      // Nobody asks gRPC what it remembers of thousands of connections.
+      // gRPC's statistics are unused, and take memory for each connection.
       {GRPC_ARG_ENABLE_CHANNELZ, 0},
       {GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0}};
   return settings;
@@ -112,12 +112,12 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   }
   // The default grows to two minutes, longer than a coordinator's restart.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // An attempt lasts so long: where thousands come at once, who gave up earlier
-  // would come again, and nobody be let in. TCP repeats its own meanwhile.
+  // Minimum duration of a connection attempt. If thousands of clients connect
+  // at once and each gave up early, none would get through. TCP itself retries.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A connection of its own, so that its loss is this client's loss.
+  // Own connection per channel, so that a lost connection affects one client.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
   arguments.SetMaxSendMessageSize(kMaxReportBytes);
@@ -139,7 +139,7 @@ bool is_unreachable(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
          status.error_code() == grpc::StatusCode::CANCELLED ||
-         // gRPC itself is short of room (HTTP/2's ENHANCE_YOUR_CALM).
+         // gRPC itself is overloaded (HTTP/2's ENHANCE_YOUR_CALM).
          (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
           status.error_message().starts_with("Received RST_STREAM"));
 }

@@ -1,9 +1,9 @@
-// Channel: how every client of the coordinator connects, and how a refused or
-// failed call becomes an exception.
+// How every client connects to the coordinator, and how a refused or failed
+// call becomes an exception.
 //
-// One place for the connection's settings, because worker and agent must
-// behave alike when the coordinator is away: reconnect at least once a second,
-// notice a dead peer by keep-alive, never go through a proxy.
+// The connection's settings are in one place, because workers and agents must
+// behave alike when the coordinator is away: they reconnect at least once a
+// second, detect a dead peer by keep-alive, and never use a proxy.
 //
 // Threads: the functions are safe from any thread.
 #pragma once
@@ -21,57 +21,58 @@
 
 namespace headroom::wire {
 
-// Requests other than events and results, which may be four times as large.
+// Largest request. Events and results may have kMaxReportBytes.
 inline constexpr int kMaxMessageBytes = 1 << 20;
 inline constexpr int kMaxReportBytes = 4 << 20;
 
-// How often workers and agents say that they live.
+// How often workers and agents send a heartbeat. A shorter interval detects a
+// loss sooner and loads the coordinator more.
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{250};
 
-// The time without a word after which a connection is asked for one, and how
-// long an answer may take. It is longer than any silence that the coordinator
-// bears (coordinator/run/silence.h): gRPC also hands it to TCP as the time for
-// which what was sent may stay unconfirmed.
+// After kKeepAliveMs without data, gRPC sends a ping, which must be answered
+// within kKeepAliveTimeoutMs. The timeout exceeds every limit of
+// coordinator/run/silence.h, because gRPC also sets it as the time for which
+// TCP may leave sent data unacknowledged.
 inline constexpr int kKeepAliveMs = 5000;
 inline constexpr int kKeepAliveTimeoutMs = 7000;
 
-// gRPC's own log lines become debug lines of ours, and its locks are not
-// searched for deadlocks, which Debian's build does in an eighth of its time;
-// once per process.
+// Sends gRPC's log lines to our log at debug level. Also turns off absl's
+// search for deadlocks, which takes an eighth of gRPC's time in Debian's build.
+// Has an effect once per process.
 void quieten_grpc();
 
-// What both ends of a connection are told alike, by gRPC's name.
+// gRPC settings that both ends of a connection use, by gRPC's names.
 const std::vector<std::pair<const char*, int>>& connection_settings();
 
-// The metadata keys of a call: the join token, and who its member is.
+// Metadata keys of a call: the join token, and the caller's identity.
 inline constexpr const char* kTokenMetadata = "headroom-token";
 inline constexpr const char* kNodeMetadata = "headroom-node";
 inline constexpr const char* kWorkerMetadata = "headroom-worker";
 inline constexpr const char* kSecretMetadata = "headroom-secret";
 
-// Connects lazily. `address` is HOST:PORT. Each call says who `identity` is; ""
-// leaves that out.
+// Connects lazily to `address`, HOST:PORT. Every call carries `identity`.
 std::shared_ptr<grpc::Channel> make_channel(
     const std::string& address,
     const ChannelSecurity& security = channel_security(),
     const MemberIdentity& identity = {});
 
-// The credentials of a server that asks all clients for a certificate; plain
-// text without one.
+// Credentials of a server that requires a certificate of every client; plain
+// text if `security` has no certificate.
 std::shared_ptr<grpc::ServerCredentials> server_credentials(
     const ChannelSecurity& security);
 
-// REQUIRES: !status.ok(). Throws CommunicationError if nobody answered within
-// the deadline, else Error with the coordinator's own words: exit 2 if it
-// refused what was asked, 5 otherwise. `doing` starts the sentence:
-// "registering with the coordinator at HOST:PORT". Where nobody answered and
-// `address` is not "", it says why (connection_fault.h).
+// Throws CommunicationError if the coordinator could not be reached within the
+// deadline; else Error with the coordinator's message, with exit 2 if it
+// refused the request and 5 otherwise. `doing` begins the message: "registering
+// with the coordinator at HOST:PORT". If `address` is given and the coordinator
+// could not be reached, the message says why (connection_fault.h). REQUIRES:
+// !status.ok().
 [[noreturn]] void throw_failure(const grpc::Status& status,
                                 const std::string& doing,
                                 const std::string& address = "");
 
-// True if the connection, not the coordinator, said no, or the coordinator is
-// too busy: a later call may be answered.
+// Returns true if the connection failed or the coordinator is too busy, so that
+// a later call may succeed; false if the coordinator itself refused.
 bool is_unreachable(const grpc::Status& status);
 
 }  // namespace headroom::wire

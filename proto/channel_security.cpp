@@ -27,7 +27,7 @@ std::string text_of(const fs::path& file, bool is_secret) {
                 "headroom coordinator --init-certs DIR makes it");
   }
   struct stat about {};
-  // A secret that root hands to a group (as Kubernetes mounts them) is one.
+  // Root's file may be readable by a group: Kubernetes mounts secrets so.
   const auto others = [&] {
     return S_IRWXO | (about.st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);
   };

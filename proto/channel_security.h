@@ -1,61 +1,61 @@
-// ChannelSecurity: how control traffic proves who speaks: mutual TLS and a join
-// token; on loopback a token is enough, against other users of the machine.
+// ChannelSecurity: authentication of control traffic, by mutual TLS and a join
+// token. On loopback a token is enough, against other users of the machine.
 //
-// Errors: Error (exit 2) naming the file that is missing or empty, or that
-// others may read.
+// Errors: Error (exit 2) naming a file that is missing, empty, or readable by
+// other users.
 #pragma once
 
 #include <string>
 
 namespace headroom::wire {
 
-// PEM texts; "" without TLS.
+// PEM texts; all "" without TLS.
 struct ChannelSecurity {
   std::string ca;           // the authority that signs certificates
-  std::string certificate;  // this side's
+  std::string certificate;  // this side's certificate
   std::string key;
-  std::string token;  // what everybody must know; "" for nothing
+  std::string token;  // shared secret of the run; "" if none is required
 
   bool is_encrypted() const { return !ca.empty(); }
 };
 
-// The variable in which a run passes its token to its own processes. Another
-// user's process cannot read it.
+// Environment variable in which a run passes its token to its own processes.
+// Processes of other users cannot read it.
 inline constexpr const char* kTokenVariable = "HEADROOM_JOIN_TOKEN";
 
-// A new one: 64 random hexadecimal digits.
+// Draws a new token: 64 random hexadecimal digits.
 std::string draw_token();
 
-// The side whose certificates are meant.
+// Selects the server's or the client's certificate files.
 enum class ChannelSide { kServer, kClient };
 
-// Reads --certs and --token-file, either of which may be "". A folder of
-// certificates may have a token too, which --token-file replaces; where neither
-// gives one, the environment may.
+// Reads --certs and --token-file; either may be "". The token comes from
+// --token-file, else from the folder of certificates, else from the environment
+// (kTokenVariable).
 ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,
                                       ChannelSide side);
 
-// localhost, 127.0.0.0/8 or ::1; names that merely resolve there are not.
+// True for localhost, 127.0.0.0/8 and ::1; other names are not resolved.
 bool is_loopback(const std::string& host);
 
-// The rule for whoever speaks to a coordinator or listens for others, whatever
-// the command: beyond loopback there must be TLS and a token, or
-// --insecure-network. Throws Error (exit 2) that names the address (HOST:PORT),
-// what is missing and what to do.
+// Checks an address that a command connects to or listens on: beyond loopback,
+// TLS and a token are required, unless --insecure-network is given. Throws
+// Error (exit 2) that names the address (HOST:PORT), the missing part and the
+// remedy.
 void require_protected(const std::string& address,
                        const ChannelSecurity& security, bool insecure_network);
 
-// What this process's channels use from now on: an identity is a process's.
-// Threads: any; before that, neither TLS nor a token.
+// Sets the security of all channels that this process opens from now on; the
+// default is none. Threads: any.
 void set_channel_security(const ChannelSecurity& security);
 ChannelSecurity channel_security();
 
-// OpenSSL would free what it holds when the process exits, under the hands of
-// gRPC's threads, which nobody ends. REQUIRES: nothing has used OpenSSL yet.
+// Keeps OpenSSL from freeing its state when the process exits, because gRPC's
+// threads still use it then. REQUIRES: OpenSSL has not been used yet.
 void keep_openssl_to_the_end();
 
-// Compares in a time that does not depend on where they differ.
+// Compares in constant time: timing does not show where the secrets differ.
 bool equal_secrets(const std::string& given, const std::string& known);
 
 }  // namespace headroom::wire

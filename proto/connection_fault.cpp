@@ -72,12 +72,12 @@ class Socket {
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
-  // The system's words for the error; "" if it is connected.
+  // The system's error message; "" if connected.
   const std::string& error() const { return error_; }
   void send_all(std::string_view bytes) const {
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // "" when the peer has closed, or says nothing in time.
+  // Returns "" if the peer has closed the connection or sends nothing in time.
   std::string receive() const {
     std::array<char, 16384> bytes{};
     const ssize_t count = recv(handle_, bytes.data(), bytes.size(), 0);
@@ -106,7 +106,7 @@ Context client_context(const ChannelSecurity& security) {
   return context;
 }
 
-// Sends what TLS has to say, and gives it what comes. False when nothing does.
+// Exchanges pending TLS data with the peer. Returns false if nothing arrives.
 bool exchange(SSL* session, const Socket& peer) {
   std::array<char, 16384> bytes{};
   for (int count = 0; (count = BIO_read(SSL_get_wbio(session), bytes.data(),
@@ -120,15 +120,14 @@ bool exchange(SSL* session, const Socket& peer) {
   return true;
 }
 
-// "certificate expired" of OpenSSL's newest error.
+// The newest OpenSSL error, for example "certificate expired".
 std::string newest_error() {
   const unsigned long error = ERR_peek_last_error();
   const char* const words = ERR_reason_error_string(error);
   return words == nullptr ? "it hung up" : words;
 }
 
-// The date on which this side's own certificate ended, or is to begin; "" while
-// it holds.
+// When this side's certificate expired or becomes valid; "" if it is valid.
 std::string own_certificate_fault(const ChannelSecurity& security) {
   const X509Certificate own(PEM_read_bio_X509(
       reading(security.certificate).get(), nullptr, nullptr, nullptr));
@@ -178,8 +177,8 @@ std::optional<ConnectionFault> tls_fault(const std::string& whom,
         "ones with headroom coordinator --init-certs NEW_DIR --cert-names "
         "HOST"};
   }
-  // The other side judges ours after its own part of the handshake is done; it
-  // then speaks first.
+  // The server verifies our certificate only after its own part of the
+  // handshake; then it sends the first data.
   char byte = 0;
   int read = 0;
   while (done == 1 && (read = SSL_read(ssl, &byte, 1)) != 1) {
@@ -187,7 +186,7 @@ std::optional<ConnectionFault> tls_fault(const std::string& whom,
     if (!exchange(ssl, peer)) break;
   }
   if (read == 1) return std::nullopt;
-  // A connection that breaks without a word may stand the next time.
+  // A connection that breaks without a TLS error may succeed the next time.
   const bool is_told = ERR_peek_last_error() != 0;
   if (done != 1 && SSL_get0_peer_certificate(ssl) == nullptr) {
     return ConnectionFault{whom + " speaks no TLS (" + newest_error() + ")",
@@ -203,8 +202,8 @@ std::optional<ConnectionFault> tls_fault(const std::string& whom,
       is_told};
 }
 
-// Looks for a peer without TLS: a server of HTTP/2 answers its greeting with a
-// frame.
+// Checks whether the server accepts plain text: an HTTP/2 server answers the
+// client preface with a SETTINGS frame.
 std::optional<ConnectionFault> plain_fault(const std::string& whom,
                                            const Socket& peer) {
   constexpr std::string_view kGreeting(

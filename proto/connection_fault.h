@@ -1,7 +1,8 @@
-// ConnectionFault: why a coordinator cannot be spoken to. gRPC says of most
-// causes only that nobody answered; this connects once more and looks.
+// ConnectionFault: why a coordinator cannot be reached. gRPC mostly reports
+// only that it is unavailable; this connects once more and examines the
+// failure.
 //
-// Threads: any; it waits for at most the given time, twice.
+// Threads: any. May wait for up to twice the given time.
 #pragma once
 
 #include <chrono>
@@ -14,11 +15,11 @@ namespace headroom::wire {
 
 struct ConnectionFault {
   std::string what;        // "the coordinator at A:1 speaks no TLS"
-  std::string remedy;      // what to do
-  bool is_lasting = true;  // waiting does not help
+  std::string remedy;      // what the user can do
+  bool is_lasting = true;  // waiting will not help
 };
 
-// Nothing where a connection to `address` (HOST:PORT) stands.
+// Returns no value if a connection to `address` (HOST:PORT) succeeds.
 std::optional<ConnectionFault> connection_fault(
     const std::string& address, const ChannelSecurity& security,
     std::chrono::milliseconds timeout = std::chrono::seconds(1));

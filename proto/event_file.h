@@ -1,9 +1,9 @@
-// EventRecord: what happened in a run; EventFile: all of a run's
-// events, in its directory, a line each.
+// EventRecord: one event of a run. EventFile: writes them to events.jsonl in
+// the run's directory, one per line.
 //
-// A run has one writer of events.jsonl: the coordinator, or the worker where
-// there is none. Events that happen before the run directory exists are kept
-// and written when it appears.
+// Each run has one writer of events.jsonl: the coordinator, or the worker if
+// there is no coordinator. Events before the run directory exists are kept, and
+// written when it appears.
 //
 // Threads: none of their own; a file is used by one thread at a time.
 #pragma once
@@ -22,40 +22,40 @@ namespace headroom::wire {
 
 // One line of events.jsonl.
 struct EventRecord {
-  int64_t sequence = 0;  // rises by one from 1; set by its writer
+  int64_t sequence = 0;  // counts from 1; set by the writer
   EventKind event{};
   int64_t step = 0;
-  int rank = -1;            // -1: not one rank's
-  std::string reason = {};  // one line for people
-  // An object with further fields; "" for none. That of kRunOver holds
-  // "exit_code" and "state".
+  int rank = -1;            // -1 if it is not about one rank
+  std::string reason = {};  // one line for the user
+  // A JSON object with more fields, or "". kRunOver: "exit_code" and "state".
   std::string detail_json = {};
   bool warning = false;
-  std::string time = {};  // UTC, "2026-11-21T08:23:00.123Z"; set by its writer
-  // The reporting worker's count of its own reports, from 1.
+  std::string time = {};  // UTC, "2026-11-21T08:23:00.123Z"; set by the writer
+  // Number of this report, counted from 1 by the worker that sends it.
   int64_t report = 0;
   std::string reporter = {};  // its worker_id; not in the file
-  bool ends_run = false;  // the run's last event says the same; not in the file
+  bool ends_run = false;  // the run's last event repeats it; not in the file
 };
 
-// A line of events.jsonl without its line feed. Members of detail_json stand
-// beside the fixed ones, which they cannot replace; what is no object becomes
-// "detail".
+// A line of events.jsonl without its line feed. The members of detail_json
+// become members of the line, but never replace its fixed ones. A detail that
+// is not a JSON object is stored as "detail".
 std::string to_json_line(const EventRecord& record);
 
 class EventFile {
  public:
-  // `run_directory` may be "": nothing is ever written.
+  // With an empty `run_directory` nothing is ever written.
   explicit EventFile(std::string run_directory)
       : run_directory_(std::move(run_directory)),
         file_(std::filesystem::path(run_directory_) / run_files::kEvents) {}
 
   void add(const std::vector<std::string>& lines);
-  // Those of the lines, oldest first, that the file has not: it ends with one
-  // of them, or with none. A torn last line is cut off it.
+  // Adds the lines that are not in the file yet. `lines` are oldest first, and
+  // the file ends with one of them or with none. An incomplete last line of the
+  // file is cut off first.
   void add_unwritten(std::vector<std::string> lines);
-  // Appends what is pending, if the folder exists. Where it cannot be written
-  // it waits, which is logged once, for the next time.
+  // Appends pending lines if the run directory has been begun. If it cannot be
+  // written, the lines stay pending for the next call; this is logged once.
   void write();
 
  private:

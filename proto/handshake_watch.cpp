@@ -28,7 +28,7 @@ Watches& watches() {
 HandshakeWatch::HandshakeWatch(OnFailure on_failure)
     : on_failure_(std::move(on_failure)) {
   quieten_grpc();
-  // Failed handshakes are logged there.
+  // gRPC logs failed handshakes at debug level.
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG);
   std::lock_guard lock(watches().mutex);
   watches().all.push_back(this);

@@ -1,14 +1,15 @@
-// HandshakeWatch: hears of connections that this process's gRPC servers ended
-// before anybody could call anything: strangers without a certificate, port
-// scanners, who connects and says nothing.
+// HandshakeWatch: reports connections to this process's gRPC servers that ended
+// before any call: clients without a certificate, port scanners, connections
+// that send nothing.
 //
-// gRPC 1.51 offers no hook for them, but logs one line each ("Handshaking
-// failed: ..."); tests/coordinator/service/secure_network_test fails where
-// another version words it otherwise.
+// gRPC 1.51 has no hook for them, but logs a line for each ("Handshaking
+// failed: ..."), which is parsed here.
+// tests/coordinator/service/secure_network_test fails if another gRPC version
+// changes the text.
 //
 // Ownership: `on_failure` is called until the destructor returns.
-// Threads: any; `on_failure` is called from gRPC's, several at a time, and must
-// not call gRPC.
+// Threads: any. `on_failure` is called from gRPC's threads, several at a time,
+// and must not call gRPC.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@ namespace headroom::wire {
 
 class HandshakeWatch {
  public:
-  // One of handshake_failure()'s words.
+  // `why` is a result of handshake_failure().
   using OnFailure = std::function<void(const std::string& why)>;
 
   explicit HandshakeWatch(OnFailure on_failure);
@@ -32,11 +33,12 @@ class HandshakeWatch {
   const OnFailure on_failure_;
 };
 
-// "no certificate", "foreign certificate", "no TLS", "silent connection",
-// "broken handshake"; "" if the line of gRPC's log is about something else.
+// Returns "no certificate", "foreign certificate", "no TLS", "silent
+// connection" or "broken handshake"; "" if the line of gRPC's log is not about
+// a handshake.
 std::string handshake_failure(std::string_view grpc_line);
 
-// REQUIRED for each line of gRPC's log.
+// Call it for each line of gRPC's log.
 void note_grpc_line(std::string_view line);
 
 }  // namespace headroom::wire

@@ -1,10 +1,9 @@
-// MemberIdentity: who a caller of the coordinator is, and the secret that
-// proves it.
+// MemberIdentity: the identity of the coordinator's caller, and its secret.
 //
 // An agent draws a secret when it starts and registers with it; the coordinator
-// remembers it. Each of its workers has a secret of its own that follows from
-// the agent's, so that nobody but the agent has to hand it out. The coordinator
-// believes nobody who speaks in the name of another member.
+// stores it. Each worker's secret is derived from its agent's, so the agent
+// passes it on and the coordinator can compute it. The coordinator refuses a
+// call made in another member's name.
 #pragma once
 
 #include <string>
@@ -12,17 +11,17 @@
 namespace headroom::wire {
 
 struct MemberIdentity {
-  std::string node_id;    // "" for people
+  std::string node_id;    // "" for a user's command
   std::string worker_id;  // "" for an agent
   std::string secret;
 };
 
-// The environment variable in which an agent hands a worker its secret.
+// Environment variable in which an agent passes a worker its secret.
 inline constexpr const char* kSecretVariable = "HEADROOM_MEMBER_SECRET";
 
-// An agent's: 64 random hexadecimal digits.
+// Draws an agent's secret: 64 random hexadecimal digits.
 std::string new_member_secret();
-// HMAC-SHA256 of the worker's name, keyed with its agent's secret.
+// A worker's secret: HMAC-SHA256 of its name, keyed with its agent's secret.
 std::string secret_of_worker(const std::string& agent_secret,
                              const std::string& worker_id);
 

@@ -1,4 +1,4 @@
-// A struct and the message that stands for it on the wire: each field is named
+// Conversion between a struct and its protobuf message: each field is named
 // once, for both directions.
 //
 //   void fields(auto& archive, wire::Either<Member> auto& member) {
@@ -10,14 +10,16 @@
 //   auto member = wire::from_message<Member>(message);
 //
 // A field may be a string, bool, int, int64_t, uint64_t, double, milliseconds
-// (an int64 on the wire), an enum (an int32), a plan (a string, its JSON), a
+// (an int64 in the message), an enum (an int32), a plan (a string, its JSON), a
 // struct with fields() or with to_wire() and from_wire(), or an optional,
-// vector or set of these. Strings of the wire's type `string`, unlike `bytes`,
-// are made valid UTF-8.
+// vector or set of these. A protobuf field of type `string` gets valid UTF-8
+// (invalid bytes become '?'); use `bytes` to keep bytes.
 //
-// Errors: CheckFailure where the message has no field of that name and type;
-// from_message throws Error (tag "wire", exit 2) for an enum's unknown number
+// Errors: CheckFailure if the message has no field of that name and type;
+// from_message throws Error (tag "wire", exit 2) for an unknown enum number
 // and for a text that is no plan.
+//
+// Uses reflection, which is slower than accessors; control messages are few.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -69,7 +71,7 @@ constexpr FieldDescriptor::CppType type_on_wire() {
   return FieldDescriptor::CPPTYPE_MESSAGE;
 }
 
-// The field of that name, for values of type T.
+// Finds the field by name, and checks that its type is that of T.
 template <typename T>
 const FieldDescriptor& field_of(const google::protobuf::Message& message,
                                 const char* name, bool is_list) {
@@ -192,7 +194,7 @@ class MessageReader {
   }
 
  private:
-  // `index` counts in a list.
+  // `index` is the position in a list; unused for other fields.
   template <typename T>
   T get(const internal::FieldDescriptor& field, int index) {
     const bool is_list = field.is_repeated();

@@ -1,6 +1,6 @@
-// What agents and workers say to the coordinator, and what it answers, as plain
-// values: both ends use these, and proto/convert.h puts them into messages and
-// takes them out again. Files with tensors may include this one.
+// The reports of agents and workers to the coordinator, and its replies, as
+// plain structs. Both ends use them; proto/convert.h converts them to and from
+// messages. Files that include torch may include this one.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace headroom::wire {
 
 // --- agents -----------------------------------------------------------------
 
-// A card that an agent's workers could compute on.
+// A card on which an agent's workers could compute.
 struct NodeCard {
-  int index = 0;  // CUDA's number in the agent's environment
+  int index = 0;  // CUDA's device number in the agent's environment
   std::string uuid = {};
-  // Where it is on the PCI bus, "0000:3b:00.0"; "": not known.
+  // Address on the PCI bus, "0000:3b:00.0"; "" if unknown.
   std::string bus_address = {};
   std::string name = {};
-  int compute_capability = 0;  // 9.0 as 90; 0: not known
+  int compute_capability = 0;  // 90 for 9.0; 0 if unknown
   int64_t total_bytes = 0;
-  // Why no process may begin to compute on it, and what to do; "" if one may.
+  // Why no process may start to compute on it, and what to do; "" if usable.
   std::string trouble = {};
   bool operator==(const NodeCard&) const = default;
 };
@@ -34,98 +34,98 @@ struct NodeCard {
 struct NodeRegistration {
   std::string node_id = {};   // unique per agent process
   std::string hostname = {};  // agents of one machine share it
-  int launcher_rank = 0;      // place under mpirun or srun; 0 locally
+  int launcher_rank = 0;      // rank under mpirun or srun; 0 locally
   std::vector<std::string> worker_ids =
       {};  // unique per process, in local order
   std::vector<NodeCard> cards = {};
-  // Why it has none; "" and no card: the agent did not look.
+  // Why it has no card. "" with no card: the agent did not look.
   std::string no_card_reason = {};
-  // Cards that the driver has and no worker can use, and why; "": none.
+  // Cards that the driver lists but no worker can use, and why; "" if none.
   std::string unusable_cards = {};
-  int launcher_size = 0;  // agents that mpirun or srun started; 0: none did
-  // Workers of agents before it on its machine, by the launcher's numbers.
+  int launcher_size = 0;  // agents started by mpirun or srun; 0 if none
+  // Workers of earlier agents on its machine, in the launcher's order.
   int first_local_slot = 0;
 };
 
 // --- workers ----------------------------------------------------------------
 
-// One rank's place in a generation, and what it trains.
+// A rank's assignment in a generation, and the run it trains.
 struct RankAssignment {
   int rank = 0;
-  // Its place among all workers of its machine, lost ones included: those that
-  // are left keep their cards. May be local_world_size or more.
+  // Index among all workers of its machine, lost ones included, so that the
+  // remaining ones keep their cards. May be local_world_size or more.
   int local_rank = 0;
-  int local_world_size = 1;  // those of this generation
+  int local_world_size = 1;  // workers in this generation
   int world_size = 1;
-  bool has_one_agent = false;  // all ranks have the same one
-  // All ranks had these places in the generation before, and go on with all
-  // that they have: state, loaders, caches.
+  bool has_one_agent = false;  // all ranks have the same agent
+  // All ranks had the same ranks and plan in the previous generation, and keep
+  // their state, loaders and caches.
   bool keeps_state = false;
   plan::Plan plan = {};
   std::string run_config_yaml = {};
   std::string run_directory = {};
-  // A checkpoint of the run directory to go on from, and the steps that it has;
-  // "": as the configuration says.
+  // The checkpoint in the run directory to continue from, and its number of
+  // steps. "": start as the configuration says.
   std::string resume_checkpoint = {};
   int64_t resume_steps = 0;
-  // UUIDs of cards on which no worker is to run.
+  // UUIDs of cards on which no worker may run.
   std::vector<std::string> left_out_cards = {};
-  // UUID of the card on which this worker's predecessor failed: the worker
-  // takes that one, whatever number it has by now. "": the one of its place.
+  // UUID of the card on which this worker's predecessor failed: the worker uses
+  // that card, even if its number has changed. "": the card of its slot.
   std::string card_uuid = {};
 };
 
-// What a failure of a worker means for its run.
+// What a worker's failure means for its run.
 enum class FailureKind {
-  kFatal,        // the worker ends, and the run with it
+  kFatal,        // the worker ends, and so does the run
   kLostPeer,     // a peer is lost; the worker waits for the next generation
-  kOutOfMemory,  // it waits too, and tries its step again with leaner means
-  kConnection,   // it waits too; its own end of a connection has failed
+  kOutOfMemory,  // it also waits, and will retry with leaner means
+  kConnection,   // it also waits; its own end of a connection failed
 };
 
-// Why a worker cannot go on, and what it still has.
+// Why a worker cannot continue, and the state it still has.
 struct WorkerFailure {
   int exit_code = 0;
   std::string message = {};
   FailureKind kind = FailureKind::kFatal;
-  // Out of memory, and will need less of it next time.
+  // It ran out of memory, and will need less next time.
   bool is_leaner = false;
-  // It could go on with all that it has, if all members could.
+  // Its state is intact, so it can continue if all members can.
   bool can_go_on = false;
-  int64_t recorded_epochs = 0;  // whose results are written
+  int64_t recorded_epochs = 0;  // epochs whose results are written
   int64_t committed_steps = 0;
-  // Holds a part of the state, which it cannot save alone.
+  // It has only a part of the state, and cannot save it alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint that it knows of; 0: none.
+  // Steps of the newest checkpoint it knows of; 0 if there is none.
   int64_t checkpoint_steps = 0;
-  // Set where its card is the reason: the worker ends, and is succeeded.
+  // Set if its card is the cause: the worker ends, and gets a successor.
   std::optional<headroom::CardFault> card_fault = {};
 };
 
-// A worker has left its generation at a committed step: because it was asked
-// to, and keeps its state; or because a step ran out of memory where nothing
-// leaner was left, and the state is in a checkpoint.
+// A worker has left its generation at a committed step. Either it was asked to
+// and keeps its state, or a step ran out of memory with nothing leaner left to
+// try, and the state is in a checkpoint.
 struct LeftGeneration {
   bool was_asked = false;
   int64_t committed_steps = 0;
-  // The worker holds only a part of the state.
+  // It has only a part of the state.
   bool holds_a_part = false;
   int64_t checkpoint_steps = 0;
   // The next four fields are set when memory ran out.
-  std::string checkpoint = {};   // its folder
+  std::string checkpoint = {};   // folder of the checkpoint
   std::string result_json = {};  // summary.json's content, if rank 0 reports
-  int failed_rank = 0;           // the lowest that had nothing leaner left
+  int failed_rank = 0;           // lowest rank with nothing leaner left
   MemoryShortfall shortfall = {};
 };
 
-// Rank 0: the run has ended as it should. Whoever was told to save: the state
-// after `step` steps is saved.
+// From rank 0: the run has ended normally. From the worker that was ordered to
+// save: the state after `step` steps is saved.
 struct FinishedRun {
-  int exit_code = 0;  // 0, or 130 and 5 with what to do in reason
+  int exit_code = 0;  // 0; or 130 or 5, with advice in `reason`
   std::string reason = {};
   std::string result_json = {};  // summary.json's content
   int64_t step = 0;
-  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
+  bool says_how_to_go_on = false;  // `reason` contains the resume command
 };
 
 }  // namespace headroom::wire

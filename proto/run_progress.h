@@ -1,13 +1,13 @@
-// RunProgress: how far a run is, as a rank last reported it; a plain value for
-// workers, coordinator and people.
+// RunProgress: how far a run is, as last reported by a rank; a plain struct for
+// workers, the coordinator and display.
 #pragma once
 
 #include <cstdint>
 
 namespace headroom::wire {
 
-// What a worker does at the moment; kUnknown until it has said so. The numbers
-// travel: a new one goes to the end, before kLastWorkerPhase is moved.
+// A worker's current activity; kUnknown until it has reported. The numbers are
+// sent in messages: add new ones at the end and move kLastWorkerPhase.
 enum class WorkerPhase {
   kUnknown,
   kStart,
@@ -44,12 +44,12 @@ struct RunProgress {
   double box = 0, obj = 0, cls = 0;  // means over the epoch so far
   double images_per_second = 0;      // sum over all ranks
   int64_t measured_peak_bytes = 0;
-  int64_t predicted_peak_bytes = 0;  // 0: not known
+  int64_t predicted_peak_bytes = 0;  // 0 if unknown
   int64_t image_height = 0, image_width = 0;
   WorkerPhase phase = WorkerPhase::kUnknown;
-  int64_t quiet_ms = 0;        // coordinator.proto explains it
-  int64_t median_step_ms = 0;  // likewise
-  // Images of all ranks in the validation after an epoch; 0 outside of it.
+  int64_t quiet_ms = 0;        // see coordinator.proto
+  int64_t median_step_ms = 0;  // see coordinator.proto
+  // Images of all ranks in the validation after an epoch; 0 outside validation.
   int64_t images_validated = 0, images_to_validate = 0;
 };
 

@@ -31,7 +31,7 @@ void take(std::optional<LoggedRun>& run, wire::LogRecord record,
           record.key().value();
       break;
     case wire::LogRecord::RECORD_NOT_SET:
-      break;  // A newer build wrote this record; its meaning is unknown here.
+      break;  // written by a newer build; ignored here
   }
 }
 

@@ -1,18 +1,18 @@
-// RunLog: a run's decisions in a write-ahead log, so that a coordinator that is
-// killed has a successor that goes on where it was.
+// RunLog: a run's decisions in a write-ahead log. If the coordinator is killed,
+// its successor continues from the log.
 //
-//   snapshot   whenever membership, generation, phase, or what somebody was
-//              told changes: synced before anybody hears of the change
+//   snapshot   appended whenever membership, generation, phase or an order
+//              changes; synced before any reply that depends on it
 //   progress, event, key
 //              appended at once, synced by the next tick: kill -9 loses none
-//              of them, a power failure at most the last tick's
+//              of them, a power failure at most those of the last tick
 //
-// The log is bounded: once most of it is history it is replaced by a snapshot
-// and what is kept beside it.
+// The log is bounded: when most of it is outdated, it is replaced by one
+// snapshot and the records that are still needed.
 //
-// Threads: none of its own. The service calls everything with its mutex held,
-// but for sync(), which the tick thread calls without it; the tick thread alone
-// calls compact().
+// Threads: none of its own. The service holds its mutex during all calls except
+// sync(), which the tick thread calls without it. Only the tick thread calls
+// compact().
 // Errors: those of WriteAheadLog.
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace headroom::coordinator {
 
-// What a log holds.
+// The content of a log.
 struct LoggedRun {
   wire::LogSnapshot snapshot;
   std::optional<wire::Progress> progress;
@@ -40,18 +40,21 @@ struct LoggedRun {
 
 class RunLog {
  public:
+  // The log is compacted above this size. A larger value rewrites it less
+  // often; a restarted coordinator then reads more.
   static constexpr int64_t kCompactBytes = 4 << 20;
 
   static std::unique_ptr<RunLog> open(const std::filesystem::path& file);
 
-  // Nothing: the log is new.
+  // The content that open() found; no value if the log is new.
   const std::optional<LoggedRun>& found() const { return found_; }
 
-  // What open() dropped at the log's end, as a sentence without its full stop;
-  // "" for nothing.
+  // Describes what open() cut off at the end of the log, as a sentence without
+  // a full stop; "" if nothing was cut.
   const std::string& torn_end() const { return torn_end_; }
 
-  // Appended if it differs from the one before; sync() makes it last.
+  // Appends the snapshot if it differs from the previous one. Durable after
+  // sync().
   void save(wire::LogSnapshot&& snapshot);
   void add(const wire::Progress& progress);
   void add(const wire::Event& event);
@@ -62,7 +65,7 @@ class RunLog {
   bool wants_compaction() const;
   void compact(const LoggedRun& run);
 
-  // It could not be written: what it says must not be believed any more.
+  // The log could not be written: empties it, so that no successor believes it.
   void give_up() noexcept { log_->clear(); }
 
  private:

@@ -6,7 +6,7 @@
 #include "parallel/plan/network_rates.h"
 #include "proto/convert.h"
 
-// Found where the struct is declared.
+// Found by argument-dependent lookup, so it must be in the struct's namespace.
 namespace headroom::plan {
 
 void fields(auto& log, wire::Either<NetworkRates> auto& network) {
@@ -22,7 +22,7 @@ void fields(auto& log, wire::Either<NetworkRates> auto& network) {
 
 namespace headroom::coordinator {
 
-// --- who is there -----------------------------------------------------------
+// --- membership ------------------------------------------------------------
 
 void fields(auto& log, wire::Either<Node> auto& node) {
   log("node_id", node.node_id);
@@ -67,7 +67,7 @@ void leavers_fields(auto& log, wire::Either<Leavers> auto& leavers) {
   log("not_coming", leavers.not_coming);
 }
 
-// --- a generation that is being left ----------------------------------------
+// --- a generation that ends -------------------------------------------------
 
 void fields(auto& log, wire::Either<SurvivorState> auto& state) {
   log("holds_a_part", state.holds_a_part);
@@ -216,8 +216,8 @@ void RunStateSnapshot::restore(RunState& state,
     state.restarts_[entry.worker_id()] =
         wire::from_message<RestartDecision>(entry);
   }
-  // Clocks start anew with the process. So does the count of how often a slot's
-  // workers have ended in a row.
+  // Times restart with the process. So do the restart budgets of the slots, so
+  // a crash loop may take a few more restarts to be found.
   if (image.somebody_registered()) state.waiting_since_ = now;
   if (state.ending_.loss) state.ending_.loss->time = now;
   state.cycle_.regrouping_.begin = now;

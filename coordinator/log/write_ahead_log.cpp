@@ -35,11 +35,11 @@ std::string log_header(uint64_t before) {
 struct FramedRecord {
   uint64_t number = 0;
   uint32_t chain = 0;
-  std::string_view frame;  // all before the chain
+  std::string_view frame;  // the fields before the chain
   std::string_view payload;
 };
 
-// The record at `at`, if one is there that checks.
+// Returns the record at `at` if it is complete and its CRC matches.
 std::optional<FramedRecord> record_at(std::string_view bytes, size_t at) {
   if (bytes.size() - at < kFrameBytes) return std::nullopt;
   const size_t length = number_at<uint32_t>(bytes, at);
@@ -209,7 +209,9 @@ size_t WriteAheadLog::read_records(std::string_view bytes,
   return at;
 }
 
-// Nothing may lie behind the end but what a write left that was cut short.
+// After the last valid record there may only be an incomplete one: looks for a
+// valid record at every later offset. In the worst case this is quadratic in
+// the bytes after `end`; compaction bounds the log.
 void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
   for (size_t behind = end + 1; behind < bytes.size(); ++behind) {
     const auto record = record_at(bytes, behind);
@@ -241,8 +243,7 @@ uint64_t WriteAheadLog::synced_number() const {
              : 0;
 }
 
-// Called after the log itself is synced: the note never says more than the log
-// holds.
+// Called after the log is synced, so that the number is never ahead of it.
 void WriteAheadLog::note_synced(uint64_t number) {
   const std::string text = number_bytes(number);
   const std::string bytes = text + number_bytes(crc32c(text));
@@ -288,7 +289,7 @@ bool WriteAheadLog::leads_here() const {
 void WriteAheadLog::replace(const std::vector<std::string>& records) {
   std::error_code ignored;
   if (!leads_here() && fs::exists(file_, ignored)) {
-    errno = EEXIST;  // somebody else's
+    errno = EEXIST;  // another process's file
     fail("replacing");
   }
   std::string bytes = log_header(number_);

@@ -14,7 +14,7 @@ bool is_same_slot(const CardFailure& a, const CardFailure& b) {
   return a.node_id == b.node_id && a.local_slot == b.local_slot;
 }
 
-// Where the driver gave no UUID, a slot stands for its card.
+// Without a UUID, the slot identifies the card.
 bool is_same_card(const CardFailure& a, const CardFailure& b) {
   const std::string& uuid = a.fault.card.uuid;
   const bool has_uuid = !uuid.empty() || !b.fault.card.uuid.empty();
@@ -89,7 +89,7 @@ std::optional<CardDecision> CardFailures::note(
   failure.is_charged = decision.is_charged;
   failure.is_left_out = decision.is_left_out;
   failure.reason = failure.fault.words + "; " + decision.what_follows;
-  // What the slot's newest failure replaces, and cannot count any more.
+  // Drop failures of this slot that cannot count any more.
   std::erase_if(failures_, [&](const CardFailure& one) {
     return is_same_slot(one, failure) && !one.is_left_out &&
            (!one.is_charged || failure.step - one.step > within_steps);

@@ -1,16 +1,17 @@
-// CardFailures: cards of workers that failed, and which of them are left out.
+// CardFailures: records the failures of workers' cards, and decides which cards
+// the run stops using ("leaves out").
 //
-//   a card fails            its worker is lost and gets a successor there
-//   it fails again within   the card is left out: no worker is started on it
-//   so many steps           any more, and the run goes on with the others
-//   it is no longer listed  left out at once
-//   others fail within 5 s  consequences of the first loss (a card can leave
-//   of the generation's     errors on cards that exchange with it): workers are
-//   first loss              lost, but no failure is counted against their cards
+//   a card fails            its worker is lost; its slot gets a new worker
+//   it fails again within   the card is left out: no further worker is started
+//   `within_steps`          on it, and the run continues on the other cards
+//   the driver no longer    left out at once
+//   lists it
+//   others fail within 5 s  taken for consequences of the first loss (a lost
+//   of the generation's     card can cause errors on cards that exchange with
+//   first loss              it): workers are lost, no card is charged
 //
-// Which loss is the first is decided by the order in which reports arrive.
-//
-// Pure: steps and times are arguments.
+// The first loss is the one whose report arrived first, which need not be the
+// true cause. Pure: steps and times are arguments.
 #pragma once
 
 #include <chrono>
@@ -25,24 +26,25 @@
 
 namespace headroom::coordinator {
 
-// Failures so soon after a generation's first loss are its consequences.
+// A failure this soon after a generation's first loss is a consequence of it. A
+// larger value blames fewer cards wrongly, and misses more real failures.
 inline constexpr std::chrono::milliseconds kCardCascade =
     std::chrono::seconds(5);
 
 struct CardFailure {
   CardFault fault;
   std::string worker_id;
-  std::string node_id;  // this and the next: the worker's slot
+  std::string node_id;  // worker's slot, with local_slot
   int local_slot = 0;
   std::string hostname;
-  int64_t step = 0;  // committed steps of the run when it failed
+  int64_t step = 0;  // the run's committed steps when the card failed
   // The decision.
-  bool is_charged = false;  // counts against the card
+  bool is_charged = false;  // it counts against the card
   bool is_left_out = false;
-  std::string reason;  // why it is left out, for people
+  std::string reason;  // why it is left out, for messages
 };
 
-// The loss that came first in the present generation.
+// The first loss in the current generation.
 struct FirstLoss {
   std::string worker_id;
   int rank = 0;
@@ -53,11 +55,11 @@ struct CardDecision {
   bool begins_event = true;  // false: a consequence of another loss
   bool is_charged = false;
   bool is_left_out = false;
-  std::string what_follows;  // what happens next, for people
+  std::string what_follows;  // what happens next, for messages
 };
 
-// `before`: earlier failures. `within_steps`: a second failure of a card within
-// so many steps leaves it out.
+// Decides one failure. `before`: earlier failures. A card is left out if it
+// fails twice within `within_steps` committed steps.
 CardDecision decide_card_failure(TimePoint now,
                                  const std::vector<CardFailure>& before,
                                  const CardFailure& failure,
@@ -66,20 +68,21 @@ CardDecision decide_card_failure(TimePoint now,
 
 class CardFailures {
  public:
-  // Decides and remembers. Nothing for a worker that has reported already.
+  // Decides and records a failure. Returns no value if this worker's failure is
+  // recorded already (the worker repeated the call).
   std::optional<CardDecision> note(TimePoint now, CardFailure failure,
                                    const std::optional<FirstLoss>& first_loss,
                                    int64_t within_steps);
 
-  // The slot's newest failure; null before the first.
+  // Returns the slot's newest failure, or nullptr if there is none.
   const CardFailure* newest_of(const std::string& node_id,
                                int local_slot) const;
-  // Why no worker is started in that slot any more; nothing if one may be.
+  // Returns why the slot gets no further worker; no value if it may get one.
   std::optional<std::string> no_successor(const std::string& node_id,
                                           int local_slot) const;
-  // The failure that left each card out, in order.
+  // The failures that left a card out, one per card, oldest first.
   std::vector<CardFailure> left_out() const;
-  // The UUIDs of those cards, where the driver gave one.
+  // The UUIDs of the cards that are left out, as far as the driver gave them.
   std::set<std::string> left_out_uuids() const;
   // "; left out: NVIDIA H100 (GPU-…) on h", or "".
   std::string left_out_text() const;
@@ -90,8 +93,8 @@ class CardFailures {
   }
 
  private:
-  // Oldest first. Grows with every failure that may still count, by at most two
-  // for each slot between two that do not.
+  // Oldest first. note() drops a slot's failures that cannot count any more, so
+  // the list grows only with failures that still count.
   std::vector<CardFailure> failures_;
 };
 

@@ -1,5 +1,5 @@
 // What a failed card means for the run: its worker is lost, and the slot gets
-// no successor where the card is left out.
+// no new worker if the card is left out.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -35,7 +35,7 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   membership_.heartbeat_worker(now, worker_id);
   CardFailure failure;
   failure.fault = *worker.card_fault;
-  // A worker whose card the driver no longer lists knows only its UUID.
+  // A worker whose card the driver no longer lists reports only its UUID.
   const CardFailure* const before =
       cards_.newest_of(member->node_id, member->local_slot);
   if (before != nullptr && before->fault.card.uuid == failure.fault.card.uuid) {
@@ -53,7 +53,7 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   }
   const std::optional<CardDecision> decision =
       cards_.note(now, failure, first_loss, config_.card_failure_steps);
-  if (!decision) return;  // a repeated call whose answer was lost
+  if (!decision) return;  // the worker repeated a call whose reply was lost
   const int rank = cycle_.rank_of(worker_id);
   const std::string card = to_string(failure.fault.card);
   const std::string what = failure.fault.words + "; " + decision->what_follows;
@@ -70,7 +70,7 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
                  std::optional<int64_t>(worker.checkpoint_steps));
   }
   if (membership_.leave(worker_id)) {
-    given_up_.insert(worker_id);  // should it not end by itself
+    given_up_.insert(worker_id);  // its agent ends it if necessary
     lose(now, loss_of(worker_id, "lost its card " + card + ": " + what,
                       /*explained=*/true));
   }
@@ -82,7 +82,7 @@ bool RunState::end_without_cards(TimePoint now) {
       membership_.num_coming() > 0) {
     return false;
   }
-  // A silent agent may come back with workers.
+  // A silent agent may return with workers.
   if (std::ranges::any_of(membership_.nodes(), &Node::silent)) return false;
   const std::string remedy =
       "no card is left: replace it, or name others with --device";

@@ -1,8 +1,8 @@
-// Clock: where the coordinator's time comes from.
+// Clock: the coordinator's source of time.
 //
-// Every decision takes the time as an argument; only the service asks a clock,
-// so that tests script it. The clock is steady: a step of the wall clock must
-// not expire anybody.
+// All decisions take the time as an argument; only the service reads a clock.
+// So tests can script the time. The clock is steady: a change of the wall clock
+// must not make members expire.
 //
 // Threads: now() is safe from any thread.
 #pragma once

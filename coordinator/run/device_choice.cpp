@@ -53,12 +53,12 @@ const NodeCard* find_card(const Node& node, int64_t index) {
   return found == node.cards.end() ? nullptr : &*found;
 }
 
-// A card under the names that other agents of its machine know it by.
+// Identifies a card across the agents of one machine.
 std::string key_of(const NodeCard& card) {
   return card.uuid.empty() ? "card " + std::to_string(card.index) : card.uuid;
 }
 
-// A node whose agent is gone holds no card: its workers end with it.
+// A node whose agent is gone uses no card: its workers end with the agent.
 bool may_hold_cards(const Node& node) {
   return !node.silent && !node.voice.has_hung_up;
 }
@@ -85,7 +85,7 @@ Taken taken_on_machine_of(const Node& node, std::span<const Node> others) {
   return taken;
 }
 
-// A node that has cards where this one has none, or the other way round.
+// Returns a node that has cards while this one has none, or the reverse.
 const Node* find_unlike(const Node& node, std::span<const Node> others) {
   const auto is_unlike = [&](const Node& other) {
     return other.node_id != node.node_id && has_looked(other) &&
@@ -124,7 +124,7 @@ Error too_few_error(const Node& node, size_t num_candidates, size_t num_taken) {
           "card");
 }
 
-// The cards that --device lets this node use, in the order of the workers.
+// The cards that --device lets this node use, in worker order.
 std::vector<const NodeCard*> candidates_of(const configs::RunConfig& config,
                                            const Node& node) {
   const std::vector<int> named = parse_device_list(config.device);
@@ -174,7 +174,7 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
                   "name others with --device, or use another machine");
   }
   const Taken taken = taken_on_machine_of(node, others);
-  std::set<std::string> keys = taken.keys;  // keys of cards with a worker
+  std::set<std::string> keys = taken.keys;  // cards that have a worker
   const auto is_free = [&](const NodeCard* card) {
     return !keys.contains(key_of(*card));
   };
@@ -186,8 +186,8 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   if (num_free < num_slots && !config.share_devices) {
     throw too_few_error(node, num_usable, taken.workers);
   }
-  // A worker for which only a failed card is left ends at once, and the others
-  // of its node go on.
+  // If only failed cards are left for a worker, it gets one and ends at once;
+  // the other workers of the node continue.
   if (free_among_first(num_usable) >= num_slots || config.share_devices) {
     candidates.resize(num_usable);
   }

@@ -39,7 +39,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
-  // How often processes end is limited by their restart budgets.
+  // Ends of processes are limited elsewhere, by the restart budgets.
   if (!regrouping_.has_loss || inputs_.ending.loss) return false;
   if (regrouping_.is_leaner) return false;
   const bool is_other_plan =
@@ -68,7 +68,7 @@ RegroupingView GenerationCycle::view(TimePoint now, bool stop_requested) const {
   view.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       now - regrouping_.begin);
   view.wanted = wanted_plan_->layout.world_size();
-  // Who is asked to stop at the next step takes that step with whoever is left.
+  // A run that is stopping needs one process to commit its last step.
   view.min_processes =
       stop_requested ? 1 : static_cast<int>(inputs_.config.min_processes);
   view.ready = inputs_.membership.num_available();
@@ -87,7 +87,7 @@ bool GenerationCycle::has_draining_members() const {
       });
 }
 
-// Newcomers that are on their way are waited for a little.
+// If more workers are starting, waits for them up to restart_wait first.
 std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
   if (leave_requested_) return std::nullopt;
   if (has_draining_members()) {
@@ -106,7 +106,8 @@ std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
       now - *newcomers_since_ < inputs_.regrouping.restart_wait) {
     return std::nullopt;
   }
-  if (count == considered_workers_) return std::nullopt;  // planning takes time
+  // Planning takes time: try each count once.
+  if (count == considered_workers_) return std::nullopt;
   considered_workers_ = count;
   const planner::ElasticPlan next = planner::plan_for_workers(
       inputs_.config, *wanted_plan_, count, inputs_.layers);
@@ -125,8 +126,7 @@ void GenerationCycle::begin_regrouping(TimePoint now) {
   busy_.reset();
 }
 
-// Looked through once for each time that a generation is left, however many
-// leave it.
+// Computed once per regrouping, however many members leave.
 const std::set<int>& GenerationCycle::still_busy() {
   if (!busy_) {
     busy_.emplace();
@@ -212,7 +212,7 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
           .reason = decision.reason};
 }
 
-// Decides after a loss, or because members come or go.
+// Decides after a loss, or because workers joined or nodes leave.
 CycleDecision GenerationCycle::after_loss(TimePoint now,
                                           const std::string& there,
                                           int64_t known_steps) const {
@@ -249,7 +249,7 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
                       ": " + cause + there,
             .is_fruitless = true};
   }
-  // A network that fails for some seconds does not use up all tries.
+  // Pause, so that a short network failure does not use up all tries.
   if (adds_to_fruitless && !fruitless_.empty() &&
       now - regrouping_.begin < pause_after(fruitless_.size())) {
     return {.kind = Kind::kWait, .reason = cause + there};
@@ -286,7 +286,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
         .exit_code = ExitCode::kResource,
         .says_how_to_go_on = true};
   }
-  // What fewer workers need says nothing of what all of them do.
+  // A plan for fewer workers is no reason to change the plan for all of them.
   if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {
     wanted_plan_ = next.plan;
   }

@@ -1,9 +1,10 @@
-// GenerationCycle: the generation that runs, and how the next one comes about.
+// GenerationCycle: the current generation, and the transition to the next one.
 //
-//   forms       with its ranks, plan and the state it begins from
-//   is to end   newcomers would make it larger, or members' nodes are to leave
-//   is left     after a loss, for want of memory, or as it was asked to
-//   next        with whoever is there, or the run has to end
+//   form()              forms one with ranks, a plan and a state to start from
+//   ask_to_end()        when new workers would make it larger, or nodes leave
+//   begin_regrouping()  after a loss, a lack of memory, or when asked to end
+//   decide()            forms the next one with the available workers, or
+//                       ends the run
 //
 // Decisions are values with a reason; RunState carries them out.
 #pragma once
@@ -23,14 +24,14 @@
 
 namespace headroom::coordinator {
 
-// What a regrouping comes to.
+// What to do next in a regrouping.
 struct CycleDecision {
   enum class Kind {
     kWait,
-    kLose,  // `worker_id` speaks, but does not leave
-    kForm,  // a generation of `plan` from `begin`
-    kStop,  // what is there is saved
-    kEnd    // all is saved: the run is over, with `exit_code`
+    kLose,  // give up `worker_id`: it is alive but does not leave
+    kForm,  // form a generation of `plan` from `begin`
+    kStop,  // stop the run, and save the state
+    kEnd    // the state is saved: end the run with `exit_code`
   };
   Kind kind = Kind::kWait;
   std::string reason;
@@ -38,104 +39,108 @@ struct CycleDecision {
   std::optional<plan::Plan> plan = {};
   ResumePoint begin = {};
   ExitCode exit_code = ExitCode::kDone;
-  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
-  // kStop: not for want of members.
+  bool says_how_to_go_on = false;  // `reason` contains the resume command
+  // Only for kStop: the generations made no progress; members are not missing.
   bool is_fruitless = false;
 };
 
-// The time for a member to come to the rendezvous, its first act.
+// How long a member may take to reach the rendezvous, which is its first
+// action. A larger value tolerates slow starts, but finds a hung member later.
 inline constexpr std::chrono::milliseconds kArrival = std::chrono::seconds(15);
 
 class GenerationCycle {
  public:
-  // What the cycle looks at and others own.
+  // Parts of the run that the cycle reads and RunState owns.
   struct Inputs {
     const configs::RunConfig& config;
     const Membership& membership;
     const RunEnding& ending;
-    // The time for a living member to leave its generation.
+    // How long a live member may take to leave its generation.
     std::chrono::milliseconds leave_timeout;
     RegroupingOptions regrouping;
-    // The model's, where the plan needs them.
+    // The model's layers; empty if the plan does not need them.
     const std::vector<layers::LayerCost>& layers;
     const std::string& run_directory;
   };
   explicit GenerationCycle(const Inputs& inputs) : inputs_(inputs) {}
 
-  // The plan of all the workers that the run asked for.
+  // Sets the plan for all the workers that the run asked for.
   void want(const plan::Plan& plan) { wanted_plan_ = plan; }
-  // The next generation, of as many workers as the plan has ranks: those who
-  // have the newest state first.
+  // Forms the next generation, with as many workers as the plan has ranks.
+  // Workers with the newest state are taken first.
   void form(TimePoint now, const plan::Plan& plan, const ResumePoint& begin,
             const std::string& reason);
 
-  // The member has come to the generation's rendezvous.
+  // Records that the member has reached the generation's rendezvous.
   void note_arrival(const std::string& worker_id) {
     arrived_.insert(worker_id);
   }
-  // Members that have not, though others wait there for them, and for longer
-  // than a process takes that works: kArrival.
+  // Members that miss the rendezvous for kArrival while another waits there.
   std::vector<std::string> absent(TimePoint now) const;
 
-  // Why the generation is asked from now on to end at its next committed step:
-  // newcomers, or "" where a node of its members leaves, which is known.
-  // REQUIRES: it runs, and may be regrouped.
+  // Asks the generation to end at its next committed step if that is due.
+  // Returns the reason, or "" if a node of its members leaves (an event was
+  // emitted for that already); no value if nothing changes. REQUIRES: the
+  // generation is running and may be regrouped.
   std::optional<std::string> ask_to_end(TimePoint now);
   bool leave_requested() const { return leave_requested_; }
 
-  // It is being left from now on.
+  // Call when the members begin to leave the generation.
   void begin_regrouping(TimePoint now);
   void note_loss(const std::string& worker_id);
-  // The member has left because of a failure of its own or of a peer, and waits
-  // for the next generation.
+  // The member has left after a failure of its own or of a peer, and waits for
+  // the next generation.
   void note_failure(const std::string& worker_id,
                     const wire::WorkerFailure& failure);
   void note_left(const std::string& worker_id, const Leaving& leaving);
-  // The coordinator was away for that long, which is nobody's delay.
+  // The coordinator was paused for `pause`: shifts all limits by it.
   void excuse(std::chrono::steady_clock::duration pause) {
     regrouping_.begin += pause;
     if (formed_) *formed_ += pause;
   }
-  // REQUIRES: it is being left.
+  // Decides what to do next. REQUIRES: begin_regrouping() was called.
   CycleDecision decide(TimePoint now, bool stop_requested, int64_t known_steps);
 
   const Generation& generation() const { return generation_; }
   const Regrouping& regrouping() const { return regrouping_; }
-  // -1: the worker is no member.
+  // Returns -1 if the worker is not a member.
   int rank_of(const std::string& worker_id) const;
-  // What the log's event says of it: its members and where it begins.
+  // Details for the event of this generation: its members and its start.
   std::string detail_json() const;
 
  private:
-  friend class RunStateSnapshot;  // what a coordinator writes down of it
+  friend class RunStateSnapshot;  // reads what the coordinator records
 
   bool has_draining_members() const;
-  // Ranks that live and have not left.
+  // Ranks that are alive and have not left yet.
   const std::set<int>& still_busy();
   void note_left_rank(const std::string& worker_id);
   RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
-  // Whether the generation that is being left made no progress though no process
-  // was lost, and the next one would be no leaner.
+  // True if the generation that ends made no progress, although no process was
+  // lost, and the next one would use neither another plan nor leaner means.
   bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 
   const Inputs inputs_;
   Generation generation_;
   Regrouping regrouping_;
-  // Nothing until it is asked for. Who is gone may still be in it.
+  // Cached by still_busy(); no value until it is first called. May still
+  // contain ranks that are gone.
   std::optional<std::set<int>> busy_;
-  // The run's own plan: the first, or the one that memory made of it.
+  // The run's own plan: the first, or its replacement after a lack of memory.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
-  // How generations in a row ended that committed no step, the newest last.
+  // Why consecutive generations without a committed step ended, newest last.
   std::vector<std::string> fruitless_;
-  // Nothing where a coordinator before this one formed the generation.
+  // No value if a previous coordinator process formed the generation.
   std::optional<TimePoint> formed_;
   std::set<std::string> arrived_;
-  int considered_workers_ = 0;  // available ones, when a plan was last sought
-  std::optional<TimePoint> newcomers_since_;  // more are there than take part
+  // num_available() when a larger plan was last sought.
+  int considered_workers_ = 0;
+  // When more workers became available than the plan uses.
+  std::optional<TimePoint> newcomers_since_;
 };
 
 }  // namespace headroom::coordinator

@@ -5,7 +5,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// Names end up in log lines and file names.
+// Names become part of log lines and file names.
 std::optional<std::string> name_error(const std::string& what,
                                       const std::string& name) {
   constexpr size_t kMaxNameLength = 200;
@@ -36,7 +36,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     return std::nullopt;
   }
   if (!room_error(node)) return add_node(now, node);
-  // The silent keep their places unless the other agent is taken in.
+  // Silent nodes keep their slots unless the new one is accepted: try a copy.
   Membership next = *this;
   next.forget_silent();
   if (auto why = next.room_error(node)) return why;
@@ -60,7 +60,7 @@ std::optional<std::string> Membership::add_node(TimePoint now,
     Member member;
     member.worker_id = worker_id;
     member.node_id = node.node_id;
-    // An agent without a name is a machine of its own.
+    // An agent without a hostname counts as a machine of its own.
     member.hostname = node.hostname.empty() ? node.node_id : node.hostname;
     member.launcher_rank = node.launcher_rank;
     member.local_slot = static_cast<int>(added.size());
@@ -95,7 +95,7 @@ void Membership::forget_silent() {
   if (open_) return;
   std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    // Its workers that had not joined became gone when it fell silent.
+    // Its workers that had not joined became gone when the node became silent.
     if (node.silent && !has_joined_workers(node)) {
       forgotten.insert(node.node_id);
     }
@@ -127,7 +127,7 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
     return "this run has " + std::to_string(nodes_.size()) +
            " nodes, the most there may be";
   }
-  // An agent that offers nothing costs as much as another.
+  // An agent without workers costs as much as any other, so these are limited.
   constexpr size_t kMostWithoutWorkers = 64;
   const auto offers_nothing = [](const Node& other) {
     return other.worker_ids.empty();
@@ -147,7 +147,7 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
          std::to_string(members_.size()) + " are registered";
 }
 
-// Everything is looked at before anything is changed.
+// Checks everything before it changes anything.
 std::optional<std::string> Membership::replace_gone(Node& known,
                                                     const Node& node) {
   if (known.worker_ids.size() != node.worker_ids.size()) {
@@ -217,7 +217,8 @@ bool Membership::heartbeat_worker(
   } else if (member->is_reported) {
     member->last_seen = now - *age;
   } else {
-    // It may have spoken for itself while its agent stood still.
+    // The worker may have sent heartbeats itself while its agent was stopped:
+    // keep the later time.
     member->last_seen = std::max(member->last_seen, now - *age);
   }
   member->is_reported = age.has_value();
@@ -271,11 +272,11 @@ std::optional<std::string> Membership::silence_of(TimePoint now,
                                                   const Member& member) const {
   const Node& node = *find_node(member.node_id);
   NodeVoice voice = node.voice;
-  voice.has_hung_up = false;  // it is the agent's
+  voice.has_hung_up = false;  // that is the agent's connection
   if (!member.is_reported) {
     return silence_error(now, member.last_seen, voice, limits_);
   }
-  // Nothing is known of it until the agent speaks again.
+  // The agent reports for this worker and is silent: the agent's limit applies.
   if (now - node.last_seen > limits_.node) {
     return silence_error(now, node.last_seen, voice, limits_);
   }

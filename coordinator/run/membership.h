@@ -1,17 +1,18 @@
-// Membership: which nodes and workers there are, and when each was last heard.
+// Membership: the nodes and workers of a run, and when each last sent a
+// message.
 //
-// Pure state: time is an argument, and nothing here knows ranks or the run's
-// phase. An agent announces its slots when it registers; until open() all
-// agents together may announce `expected_workers`, later ones may add to them.
-// Who fell silent before that makes room for another agent.
-// A worker that has left does not come back: its agent registers again with a
-// successor, under another worker_id, which takes the slot over.
+// Pure state: time is an argument, and ranks and the run's phase are not known
+// here. An agent announces its slots when it registers. Until open(), all
+// agents together may announce `expected_workers` slots; later ones may add
+// more. An agent that fell silent before open() makes room for another agent. A
+// worker that has left does not return: its agent registers again, with a
+// successor under another worker_id, which takes over the slot.
 //
 // Invariants:
 //   1. worker_ids are unique over all nodes;
 //   2. a member's state only moves expected -> joined -> gone;
-//   3. members() has one entry for each slot, in the order of registration: who
-//      was succeeded is no member any more.
+//   3. members() has one entry for each slot, in order of registration;
+//      a worker that was replaced is no longer a member.
 #pragma once
 
 #include <chrono>
@@ -36,10 +37,10 @@ struct Member {
   std::string node_id;
   std::string hostname;
   int launcher_rank = 0;
-  int local_slot = 0;  // place in its agent's list
+  int local_slot = 0;  // index in its agent's list
   MemberState state = MemberState::kExpected;
-  TimePoint last_seen;       // REQUIRES: not kExpected
-  bool is_reported = false;  // its agent spoke for it, the last time
+  TimePoint last_seen;       // time of the last message; unused for kExpected
+  bool is_reported = false;  // the last heartbeat came through its agent
 };
 
 struct Node {
@@ -48,20 +49,21 @@ struct Node {
   int launcher_rank = 0;
   std::vector<std::string> worker_ids;
   std::vector<wire::NodeCard> cards = {};  // cards that its agent found
-  std::string no_card_reason = {};  // "" and no card: the agent did not look
-  std::string unusable_cards = {};  // the driver's, and why; "": none
-  int launcher_size = 0;            // agents of its launcher; 0: it has none
-  int first_local_slot = 0;  // workers of agents before it on its machine
-  // The index of each slot's card in `cards`' numbering; -1: none is chosen
-  // (device_choice.h). As long as worker_ids, or empty.
+  std::string no_card_reason = {};  // "" with no card: the agent did not look
+  std::string unusable_cards = {};  // and why; "" if there are none
+  int launcher_size = 0;     // agents of its launcher; 0 without a launcher
+  int first_local_slot = 0;  // workers of earlier agents on its machine
+  // For each slot the index of its card, as numbered in `cards`; -1 if none is
+  // chosen (device_choice.h). As long as worker_ids, or empty.
   std::vector<int64_t> slot_cards = {};
   TimePoint last_seen = {};
   TimePoint last_report = {};  // the agent's last heartbeat
   bool silent = false;         // the agent was silent for too long
+  // When messages of the agent and its workers arrived.
   NodeVoice voice = {};
 };
 
-// Who fell silent in one expire(now), and for how long: "for 2000 ms".
+// A process that became silent in expire(now), and its limit: "for 2000 ms".
 struct SilentProcess {
   std::string id;
   std::string how_long;
@@ -71,11 +73,11 @@ struct Expired {
   std::vector<SilentProcess> nodes;
 };
 
-// Who is not to take part, or does not come back.
+// Workers and nodes that leave the run, or do not return.
 struct Leavers {
-  std::set<std::string> draining_nodes;  // their workers are to leave
-  std::set<std::string> released;        // told to exit: nobody's loss
-  std::set<std::string> not_coming;      // gone, and not started again
+  std::set<std::string> draining_nodes;  // their workers must leave
+  std::set<std::string> released;    // ordered to exit: their end is no loss
+  std::set<std::string> not_coming;  // ended, and not restarted
 };
 
 class Membership {
@@ -83,37 +85,37 @@ class Membership {
   explicit Membership(int expected_workers, const SilenceLimits& limits = {})
       : expected_workers_(expected_workers), limits_(limits) {}
 
-  // Nothing, or why the node is refused. The same node again (a repeated call
-  // whose answer was lost) is no refusal; nor is one that names successors of
-  // workers that are gone.
+  // Returns why the node is refused, or no value. Registering the same node
+  // again (a repeated call whose reply was lost) succeeds, and so does naming
+  // successors of workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
 
-  // Whether a node that is refused for want of room may ask again: another has
-  // no worker there, and may fall silent.
+  // Returns true if a node that is refused for lack of room may ask again: some
+  // other node has no joined worker, and may become silent.
   bool may_have_room_later(const Node& node) const;
 
   bool has_room(const Node& node) const { return !room_error(node); }
 
-  // Allows more slots than the run expected, from now on.
+  // From now on allows more slots than the run expected.
   void open() { open_ = true; }
 
-  // Nothing, or why the worker is refused.
+  // Returns why the worker is refused, or no value.
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
 
-  // False if nobody of that name takes part (any more).
-  // `age`: time since its agent, which speaks for it, has heard it. REQUIRES
-  // heartbeat_node(now) before.
+  // Returns false if no such worker is a member. If the worker's agent reports
+  // for it, `age` is the time since the agent's last contact with it, and
+  // heartbeat_node(now) must be called first.
   bool heartbeat_worker(TimePoint now, const std::string& worker_id,
                         std::optional<std::chrono::milliseconds> age = {});
   bool heartbeat_node(TimePoint now, const std::string& node_id);
 
-  // The worker or node of that name was heard at `at`, if not later too.
+  // Records that a message from this worker or node arrived at `at`.
   void note_sign_of_life(TimePoint at, const std::string& name);
-  // The connection of the node's agent has ended.
+  // Records that the connection of the node's agent has ended.
   void note_hangup(const std::string& node_id);
 
-  // What a coordinator before this one knew. REQUIRES: nobody is here yet.
+  // Restores the state of a previous coordinator. REQUIRES: no node registered.
   void restore(std::vector<Node> nodes, std::vector<Member> members,
                Leavers leavers) {
     nodes_ = std::move(nodes);
@@ -122,31 +124,32 @@ class Membership {
     find_places();
   }
 
-  // True if it was not gone before.
+  // Returns false if the worker was gone already.
   bool leave(const std::string& worker_id);
 
-  // The node's workers that have not joined become gone, and are returned.
+  // Marks the node's workers that have not joined as gone, and returns them.
   std::vector<std::string> leave_absent(const std::string& node_id);
 
-  // True if it was not so before.
+  // Returns false if the node was draining already.
   bool drain_node(const std::string& node_id) {
     return leavers_.draining_nodes.insert(node_id).second;
   }
   bool release(const std::string& worker_id) {
     return leavers_.released.insert(worker_id).second;
   }
-  // The worker has ended, and no successor of it is started.
+  // Records that the worker has ended and gets no successor.
   void expect_no_successor(const std::string& worker_id) {
     leavers_.not_coming.insert(worker_id);
   }
 
-  // Joined workers that are silent become gone; silent nodes are marked, and
-  // speak again with their next heartbeat. Each is returned once.
+  // Marks silent workers as gone and silent nodes as silent, and returns each
+  // once. A silent node becomes active again with its next heartbeat.
   Expired expire(TimePoint now);
 
-  // The coordinator itself was away for `pause`: nobody is silent for it.
+  // The coordinator was paused for `pause`: shifts all times by it, so that the
+  // pause makes no process silent.
   void excuse(std::chrono::steady_clock::duration pause);
-  // Nobody is silent who is heard within the usual time from then on.
+  // Sets every process's last message to `then`, which may be in the future.
   void expect_until(TimePoint then);
 
   const Member* find(const std::string& worker_id) const;
@@ -160,15 +163,15 @@ class Membership {
   bool is_released(const std::string& worker_id) const {
     return leavers_.released.contains(worker_id);
   }
-  // Joined, and neither released nor on a node that is to leave.
+  // Workers that joined, are not released, and whose node is not draining.
   std::vector<Member> available() const;
   int num_available() const;
-  // Available members, and slots of agents that are not silent: each slot is
-  // one device of its machine.
+  // Available members, and all slots of agents that are not silent. Each slot
+  // is one device of its machine.
   std::vector<Member> slots() const;
-  // Slots whose worker starts or is started again, on nodes that stay.
+  // Slots whose worker is starting or restarting, on nodes that stay.
   int num_coming() const;
-  // Whether any agent stays that is not silent.
+  // Returns true if a node stays whose agent is not silent.
   bool has_agent() const;
 
  private:
@@ -182,8 +185,7 @@ class Membership {
   std::optional<std::string> room_error(const Node& node) const;
   std::optional<std::string> add_node(TimePoint now, const Node& node);
   bool has_joined_workers(const Node& node) const;
-  // Agents that fell silent before open() make room once no worker of theirs is
-  // there.
+  // Forgets agents that became silent before open() and have no joined worker.
   void forget_silent();
 
   int expected_workers_;
@@ -191,19 +193,17 @@ class Membership {
   SilenceLimits limits_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;
-  // The places of each name in these two.
+  // Index of each node and member in these two vectors, by name.
   std::unordered_map<std::string, size_t> node_places_;
   std::unordered_map<std::string, size_t> member_places_;
   Leavers leavers_;
 };
 
-// stall: is a worker's training thread stuck?
-//
-// It is if it has shown no sign of life for longer than max(10 s, 5 x the
-// median of its steps) though it waits for no peer. Its process may be well and
-// speak: only its agent's SIGKILL frees those who wait for it.
-
-// Why it is, as a verb phrase; nothing if it is not.
+// Detects a stuck training thread. A worker is stuck if it has made no progress
+// for longer than max(10 s, 5 x its median step time) while it waits for no
+// peer. Its process may still send heartbeats, so only SIGKILL by its agent
+// frees the peers that wait for it. Returns the reason as a verb phrase; no
+// value if the worker is not stuck.
 std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
                                        int64_t committed_steps);
 

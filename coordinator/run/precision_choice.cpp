@@ -10,8 +10,8 @@ namespace {
 
 using configs::Precision;
 
-// The first capability with bfloat16; older cards compute it in float32, slower
-// than float32 itself.
+// The first compute capability with bfloat16. Older cards emulate it in
+// float32, which is slower than float32 itself.
 constexpr int kFirstWithBf16 = 80;
 
 }  // namespace

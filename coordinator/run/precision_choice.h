@@ -1,7 +1,6 @@
-// What --precision auto means for a run: bf16 where every card that computes
-// has it in hardware, else fp32. It is settled once, when the run's first
-// generation is formed, and the run keeps it: a resumed run computes as before
-// on whichever cards.
+// Decides --precision auto: bf16 if every card supports it in hardware, else
+// fp32. Decided once, when the first generation is formed, and recorded: a
+// resumed run keeps its precision on any cards.
 #pragma once
 
 #include <span>
@@ -13,17 +12,17 @@ namespace headroom::coordinator {
 
 struct PrecisionChoice {
   configs::Precision precision = configs::Precision::kFp32;
-  std::string reason;  // "the cards compute in it"
+  std::string reason;  // for messages: "the cards compute in it"
 };
 
-// Chooses for a run whose precision is auto and whose device is settled.
-// `capabilities`: of its cards, 9.0 as 90; 0 for one that is not known, none
-// where there are no cards.
+// Chooses the precision for a run with --precision auto whose device is
+// decided. `capabilities`: the compute capability of each card, 90 for 9.0, 0
+// if unknown; empty without cards.
 PrecisionChoice choose_precision(const configs::RunConfig& config,
                                  std::span<const int> capabilities);
 
-// Settles it in `config`. Returns a line about the choice, which is empty on
-// the CPU, or where it was settled already.
+// Decides it in `config`. Returns a line for the log; "" on the CPU, or if the
+// precision was decided already.
 std::string settle_precision(configs::RunConfig& config,
                              std::span<const int> capabilities);
 

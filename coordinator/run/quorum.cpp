@@ -11,7 +11,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// Thousands may be missing.
+// A short list, since thousands may be missing.
 std::string list_of(const std::vector<const Member*>& members) {
   return first_of(members, 3, [](const Member* member) {
     return member->worker_id + " on " + member->hostname;

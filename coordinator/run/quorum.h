@@ -1,7 +1,6 @@
-// Quorum: may a generation start, and with whom?
-//
-// The first one starts when all expected workers have joined; later ones are
-// formed by the rules of regrouping.h.
+// Quorum: whether the first generation may start, and with which members. It
+// starts when all expected workers have joined. Later generations follow the
+// rules of regrouping.h.
 #pragma once
 
 #include <chrono>
@@ -15,17 +14,18 @@ namespace headroom::coordinator {
 
 struct QuorumOptions {
   int expected_workers = 1;
-  // Everybody must have joined so long after the first agent registered.
+  // The run fails if not all workers have joined within this time after the
+  // first agent registered. Increase it if nodes start late.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
 };
 
 struct QuorumDecision {
   std::vector<Member> members;  // empty: not yet
-  bool timed_out = false;       // it will not come about any more
-  std::string reason;           // what the log and the status say
+  bool timed_out = false;       // the time is over: the run cannot start
+  std::string reason;           // for the log and the status
 };
 
-// `since`: when the waiting began.
+// `since`: when the first agent registered.
 QuorumDecision decide_quorum(TimePoint now, TimePoint since,
                              const std::vector<Member>& members,
                              const QuorumOptions& options);
@@ -52,9 +52,9 @@ struct RankedMember {
 
 // Sorted by rank. The order of `members` does not matter.
 std::vector<RankedMember> assign_ranks(std::vector<Member> members);
-// Ranks `members` alone, but counts local ranks over all `slots` of a machine: a
-// worker whose neighbour is lost keeps its local_rank, and with it its device.
-// REQUIRES: `slots` has all of `members`.
+// Assigns ranks to `members` only, but numbers local ranks over all `slots` of
+// a machine: a worker whose neighbour is lost keeps its local_rank, and with it
+// its device. REQUIRES: `slots` includes all of `members`.
 std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
                                        std::vector<Member> slots);
 

@@ -87,7 +87,7 @@ void note_left(RunEnding& ending, Survivor& survivor, const Leaving& leaving) {
   survivor.committed_steps = leaving.from.committed_steps;
   survivor.state = leaving.state;
   if (leaving.cause != LeavingCause::kMemory) return;
-  // Its state is in a checkpoint: there is nothing more to save.
+  // The state is in a checkpoint: there is nothing more to save.
   survivor.state = {true, leaving.from.committed_steps};
   ending.saved_step = leaving.from.committed_steps;
 }

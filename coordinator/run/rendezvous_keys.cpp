@@ -10,7 +10,7 @@ std::optional<std::string> RendezvousKeys::publish(const std::string& member,
            " characters, this one " + std::to_string(key.size());
   }
   Share all = all_;
-  Share before;  // the share of the key's publisher until now
+  Share before;  // the previous publisher's share without this key
   const auto known = values_.find(key);
   const bool is_known = known != values_.end();
   const std::string publisher = is_known ? publishers_[key] : member;

@@ -1,8 +1,8 @@
-// RendezvousKeys: the map through which the ranks of one generation find each
-// other. Cleared when a generation begins, so a stale key is never read.
+// RendezvousKeys: the key-value map through which the ranks of one generation
+// find each other. It is cleared when a generation begins.
 //
-// Pure state; bounded, in all and for each member, because what is published
-// stays for the generation.
+// Pure state. The size is limited, in total and for each member, because values
+// stay until the generation ends.
 #pragma once
 
 #include <map>
@@ -20,12 +20,13 @@ class RendezvousKeys {
 
   static constexpr size_t kMaxBytesOfMember = size_t{16} << 20;
 
-  // Overwrites. Nothing, or why it is refused, with both numbers. `member`: who
-  // publishes it; "" for what a coordinator before this one has let in.
+  // Replaces the value of an existing key. Returns why the key is refused, with
+  // both numbers, or no value. `member` publishes it; "" for a key that a
+  // previous coordinator accepted.
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Null if it is not there (yet).
+  // Returns nullptr if the key does not exist (yet).
   const std::string* find(const std::string& key) const;
   void clear();
   const std::map<std::string, std::string>& values() const { return values_; }
@@ -40,8 +41,8 @@ class RendezvousKeys {
                                        size_t max_bytes) const;
 
   std::map<std::string, std::string> values_;
-  std::map<std::string, std::string> publishers_;  // who published each key
-  std::map<std::string, Share> shares_;            // each publisher's share
+  std::map<std::string, std::string> publishers_;  // by key
+  std::map<std::string, Share> shares_;  // keys and bytes of each publisher
   Share all_;
 };
 

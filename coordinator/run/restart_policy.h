@@ -1,11 +1,11 @@
-// restart_policy: whether a worker that has ended gets a successor, and when.
+// Decides whether a worker that has ended gets a successor, and when.
 //
-//   2, 3, 4                what is wrong is the request or the data: never
-//   127                    its program cannot be started: never
-//   anything else          at once the first time; 250 ms, 500 ms, 1 s later
-//                          each further time that no step was committed since;
-//                          the fifth such end is a crash loop, which ends the
-//                          run
+//   exit code 2, 3, 4      the request or the data is wrong: never
+//   127                    the program cannot be started: never
+//   anything else          at once the first time; after 250 ms, 500 ms, 1 s
+//   for
+//                          further ends without a committed step between; the
+//                          fifth such end is a crash loop, which ends the run
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,16 @@
 
 namespace headroom::coordinator {
 
-// The tag of every Error of a run's log. A coordinator that ends with it has
-// nothing to go on from: it is not started again.
+// The tag of every Error about a run's log. A coordinator that ends with this
+// tag cannot continue from its log, so it is not restarted.
 inline constexpr const char* kLogTag = "log";
 
 struct WorkerEnd {
-  int exit_code = 0;  // 128 + signal when killed by one
-  // How often this slot's worker has ended, this time included, since the run
+  int exit_code = 0;  // 128 + signal if killed by a signal
+  // How many workers of this slot have ended, this one included, since the run
   // last committed a step.
   int ends_without_progress = 1;
-  bool is_draining = false;  // its node is to leave
+  bool is_draining = false;  // its node leaves
 };
 
 struct RestartDecision {
@@ -35,15 +35,13 @@ struct RestartDecision {
 
 RestartDecision decide_restart(const WorkerEnd& end);
 
-// 2, 3, 4: what is wrong is the request or the data, so that no other worker
-// would fare better.
+// True for 2, 3 and 4: wrong request or data, so any worker would end likewise.
 bool ends_every_worker(int exit_code);
 
-// The ends of one slot's workers, or of one process of the supervisor.
+// Counts the ends of one slot's workers, or of one process of the supervisor.
 class RestartBudget {
  public:
-  // `exit_code`: 128 + the signal. `steps`: as many as the run is known to have
-  // committed.
+  // `exit_code`: 128 + signal if killed. `steps`: committed steps of the run.
   RestartDecision note_end(int exit_code, int64_t steps,
                            bool is_draining = false) {
     if (steps > steps_) ends_ = 0;

@@ -10,7 +10,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// The most committed steps of all survivors that have said so.
+// The largest number of committed steps that any survivor reported.
 int64_t newest_step(const RunEnding& ending) {
   int64_t newest = ending.known_steps;
   for (const Survivor& survivor : ending.survivors) {
@@ -19,8 +19,7 @@ int64_t newest_step(const RunEnding& ending) {
   return newest;
 }
 
-// Steps of the newest checkpoint that any survivor or lost worker knows of;
-// nothing if none has said.
+// Steps of the newest checkpoint that any worker reported; no value if none.
 std::optional<int64_t> checkpoint_steps(const RunEnding& ending) {
   std::optional<int64_t> newest = ending.checkpoint_steps;
   for (const Survivor& survivor : ending.survivors) {
@@ -67,7 +66,7 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
                   ", the newest that a survivor committed"};
     }
   }
-  // An agent's word on how the worker died is worth a moment.
+  // Wait a little: the agent's report on the worker's end improves the message.
   const bool unexplained =
       !ending.loss || (!ending.loss->explained && !ending.loss->agent_silent &&
                        !ending.loss->exit_code);
@@ -92,7 +91,7 @@ void note_who_is_gone(RunEnding& ending, const Membership& membership) {
   }
   if (!ending.loss) return;
   const Member* lost = membership.find(ending.loss->worker_id);
-  if (lost == nullptr) return;  // it was succeeded
+  if (lost == nullptr) return;  // it was replaced
   ending.loss->agent_silent = membership.find_node(lost->node_id)->silent;
 }
 
@@ -195,11 +194,11 @@ EndReason describe_ending(const RunEnding& ending,
               true};
     }
     text += "; the state after " + counted(newest, "step") + " is not saved";
-    // A survivor has not heard of one that a lost rank 0 has just written.
+    // Rank 0 may have written a checkpoint that no survivor knows of.
     if (saved == 0) {
       return {text + "; start the run again if its checkpoints/ is empty"};
     }
-    // Nobody who knows of checkpoints is left: the run's folder tells.
+    // No remaining worker knows of checkpoints: the run folder must be checked.
     if (!saved) return {text};
     return {text + ", continue from the checkpoint after " +
                 counted(*saved, "step") + " with: " + resume,

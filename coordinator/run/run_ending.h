@@ -1,11 +1,12 @@
-// RunEnding: how a run ends that has lost a worker and cannot be regrouped.
+// RunEnding: how a run ends after a loss if no further generation can be
+// formed.
 //
-//   survivors report how many steps they committed
+//   survivors report how many steps they have committed
 //     -> the one with the most (ties: the lowest rank) saves that state
-//     -> everybody exits, the run ends with exit 5 and says how to resume
+//     -> all exit; the run ends with exit 5 and says how to resume
 //
-// The newest step that any survivor committed is the truth: a step that one
-// rank committed and another did not is complete on the first.
+// The newest step that any survivor committed counts: a step that one rank
+// committed is complete on that rank, even if another rank did not commit it.
 #pragma once
 
 #include <chrono>
@@ -21,12 +22,14 @@
 namespace headroom::coordinator {
 
 struct EndingOptions {
-  // How long survivors may take to report; longer than a collective's limit, in
-  // which one may sit.
+  // How long survivors may take to report. Must be longer than the time limit
+  // of a collective, since a survivor may be blocked in one.
   std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
-  // The time for the agent to say how the lost worker died.
+  // How long to wait for the agent's report on how the lost worker ended. It
+  // only improves the message.
   std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
-  // The time for one survivor to save.
+  // How long one survivor may take to save. Increase it for slow storage: after
+  // it, another survivor is asked.
   std::chrono::milliseconds save_timeout = std::chrono::seconds(120);
 };
 
@@ -34,92 +37,91 @@ struct EndingOptions {
 struct Loss {
   std::string worker_id;
   std::string hostname;
-  int rank = -1;    // -1: before the first generation
+  int rank = -1;    // -1 before the first generation
   std::string how;  // a verb phrase: "closed its connection"
-  // `how` says why it happened (it was silent, it gave a message); otherwise
-  // the exit code does.
+  // `how` gives the cause (the worker was silent, or sent a message); otherwise
+  // the exit code gives it.
   bool explained = false;
-  bool agent_silent = false;     // nobody will report the exit code
-  std::optional<int> exit_code;  // its agent's word; 128 + signal
-  std::string last_words;        // may have many lines
+  bool agent_silent = false;     // no exit code will be reported
+  std::optional<int> exit_code;  // from its agent; 128 + signal
+  std::string last_words;        // end of its stderr; may have many lines
   TimePoint time;
 };
 
-// What a survivor says it has.
+// A survivor's report about its state.
 struct SurvivorState {
-  // Holds only a part of the state, so it cannot save it alone.
+  // True if it has only a part of the state, and cannot save it alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint that it knows of; 0: there is none.
+  // Steps of the newest checkpoint it knows of; 0 if there is none.
   std::optional<int64_t> checkpoint_steps = {};
-  // Its state, loaders and caches are fit for the next generation.
+  // Its state, loaders and caches can be used in the next generation.
   bool can_go_on = false;
   int64_t recorded_epochs = 0;
 };
 
-// A worker of the generation that is not the lost one.
+// A worker of the generation other than the lost one.
 struct Survivor {
   std::string worker_id;
   int rank = 0;
   bool gone = false;
   std::optional<int64_t> committed_steps;  // once it has reported
-  bool can_save = true;  // false: it failed itself, or failed to save
+  bool can_save = true;  // false if it failed itself, or failed to save
   SurvivorState state;
 };
 
 struct RunEnding {
   TimePoint begin;
-  std::optional<Loss> loss;  // none while only peers have complained
-  // The first survivor's complaint, used when nobody was lost.
+  std::optional<Loss> loss;  // no value while there are only complaints
+  // The first complaint of a survivor, used if no worker was lost.
   std::string first_complaint;
-  // Why no further generation is formed of those who are there; "" where too few
-  // are.
+  // Why the workers form no further generation; "" if they are too few.
   std::string gave_up;
-  std::vector<Survivor> survivors;  // survivors as ranked
-  int64_t known_steps = 0;          // committed, as rank 0 last told
-  std::string saver;                // told to save; "" for nobody
+  std::vector<Survivor> survivors;  // in rank order
+  int64_t known_steps = 0;          // committed steps, as rank 0 last reported
+  std::string saver;  // the worker ordered to save; "" if there is none
   TimePoint saver_since;
   std::optional<int64_t> saved_step;
-  // Steps of the newest checkpoint that lost workers knew of.
+  // Steps of the newest checkpoint that a lost worker reported.
   std::optional<int64_t> checkpoint_steps;
 
-  // Null if the worker is no survivor.
+  // Returns nullptr if the worker is not a survivor.
   Survivor* find(const std::string& worker_id);
 };
 
 struct EndingDecision {
   enum class Kind { kWait, kSave, kOver };
   Kind kind = Kind::kWait;
-  std::string worker_id;  // who is to save
-  std::string reason;     // what is waited for, or why this worker
+  std::string worker_id;  // the worker that should save
+  std::string reason;     // what the run waits for, or why this worker saves
 };
 
 // Why a run is over, in one line.
 struct EndReason {
   std::string text;
-  bool says_how_to_go_on = false;  // `text` has the command that resumes it
+  bool says_how_to_go_on = false;  // `text` contains the resume command
 };
 
-// Notes which survivors have left, and whether anybody can say how the lost
-// worker ended.
+// Updates which survivors left, and whether the lost worker's agent is silent.
 void note_who_is_gone(RunEnding& ending, const Membership& membership);
 
 // REQUIRES: give_up_saver() was called before.
 EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
                              const EndingOptions& options);
 
-// The worker that was told to save and has left, failed or overrun its time:
-// from now on another may. Nothing while nobody has.
+// If the worker ordered to save has left, failed or exceeded its time, releases
+// it from the order and returns it; another may then save. Else no value.
 std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
                                       const EndingOptions& options);
 
-// The lost worker's exit code if it could not even start, else 5.
+// The lost worker's exit code if no step was committed and its cause would end
+// every worker; else 5.
 ExitCode exit_code_of(const RunEnding& ending);
 
-// How the worker was lost, as a verb phrase.
+// How the worker was lost, as a verb phrase for messages.
 std::string describe_loss(const Loss& loss);
 
-// The final reason: who was lost, how, its last words, what is saved, and the
-// command that goes on.
+// The final reason: which worker was lost, how, the end of its stderr, what is
+// saved, and the resume command.
 EndReason describe_ending(const RunEnding& ending,
                           const std::string& run_directory);
 

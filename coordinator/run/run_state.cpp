@@ -66,7 +66,7 @@ bool RunState::worker_heartbeat(
   if (!membership_.heartbeat_worker(now, worker_id, age)) return false;
   if (progress) {
     measured_peak_bytes_[worker_id] = progress->measured_peak_bytes;
-    // Heartbeats and commits overtake each other: never go back.
+    // Heartbeats and commits may arrive out of order: never go back.
     if (cycle_.rank_of(worker_id) == 0 && progress->step >= progress_.step) {
       progress_ = *progress;
     }
@@ -75,8 +75,8 @@ bool RunState::worker_heartbeat(
   return true;
 }
 
-// Its peers wait for it, and only its end frees them; also where one of them is
-// lost already, and it does not leave.
+// Peers wait for a stuck worker until its process ends. Also applies if another
+// member is lost already and this one does not leave.
 void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
                              const wire::RunProgress& progress) {
   if (!can_regroup() && phase_ != RunPhase::kRunning) return;
@@ -111,14 +111,14 @@ NodeAnswer RunState::node_heartbeat(TimePoint now, const std::string& node_id) {
 
 void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
-  // Workers break off a stream whose other end does not answer: their
-  // heartbeats tell who is there.
+  // After a pause, workers close streams that did not answer and reopen them;
+  // their heartbeats show which are alive.
   if (is_readopting(now) && !over()) return;
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
   if (membership_.is_released(worker_id)) return advance(now);
-  // Once the run is over everybody leaves, at their own pace: MPI takes its
-  // time to finalise. Whoever stays too long is the agent's business.
+  // Once the run is over, workers leave at their own pace, since MPI takes time
+  // to finalise. The agent ends those that take too long.
   if (!over()) given_up_.insert(worker_id);
   lose(now, loss_of(worker_id, "closed its connection"));
   advance(now);
@@ -197,7 +197,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     ending_.first_complaint = failure.message;
   }
   if (is_fatal) {
-    // Nobody waits for another worker to fail likewise.
+    // Fatal before the first generation: another worker would fail likewise.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now,
          loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
@@ -242,7 +242,7 @@ void RunState::committed(int64_t step,
 std::optional<std::string> RunState::finish(TimePoint now,
                                             const std::string& worker_id,
                                             const wire::FinishedRun& finished) {
-  if (over()) return std::nullopt;  // a repeated call whose answer was lost
+  if (over()) return std::nullopt;  // a repeated call whose reply was lost
   if (phase_ == RunPhase::kStopping && worker_id == ending_.saver) {
     ending_.saved_step = finished.step;
     progress_.step = std::max(progress_.step, finished.step);
@@ -311,7 +311,7 @@ bool RunState::everybody_told(TimePoint now, bool followers_left) const {
   return true;
 }
 
-// --- what follows from what happened ----------------------------------------
+// --- what follows from the events -------------------------------------------
 
 void RunState::note_pause(TimePoint now) {
   const auto pause = now - last_tick_;
@@ -333,8 +333,7 @@ void RunState::note_pause(TimePoint now) {
 
 void RunState::tick(TimePoint now) {
   note_pause(now);
-  // Nobody else is to blame for the silence if this process is so busy that it
-  // comes late.
+  // The delay of a late tick counts against no other process.
   const auto late = now - last_tick_ - options_.silence.process / 8;
   if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;
@@ -344,7 +343,7 @@ void RunState::tick(TimePoint now) {
     if (over()) break;
     emit(EventKind::kAgentSilent, -1,
          "the agent of node " + node_id + " has been silent " + how_long, true);
-    // Later on its workers keep their places, and may join after all.
+    // After the start its workers keep their slots, and may still join.
     if (phase_ != RunPhase::kWaiting) continue;
     for (const std::string& worker_id : membership_.leave_absent(node_id)) {
       lose(now, loss_of(worker_id, "has not joined, and its agent is silent",
@@ -414,8 +413,8 @@ void RunState::form_generation(TimePoint now, const plan::Plan& plan,
   release_drained();
 }
 
-// Workers of nodes that are to leave, once no generation needs them: also one
-// that was still starting when its node was asked to.
+// Orders workers of leaving nodes to exit once no generation needs them. This
+// includes workers that were still starting when their node was drained.
 void RunState::release_drained() {
   if (membership_.leavers().draining_nodes.empty()) return;
   for (const Member& member : membership_.members()) {
@@ -445,7 +444,7 @@ void RunState::advance_running(TimePoint now) {
   if (rescale && !rescale->empty()) emit(EventKind::kRescale, -1, *rescale);
 }
 
-// MPI ends a job with any of its processes.
+// An MPI job ends when any of its processes ends, so it cannot be regrouped.
 bool RunState::can_regroup() const {
   return (phase_ == RunPhase::kRunning || phase_ == RunPhase::kRegrouping) &&
          generation().plan.backend != plan::Backend::kMpi;
@@ -501,7 +500,7 @@ void RunState::lose(TimePoint now, Loss loss) {
   if (over()) return;
   const std::string worker_id = loss.worker_id;
   const bool first = !ending_.loss;
-  // Who has complained of a peer and then leaves is a victim, not the cause.
+  // A worker that complained of a peer before it leaves is not the cause.
   const Survivor* known = ending_.find(worker_id);
   const bool victim =
       (known != nullptr && known->committed_steps && known->can_save) ||
@@ -510,7 +509,7 @@ void RunState::lose(TimePoint now, Loss loss) {
   emit(EventKind::kLossOfProcess, loss.rank,
        "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
   if (may_have_successor()) {
-    if (loss.rank < 0) return;  // it waited to take part, and is waited for
+    if (loss.rank < 0) return;  // in no generation: waits for its successor
     if (phase_ == RunPhase::kRunning) begin_regrouping(now);
     cycle_.note_loss(worker_id);
   } else if (phase_ != RunPhase::kStopping) {
@@ -567,7 +566,7 @@ void RunState::end(TimePoint now, int exit_code, const EndReason& reason) {
   over_since_ = now;
   for (const Member& member : membership_.members()) {
     if (member.state != MemberState::kJoined) continue;
-    if (membership_.is_released(member.worker_id)) continue;  // knows already
+    if (membership_.is_released(member.worker_id)) continue;  // exits already
     orders_.push_back({Order::Kind::kExit, member.worker_id, reason_});
   }
   nlohmann::ordered_json detail;

@@ -3,20 +3,22 @@
 //
 //   waiting --all joined--> running --rank 0 finishes--> finished | failed
 //                            |   ^                            ^
-//      a worker leaves, or is|   |whoever lives has left:     |
-//      lost, or complains of |   |the next generation         |
-//      a peer                v   |                            |
-//                         regrouping --there is none that may be
+//      a worker leaves, or is|   |the live members have       |
+//      lost, or reports a    |   |left: next generation       |
+//      lost peer             v   |                            |
+//                         regrouping --no generation possible-+
 //                            |
 //                            v
 //                        stopping --saved, or nothing to save--> failed
 //
-// A worker that is lost in `waiting` is waited for; the run stops where it gets
-// no successor.
-// Calls are what happened, with the time as an argument; what is to be done
-// about it is read out with take_orders() and take_events().
+// If a worker is lost in `waiting`, the run waits for its successor or stops.
 //
-// Threads: none of its own; the service guards it, and all that it holds.
+// Each call reports one event, with its time as an argument. The resulting
+// actions are read with take_orders() and take_events().
+//
+// Threads: none of its own. The service calls it under one mutex, which also
+// guards everything that it holds.
+//
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;
 //   2. a worker gets at most one kRun per generation, and nothing after kExit;
@@ -53,21 +55,21 @@ struct RunOptions {
   RegroupingOptions regrouping;
   SilenceLimits silence;
   std::string run_directory;
-  // The model's layers, if the plan needs them.
+  // The model's layers; empty if the plan does not need them.
   std::vector<layers::LayerCost> layers;
-  // The first generation's plan; none: that of the request.
+  // The first generation's plan; without it the configuration decides.
   std::optional<plan::Plan> plan = {};
 };
 
-// A coordinator stays so long to tell everybody that the run is over.
+// How long a coordinator stays to report the end of the run to all processes.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
 
-// How long workers and agents may take to find a restarted coordinator, on top
-// of the usual time between heartbeats.
+// Extra time, beyond the usual heartbeat limits, in which workers and agents
+// may find a restarted coordinator.
 inline constexpr std::chrono::milliseconds kReadoption =
     std::chrono::seconds(5);
 
-// What a worker is told over its stream of assignments.
+// An order to a worker, sent over its stream of assignments.
 struct Order {
   enum class Kind { kRun, kSaveAndExit, kExit };
   Kind kind = Kind::kExit;
@@ -75,7 +77,7 @@ struct Order {
   std::string reason;
 };
 
-// What a node's agent is told with every heartbeat.
+// The reply to a heartbeat of a node's agent.
 struct NodeAnswer {
   bool known = false;
   std::vector<std::string> lost_worker_ids;
@@ -90,53 +92,53 @@ class RunState {
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  // --- what happened; a refusal is returned ---------------------------------
+  // --- events; a refusal is returned ----------------------------------------
   std::optional<std::string> register_node(TimePoint now, Node node);
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
-  // False: nobody of that name takes part (any more).
-  // `age`: time since its agent, which speaks for it, has heard it.
+  // Returns false if no such worker is a member. `age`: if its agent reports
+  // for it, the time since the agent's last contact with it.
   bool worker_heartbeat(TimePoint now, const std::string& worker_id,
                         const std::optional<wire::RunProgress>& progress,
                         std::optional<std::chrono::milliseconds> age = {});
-  // Whether that member waits for its peers now.
+  // Records whether that member is waiting for its peers now.
   void note_waiting(const std::string& worker_id, bool waits) {
     waits_[worker_id] = waits;
   }
-  // Words of a worker or node came then, whatever they say.
+  // Records that a message from this worker or node arrived at `at`.
   void note_sign_of_life(TimePoint at, const std::string& name) {
     membership_.note_sign_of_life(at, name);
   }
-  // The connection of the node's agent has ended.
+  // Records that the connection of the node's agent has ended.
   void note_hangup(const std::string& node_id) {
     membership_.note_hangup(node_id);
   }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
-  // Rank 0 has measured the network: later plans count on it.
+  // Rank 0 has measured the network; later plans use these rates.
   void note_network(const plan::NetworkRates& network) {
     config_.network = network;
   }
-  // This very process may have been stopped since the last tick (a paused
-  // machine, SIGSTOP): then all are given time to find their way back. REQUIRED
-  // before what happened after it.
+  // Detects that this process was itself paused since the last tick (a paused
+  // machine, SIGSTOP), and then gives all processes time to reconnect. Call it
+  // before reporting any event that happened after the pause.
   void note_pause(TimePoint now);
-  // Connections that broke in such a pause are made again.
+  // True for a while after a pause: connections that broke in it are reopened.
   bool is_readopting(TimePoint now) const { return now < readopting_until_; }
-  // The worker's stream of assignments has ended.
+  // Records that the worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
-  // Whether its agent is to start a successor, which it registers first.
+  // Returns whether the agent should start a successor, which registers first.
   RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
                                 int exit_code, const std::string& last_words);
   void worker_failed(TimePoint now, const std::string& worker_id,
                      const wire::WorkerFailure& failure);
-  // The worker's card failed (failure.card_fault): the worker is lost.
+  // The worker's card failed (failure.card_fault), so the worker is lost.
   void card_failed(TimePoint now, const std::string& worker_id,
                    const wire::WorkerFailure& failure);
   // The worker has left its generation at a committed step.
   std::optional<std::string> generation_left(TimePoint now,
                                              const std::string& worker_id,
                                              const Leaving& leaving);
-  // The worker has come to its generation's rendezvous.
+  // The worker has reached the rendezvous of its generation.
   void note_arrival(const std::string& worker_id) {
     cycle_.note_arrival(worker_id);
   }
@@ -145,41 +147,41 @@ class RunState {
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
                                     const wire::FinishedRun& finished);
   void drain(TimePoint now, const std::string& reason);
-  // This node's workers leave at the next committed step; the run goes on with
-  // the others, or is drained if there are none.
+  // This node's workers leave at the next committed step. The run continues
+  // with the others, or is drained if there are none.
   void drain_node(TimePoint now, const std::string& node_id,
                   const std::string& reason);
   void stop(TimePoint now, const std::string& reason);
-  // Time has passed. REQUIRED several times a second.
+  // Reports the current time. Call it several times a second.
   void tick(TimePoint now);
 
-  // --- what is to be done ---------------------------------------------------
+  // --- actions to carry out -------------------------------------------------
   std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
   std::vector<wire::EventRecord> take_events() {
     return std::exchange(events_, {});
   }
 
-  // --- what is --------------------------------------------------------------
+  // --- queries --------------------------------------------------------------
   RunPhase phase() const { return phase_; }
   bool over() const {
     return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
   }
   // True once the run is over, no worker is connected, every node that is not
-  // silent has had an answer since, and no follower of the events is left; or
-  // once kFarewell passed.
+  // silent has received a reply since, and no client follows the events any
+  // more; or once kFarewell has passed.
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
-  // Members are to leave their generation at the next committed step.
+  // Members should leave their generation at the next committed step.
   bool leave_requested() const { return cycle_.leave_requested(); }
-  // Whether a member of this generation is lost and the others are to leave it:
-  // for the next one, or because the run ends.
+  // True if a member of this generation is lost and the others must leave it:
+  // for the next generation, or because the run ends.
   bool peer_lost() const {
     return (phase_ == RunPhase::kRegrouping && cycle_.regrouping().has_loss) ||
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
-  // Whether any member said last that it does not wait for its peers. Then the
-  // others wait for a rank that is late.
+  // True if some member last reported that it is not waiting for peers. Then
+  // that member is merely late, and the others wait for it.
   bool a_member_works() const {
     return std::ranges::any_of(waits_, [this](const auto& entry) {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;
@@ -188,8 +190,8 @@ class RunState {
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
-  // The run's configuration once its device and precision are settled; ""
-  // before, and where nothing was to be settled.
+  // The run's configuration with its decided device and precision; "" until the
+  // first generation, or if there was nothing to decide.
   const std::string& settled_config_yaml() const {
     return settled_config_yaml_;
   }
@@ -198,17 +200,18 @@ class RunState {
   RunStatus status(TimePoint now) const;
 
  private:
-  friend class RunStateSnapshot;  // what a coordinator writes down of it
+  friend class RunStateSnapshot;  // reads what the coordinator records
 
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
   void advance_running(TimePoint now);
   void advance_regrouping(TimePoint now);
   void advance_stopping(TimePoint now);
-  // Chooses the cards of a node that registers. Returns why it is refused: that
-  // ends a run which waits for its workers, since none can take its place.
+  // Chooses the cards of a node that registers. Returns why it is refused.
+  // While the run still waits for its workers, a refusal ends the run, because
+  // no other node can take this one's place.
   std::optional<std::string> place_on_cards(TimePoint now, Node& node);
-  // False where the run cannot compute on what its nodes have: it has ended.
+  // Returns false, and has ended the run, if it cannot compute on its nodes.
   bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,
                              const std::string& reason);
@@ -217,57 +220,58 @@ class RunState {
   void release_drained();
   void lose_if_stuck(TimePoint now, const std::string& worker_id,
                      const wire::RunProgress& progress);
-  // Its agent is to make sure that it ends.
+  // Counts the worker as lost; its agent must make sure that the process ends.
   void give_up(TimePoint now, const std::string& worker_id,
                const std::string& how);
   void lose(TimePoint now, Loss loss);
   bool can_regroup() const;
-  // Whether a worker that is lost now may be followed by another.
+  // Whether a worker that is lost now may get a successor.
   bool may_have_successor() const;
-  // Ends the run where all cards are left out and no worker can come. True if
-  // so. REQUIRES: kRegrouping.
+  // Ends the run, and returns true, if all cards are left out and no worker can
+  // join. REQUIRES: kRegrouping.
   bool end_without_cards(TimePoint now);
   void begin_regrouping(TimePoint now);
   void begin_stopping(TimePoint now);
   void end(TimePoint now, int exit_code, const EndReason& reason);
   void emit(EventKind event, int rank, const std::string& reason,
             bool warning = false, const std::string& detail_json = "");
-  // `explained`: `how` says why it happened.
+  // `explained`: `how` gives the cause.
   Loss loss_of(const std::string& worker_id, const std::string& how,
                bool explained = false) const;
 
   const RunOptions options_;
-  // The request, and the network once measured. Device and precision are
-  // settled when the first generation is formed.
+  // The request, with the network rates once they are measured. Device and
+  // precision are decided when the first generation is formed.
   configs::RunConfig config_;
   std::string settled_config_yaml_;
   Membership membership_;
   RunPhase phase_ = RunPhase::kWaiting;
   std::string reason_;
   int exit_code_ = 0;
-  bool says_how_to_go_on_ = false;  // reason_ does
-  RunEnding ending_;                // set since kStopping
+  bool says_how_to_go_on_ = false;  // reason_ contains the resume command
+  RunEnding ending_;                // valid from kStopping on
   GenerationCycle cycle_;
-  std::optional<TimePoint> waiting_since_;  // the first registration
+  std::optional<TimePoint> waiting_since_;  // time of the first registration
   TimePoint last_tick_;
   TimePoint readopting_until_;
   TimePoint over_since_;
   bool stop_requested_ = false;
   wire::RunProgress progress_;
   std::string result_json_;
-  // What was decided of workers whose end was reported, until they are
-  // succeeded: a report may come twice.
+  // The decision for each worker whose end was reported, until it is replaced:
+  // the report may arrive twice.
   std::map<std::string, RestartDecision> restarts_;
-  // Commits of all generations, repeated ones included.
+  // Commits of all generations, including repeated steps.
   int64_t num_commits_ = 0;
   CardFailures cards_;
-  std::map<std::pair<std::string, int>, RestartBudget>
-      restart_budgets_;  // The restart budget of each slot of each node.
-  // Each worker's measured peak.
+  // The restart budget of each slot, by node and slot.
+  std::map<std::pair<std::string, int>, RestartBudget> restart_budgets_;
+  // The largest measured memory of each worker.
   std::map<std::string, int64_t> measured_peak_bytes_;
-  std::map<std::string, bool> waits_;  // each member, when last heard
-  std::set<std::string> given_up_;     // lost, their exit not yet reported
-  std::set<std::string> told_nodes_;   // have had an answer since the end
+  // Whether each worker was waiting for peers when it last reported.
+  std::map<std::string, bool> waits_;
+  std::set<std::string> given_up_;  // lost, and their exit is not reported yet
+  std::set<std::string> told_nodes_;  // nodes that got a reply since the end
   std::vector<Order> orders_;
   std::vector<wire::EventRecord> events_;
 };

@@ -1,7 +1,7 @@
-// RunStatus: what a run is doing, as plain values for people and programs.
+// RunStatus: what a run is doing, as plain values for display.
 //
-// The coordinator fills it, `headroom status`, the progress line and tests read
-// it; no type of the wire shows here.
+// The coordinator fills it; `headroom status`, the progress line and tests read
+// it. It contains no protobuf type.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline constexpr std::array kRunPhases = {
     RunPhase::kStopping, RunPhase::kFinished, RunPhase::kFailed};
 std::string to_string(RunPhase phase);
 
-// A worker as people see it: kRunning has a rank, kJoined has none yet.
+// A worker's state for display: kRunning has a rank, kJoined has none yet.
 enum class MemberActivity { kExpected, kJoined, kRunning, kGone };
 inline constexpr std::array kMemberActivities = {
     MemberActivity::kExpected, MemberActivity::kJoined,
@@ -54,7 +54,7 @@ struct MemberStatus {
 struct LeftOutCard {
   Card card;
   std::string hostname;
-  std::string reason;  // the driver's words, and why it is left out
+  std::string reason;  // the driver's message, and why it is left out
 };
 // "NVIDIA H100 (GPU-…, 0000:1b:00.0) on HOST: REASON".
 std::string to_string(const LeftOutCard& card);
@@ -68,11 +68,11 @@ struct RunStatus {
   std::string run_digest;
   uint64_t generation = 0;
   RunPhase state = RunPhase::kWaiting;
-  std::string reason;              // why it is so
+  std::string reason;              // why it is in this state
   int exit_code = 0;               // once finished or failed
-  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
+  bool says_how_to_go_on = false;  // `reason` contains the resume command
   std::string run_directory;
-  wire::RunProgress progress;  // what rank 0 reports
+  wire::RunProgress progress;  // as rank 0 last reported
   std::vector<MemberStatus> members;
   std::optional<plan::Plan> plan;  // once there is a generation
   std::vector<LeftOutCard> left_out_cards;

@@ -5,7 +5,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// Three heartbeats: a node of which nothing came for longer was not heard.
+// Three heartbeat intervals: after a longer gap the whole node was silent.
 constexpr std::chrono::milliseconds kGap{750};
 
 std::string words(std::chrono::milliseconds limit) {
@@ -17,7 +17,7 @@ std::string words(std::chrono::milliseconds limit) {
 void NodeVoice::note(TimePoint at) {
   if (at <= last_heard) return;
   const auto gap = at - last_heard;
-  // The other connections may be silent for as long again.
+  // TCP's next retransmission on other connections may take as long as the gap.
   if (gap > kGap) all_heard_from = at + gap;
   last_heard = at;
 }

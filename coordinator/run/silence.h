@@ -1,9 +1,10 @@
-// Silence: when a process that is not heard is lost.
+// Silence: when a process from which no message arrives counts as lost.
 //
-// Who dies closes his connection, which is heard at once. Silent is a process
-// that was stopped, alone; or a whole node, whose machine is gone or whose
-// cable is cut, or is slow for a moment: what was sent meanwhile comes only
-// with TCP's next attempt, which may be as far away as the trouble has lasted.
+// A process that dies closes its connections, which is noticed at once. Silence
+// has other causes: the process was stopped; or its whole node is affected,
+// because the machine is down, the cable is cut, or the network is slow for a
+// moment. After a network fault, data arrives only with TCP's next
+// retransmission, which may take as long again as the fault lasted.
 #pragma once
 
 #include <chrono>
@@ -15,29 +16,32 @@
 namespace headroom::coordinator {
 
 struct SilenceLimits {
-  // The limit for a process while others of its node are heard, or whose
-  // connection has ended.
+  // Limit for one process while messages of other processes of its node arrive,
+  // or after the connection of the node's agent has ended. A smaller value
+  // finds a stopped process sooner, but takes a short stall for a loss.
   std::chrono::milliseconds process = std::chrono::seconds(2);
-  // The limit where nobody of its node is heard. Stalls of 2 s end before it,
-  // TCP's next attempt included.
+  // Limit if no message of any process of the node arrives. Network stalls of
+  // up to 2 s, with TCP's next retransmission, end before it. Increase it on an
+  // unreliable network.
   std::chrono::milliseconds node = std::chrono::seconds(5);
 };
 
-// How a node is heard, through its agent and all of its workers.
+// When messages of a node's agent and workers arrived.
 struct NodeVoice {
   TimePoint last_heard;
-  // The time from which every process of the node has had its chance.
+  // From this time on, every process of the node has had the chance to send.
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 
-  // One of them was heard at `at`: the agent, or a worker that speaks for
-  // itself. Where an agent that spoke for its workers is stopped, these speak
-  // late, so that it is given up by the node's limit.
+  // Records a message of one of them at `at`: of the agent, or of a worker that
+  // sends its own heartbeats. If an agent that reported for its workers stops,
+  // the workers begin their own heartbeats late; so the agent is lost by the
+  // node limit.
   void note(TimePoint at);
 };
 
-// Says how long a process that was last heard at `last_seen` has been silent
-// when that is too long: "for 2000 ms". Nothing if it is not.
+// If a process whose last message arrived at `last_seen` has been silent for
+// too long, returns the limit: "for 2000 ms". Else no value.
 std::optional<std::string> silence_error(TimePoint now, TimePoint last_seen,
                                          const NodeVoice& node,
                                          const SilenceLimits& limits);

@@ -14,7 +14,7 @@
 namespace headroom::activations {
 namespace {
 
-// LibTorch's own blocks are aligned to 64 bytes; ours stay so.
+// LibTorch aligns its blocks to 64 bytes; the header keeps that alignment.
 constexpr size_t kHeaderBytes = 64;
 
 [[noreturn]] void throw_out_of_memory(const std::string& message) {
@@ -35,7 +35,7 @@ CountingAllocator& CountingAllocator::instance() {
 }
 
 void CountingAllocator::install() {
-  // The priority is above any that LibTorch itself uses.
+  // 255 is above every priority that LibTorch itself uses.
   c10::SetAllocator(c10::kCPU, &instance(), 255);
   OutsideMemory::set_counter(&count_outside);
 }
@@ -51,7 +51,7 @@ CountingAllocator::Account& CountingAllocator::account() {
   return own != nullptr ? *own : *of_process;
 }
 
-// Never freed: the thread's blocks may outlive it.
+// The account is never freed, because blocks may outlive the thread.
 void CountingAllocator::count_separately() { own_account() = new Account; }
 
 void CountingAllocator::count_as_host_memory() {
@@ -113,7 +113,7 @@ void CountingAllocator::note(Account& account, MemoryCategory category,
 }
 
 void CountingAllocator::reserve(Account& account, int64_t bytes) {
-  // oneDNN asks for nothing at times and swallows exceptions there.
+  // oneDNN sometimes allocates 0 bytes, and ignores exceptions there.
   if (bytes == 0) return;
   ++account.allocations;
   if (countdown() > 0 && --countdown() == 0) {

@@ -1,18 +1,20 @@
-// CountingAllocator: every CPU tensor's bytes, counted, and bounded on request.
+// CountingAllocator: counts the bytes of all CPU tensors, with an optional
+// limit.
 //
-// The limit throws the real c10::OutOfMemoryError, so that small devices are
-// emulated and out-of-memory handling is tested on the paths of real runs.
+// An allocation above the limit throws the real c10::OutOfMemoryError. So a
+// small device can be emulated, and out-of-memory handling is tested on the
+// code paths of real runs.
 //
-// Each block is preceded by 64 bytes that hold its size: oneDNN's scratch
-// memory passes through raw_allocate(), which insists that the data pointer is
-// its own deleter context.
+// Each block is preceded by 64 bytes with its size. The size cannot be in the
+// deleter's context, because oneDNN allocates its scratch memory with
+// raw_allocate(), which requires the context to be the data pointer itself.
 //
-// There is one object per process, never destroyed: tensors in static storage
-// may be released after everything else. All methods may be called from any
-// thread. The peak is exact for one thread and for several: it is the largest
-// sum that was ever live at once. Where ranks are threads, each counts and
-// bounds for itself (count_separately). Injected failures and refusals are
-// always the calling thread's own.
+// There is one object per process, which is never destroyed, because tensors in
+// static storage may be released after everything else. All methods may be
+// called from any thread. The peak is exact, also with several threads: it is
+// the largest sum that was live at one moment. If ranks are threads, each
+// counts and limits for itself (count_separately). Injected failures and
+// refusals are always per thread.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -35,21 +37,21 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
  public:
   static CountingAllocator& instance();
 
-  // Makes it LibTorch's CPU allocator, and what counts memory from elsewhere
-  // (parallel/base/memory_category.h). First statement of main; tensors that
+  // Makes it LibTorch's CPU allocator and the counter of OutsideMemory
+  // (parallel/base/memory_category.h). Call it first in main: tensors that
   // exist already stay uncounted. May be called again.
   static void install();
 
-  // Counts what the calling thread allocates from now on for it alone, and the
-  // other methods speak of that. A block counts for the thread that allocated
-  // it until it is freed, by whatever thread.
+  // Gives the calling thread its own account: its later allocations count
+  // there, and the other methods, called from this thread, refer to it. A block
+  // counts for the thread that allocated it, until any thread frees it.
   static void count_separately();
 
-  // The calling thread's allocations are host memory that is bounded elsewhere
-  // (the loader's queues, what goes to a file): they count in one account of
-  // their own, without a limit here, however many threads there are.
+  // From now on counts the calling thread's allocations as host memory, which
+  // other code limits (the loader's queues, data for files). All such threads
+  // share one account without a limit.
   static void count_as_host_memory();
-  // Calls count_as_host_memory() for a scope.
+  // Calls count_as_host_memory() for a scope, then restores the account.
   class HostMemory {
    public:
     HostMemory() : before_(own_account()) { count_as_host_memory(); }
@@ -70,20 +72,21 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
     account().timeline = timeline;
   }
   int64_t allocations() const override { return account().allocations; }
-  // Bounds live_bytes(), exactly.
+  // Limits live_bytes(), exactly.
   void set_limit(int64_t bytes) override { account().limit = bytes; }
   int64_t limit() const override { return account().limit; }
 
   // Fault injection: the calling thread's n-th allocation of more than 0 bytes
-  // from now on (1: the next) throws, once; 0 disarms.
+  // (1: the next) throws, once. 0 disarms.
   static void fail_allocation(int64_t n) { countdown() = n; }
-  // Allocations before the one that fails, itself included; 0: none is armed.
+  // Allocations up to and including the one that will fail; 0 if none is armed.
   static int64_t pending_failure() { return countdown(); }
 
-  // The calling thread's last refusal, if there was one since the last call.
+  // The calling thread's last refusal, if one occurred since the last call.
   static std::optional<Refusal> take_refusal();
   std::optional<Refusal> take_last_refusal() override { return take_refusal(); }
-  // It keeps none; the C library's heap is worker/kernels/cpu/heap.h's.
+  // This allocator caches nothing. For the C library's heap see
+  // worker/kernels/cpu/heap.h.
   void release_caches() override {}
 
   c10::DataPtr allocate(size_t bytes) override;
@@ -110,8 +113,8 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   };
 
   CountingAllocator() = default;
-  static Account& account();       // the calling thread's
-  static Account*& own_account();  // null: the process's
+  static Account& account();       // of the calling thread
+  static Account*& own_account();  // nullptr: the account of the process
   static int64_t& countdown();
   static std::optional<Refusal>& last_refusal();
   [[noreturn]] static void refuse(const Account& account, int64_t bytes,

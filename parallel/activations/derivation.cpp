@@ -9,10 +9,10 @@
 
 namespace headroom::activations {
 
-// A tensor that a map is made from, or the derivation that makes it again.
+// A source of a map: a tensor, or the derivation that computes it.
 struct Source {
   at::Tensor tensor;
-  std::shared_ptr<Derivation> derivation;  // null: the tensor
+  std::shared_ptr<Derivation> derivation;  // nullptr: use the tensor
   std::vector<int64_t> strides;
 };
 
@@ -35,20 +35,19 @@ class Derivation {
         tensor.scalar_type() != options_.dtype()) {
       return false;
     }
-    // The stride of an axis of one says nothing, and views choose it anew.
+    // The stride of an axis with one element is meaningless; views change it.
     for (size_t axis = 0; axis < sizes_.size(); ++axis) {
       if (sizes_[axis] > 1 && tensor.stride(axis) != strides_[axis])
         return false;
     }
     return true;
   }
-  // Its sources are gone: the map has been made, and whoever saves it now keeps
-  // it.
+  // The sources are released: the map has been computed again, so a later save
+  // must keep the map itself.
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {
-    // Sources wait for this use, so it is theirs too; but only once, and only
-    // if there is any.
+    // The first use keeps the sources too, because they are needed until then.
     if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
     for (Source& source : unused_) {
       if (source.derivation != nullptr) {
@@ -79,7 +78,7 @@ class Derivation {
   }
 
  private:
-  // The map itself while its memory lives, else an undefined tensor.
+  // The original map if its memory still exists, else an undefined tensor.
   at::Tensor original() const {
     c10::intrusive_ptr<c10::StorageImpl> memory = memory_.lock();
     if (!memory) return {};
@@ -91,7 +90,7 @@ class Derivation {
   const at::TensorOptions options_;
   const std::vector<int64_t> sizes_, strides_;
   const int64_t offset_;
-  // Sources before the first use, which makes them sources_.
+  // Sources until the first use, which moves them to sources_.
   std::vector<Source> unused_;
   std::vector<KeptTensor> sources_;
   MakeAgain make_;
@@ -102,7 +101,7 @@ class Derivation {
 
 namespace {
 
-// Replaces a storage's own context and is destroyed with its memory.
+// Replaces the context of a storage's DataPtr; destroyed with the memory.
 struct Tag {
   c10::DataPtr memory;
   std::shared_ptr<Derivation> derivation;
@@ -110,7 +109,7 @@ struct Tag {
 
 void delete_tag(void* tag) { delete static_cast<Tag*>(tag); }
 
-// The tensor's derivation, or null where there is none that still helps.
+// Returns the tensor's derivation, or nullptr if there is no usable one.
 std::shared_ptr<Derivation> derivation_of(const at::Tensor& tensor,
                                           DerivationCost most) {
   if (!tensor.has_storage()) return nullptr;
@@ -138,8 +137,8 @@ at::Tensor KeptTensor::take() {
   if (derivation_ == nullptr) return std::exchange(tensor_, at::Tensor());
   at::Tensor value = derivation_->value();
   std::exchange(derivation_, nullptr)->withdraw();
-  // Operators read the layout of their result from strides, those of axes of
-  // one element included.
+  // Operators derive the memory format of their result from the strides,
+  // including those of axes with one element.
   return value.strides() == strides_
              ? value
              : value.as_strided(value.sizes(), strides_);

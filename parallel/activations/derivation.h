@@ -1,19 +1,19 @@
-// Derivation: a map that is made again when backward needs it instead of being
-// kept, and what a saved-tensor policy keeps of a tensor.
+// Derivation: how to compute a map again when backward needs it, instead of
+// keeping it. KeptTensor: how a saved-tensor policy keeps a tensor.
 //
-// Whoever makes a map that is cheap to make again says from what and how
-// (set_derivation). That travels with the map's memory, so that it is found
-// wherever the map is saved, and goes with it. keep() then holds a use of the
-// derivation instead of the map:
+// Code that computes a cheap map registers its sources and a function that
+// computes it again (set_derivation). The derivation is attached to the map's
+// storage, so it is found wherever the map is saved, and is freed with it.
+// keep() then holds a use of the derivation instead of the map:
 //
 //   y ──normalise, SiLU──▶ x ──┬─ saved by a convolution   keep(x): y
 //                              └─ concat ──▶ saved by one  keep(c): y, ...
 //
-// A derived map is made when its first use asks for it, from sources that are
-// made again in turn, and released after its last use. A map that somebody else
-// still keeps is used as it is.
+// A derived map is computed when its first use asks for it, from sources that
+// may themselves be derived, and released after its last use. If other code
+// still keeps the original map, that one is used.
 //
-// One thread at a time uses it: forward, then backward.
+// One thread at a time: first forward, then backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,44 +28,46 @@ namespace headroom::activations {
 
 class Derivation;
 
-// A tensor that will be needed once: itself, or a use of its derivation.
+// A tensor needed once more: the tensor itself, or a use of its derivation.
 class KeptTensor {
  public:
   explicit KeptTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
-  // `strides`: of the tensor that is kept, where they may differ from those of
-  // the map that was derived: along axes of one element.
+  // `strides`: those of the kept tensor. They may differ from the derived map's
+  // along axes with one element.
   KeptTensor(std::shared_ptr<Derivation> derivation,
              std::vector<int64_t> strides);
   KeptTensor(KeptTensor&&) = default;
   KeptTensor& operator=(KeptTensor&&) = delete;
   ~KeptTensor();
 
-  // Not tracked by autograd. REQUIRES: the first call.
+  // Returns the tensor, not tracked by autograd. REQUIRES: called once.
   at::Tensor take();
 
  private:
   at::Tensor tensor_;
-  std::shared_ptr<Derivation> derivation_;  // null: the tensor itself
+  // nullptr if the tensor itself is kept
+  std::shared_ptr<Derivation> derivation_;
   std::vector<int64_t> strides_;
 };
 
-// The work of making a map again. A convolution is worth memory that
-// element-wise work is not, so whoever keeps a map says how far to go.
+// The cost of computing a map again. The caller of keep() gives the largest
+// cost it accepts, because a convolution is worth more memory than element-wise
+// work.
 enum class DerivationCost { kElementwise, kConvolution };
 
-// Makes the map from what it was made from; called without gradient mode.
+// Computes the map from its sources; called with gradient mode off.
 using MakeAgain =
     std::function<at::Tensor(const std::vector<at::Tensor>& sources)>;
 
-// `map` was made from `sources`, and `make` makes the same bits again. Sources
-// that have an element-wise derivation are not kept for it.
-// REQUIRES: a map that covers its storage alone and has no derivation yet.
+// Registers that `map` was computed from `sources` and that `make` computes the
+// same bits again. A source with an element-wise derivation is not kept itself.
+// REQUIRES: `map` alone covers its storage and has no derivation yet.
 void set_derivation(const at::Tensor& map,
                     const std::vector<at::Tensor>& sources, MakeAgain make,
                     DerivationCost cost = DerivationCost::kElementwise);
 
-// A use of the tensor's derivation where it has one of at most this cost, else
-// the tensor (its memory: no autograd graph is held).
+// Returns a use of the tensor's derivation if it has one of at most this cost;
+// else keeps the tensor (its memory only, no autograd graph).
 KeptTensor keep(const at::Tensor& tensor,
                 DerivationCost most = DerivationCost::kElementwise);
 

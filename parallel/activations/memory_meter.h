@@ -1,8 +1,8 @@
-// MemoryMeter: what is counted of a device's tensors, and the bound on them.
+// MemoryMeter: counts the bytes of a device's tensors, and limits them.
 //
 // One interface for the CPU (counting_allocator.h) and for CUDA devices
-// (parallel/devices/device_api.h): what looks at memory does not ask where it
-// is.
+// (parallel/devices/device_api.h), so that code which observes memory does not
+// depend on the device.
 //
 // All methods may be called from any thread.
 #pragma once
@@ -23,31 +23,31 @@ class MemoryMeter {
   // The peak since the last reset_peak(), which sets it to live_bytes().
   virtual int64_t peak_bytes() const = 0;
   virtual void reset_peak() = 0;
-  // Bytes per category. Each has its peak at its own moment: their sum is at
-  // least peak_bytes().
+  // Bytes per category. Each category has its peak at its own moment, so the
+  // sum of the peaks is at least peak_bytes().
   virtual CategoryBytes live_by_category() const = 0;
   virtual CategoryBytes peak_by_category() const = 0;
-  // Records allocations and releases there too from now on; null ends it.
+  // Also records allocations and releases in `timeline`; nullptr ends it.
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
   // Allocations of more than 0 bytes since the start.
   virtual int64_t allocations() const = 0;
-  // Refuses allocations from now on that bring what is in use above this.
+  // Refuses allocations that would raise the memory in use above `bytes`.
   virtual void set_limit(int64_t bytes) = 0;
   virtual int64_t limit() const = 0;
 
-  // What was asked for when an allocation last failed, and what there was.
+  // A failed allocation: the size asked for, and the state at that moment.
   struct Refusal {
     int64_t asked_bytes = 0;
     int64_t live_bytes = 0;
     int64_t limit_bytes = kNoLimit;
   };
-  // The last refusal, if there was one since the last call.
+  // The last refusal, if there was one since the previous call.
   virtual std::optional<Refusal> take_last_refusal() = 0;
-  // Returns memory that is kept for later to where it came from.
+  // Returns cached free memory to its source.
   virtual void release_caches() = 0;
 
  protected:
-  ~MemoryMeter() = default;  // nobody owns one through this
+  ~MemoryMeter() = default;  // never deleted through this type
 };
 
 }  // namespace headroom::activations

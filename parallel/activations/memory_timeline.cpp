@@ -26,7 +26,8 @@ int64_t resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// The system's clock may be set back while a step runs; ranks share it.
+// The system clock may be set back while a step runs, so times come from the
+// steady clock. One offset makes the times of all ranks comparable.
 MemoryTimeline::MemoryTimeline(size_t most_events)
     : origin_(nanoseconds_of<std::chrono::system_clock>() -
               nanoseconds_of<std::chrono::steady_clock>()),

@@ -1,9 +1,9 @@
-// MemoryTimeline: every allocation and release of one account of the counting
-// allocator, with its time and category, and the phases of the steps.
+// MemoryTimeline: records every allocation and release of one account, with
+// time and category, and the phases of the steps.
 //
-// The record has one size: what comes when it is full is not written down, and
-// is_full() says so. Its own memory is not counted. It must outlive the use by
-// allocators and threads; the phases come from the step's thread.
+// The capacity is fixed: when it is full, further events are dropped and
+// is_full() is true. Its own memory is not counted. It must outlive its use by
+// allocators and threads. Phases are reported by the step's thread.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@ class MemoryTimeline final : public StepPhaseObserver {
   enum class Kind : int32_t {
     kLive,   // `bytes` of category `index` are live from now on
     kPhase,  // phase `index` begins
-    // The process's resident set is `bytes` larger than the most that was ever
-    // counted while recording; freed memory stays with the process.
+    // The resident set of the process is `bytes` larger than the largest
+    // counted sum while recording. Freed memory stays with the process.
     kUncounted,
   };
   struct Event {
-    int64_t nanoseconds = 0;  // the system's clock
+    int64_t nanoseconds = 0;  // by the system clock
     int64_t bytes = 0;
     Kind kind = Kind::kLive;
     int32_t index = 0;
@@ -37,12 +37,12 @@ class MemoryTimeline final : public StepPhaseObserver {
     bool operator==(const Event&) const = default;
   };
 
-  // 24 bytes an event.
+  // Each event takes 24 bytes. A larger capacity covers more steps.
   explicit MemoryTimeline(size_t most_events);
 
-  // Starts, or goes on after a pause, with what is live now.
+  // Starts, or continues after a pause, with the bytes that are live now.
   void resume(const CategoryBytes& live);
-  // `bytes` were taken (> 0) or given back.
+  // Records that `bytes` were allocated (> 0) or freed (< 0).
   void note(MemoryCategory category, int64_t bytes);
   void begin_phase(StepPhase phase) override;
 
@@ -50,20 +50,20 @@ class MemoryTimeline final : public StepPhaseObserver {
   bool is_full() const;
 
  private:
-  // Both under the lock.
+  // REQUIRES for both: the mutex is held.
   void add(Event event);
   void raise_peak();
 
-  const int64_t origin_;  // the system's clock minus the steady one
+  const int64_t origin_;  // system clock minus steady clock
   mutable std::mutex mutex_;
   std::vector<Event> events_;
   size_t most_events_;
   CategoryBytes live_{};
-  int64_t peak_ = 0;  // the sum over all categories
+  int64_t peak_ = 0;  // of the sum over all categories
   bool is_full_ = false;
 };
 
-// Bytes of this process in main memory; 0 where the system does not say.
+// Resident bytes of this process; 0 if the system does not report them.
 int64_t resident_bytes();
 
 }  // namespace headroom::activations

@@ -33,7 +33,7 @@ at::Tensor empty_in_main_memory(const at::Tensor& tensor) {
                            at::TensorOptions(tensor.scalar_type()));
 }
 
-// A copy with the same strides, whose gaps, if any, hold nothing.
+// A copy in host memory with the same strides. Gaps are uninitialised.
 at::Tensor in_main_memory(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   at::Tensor host = empty_in_main_memory(tensor);
@@ -176,13 +176,13 @@ class OffloadPolicy::Copy {
 };
 
 std::function<at::Tensor()> OffloadPolicy::pack(const at::Tensor& tensor) {
-  // A parameter, or a map received from another stage, which its owner keeps.
+  // A parameter, or a map received from another stage: kept by its owner.
   const bool is_leaf = tensor.is_leaf() && tensor.requires_grad();
   const at::Tensor plain = tensor.detach();
   if (is_leaf || static_cast<int64_t>(tensor.nbytes()) < kTooSmallToMatter) {
     return [plain] { return plain; };
   }
-  // A window with gaps is written without them; a map keeps its order.
+  // A view with gaps is written without them; a dense map keeps its order.
   return [copy = copy_of(plain.is_non_overlapping_and_dense()
                              ? plain
                              : plain.clone())] { return copy->read(); };

@@ -1,9 +1,9 @@
-// OffloadPolicy: what autograd saves goes to a file and comes back when
-// backward needs it.
+// OffloadPolicy: writes the tensors that autograd saves to a file, and reads
+// them back when backward needs them.
 //
-// A tensor that several nodes save is written once. Leaves (parameters,
-// maps received from another stage), which stay where they are anyway, and
-// tensors too small to matter are kept.
+// A tensor that several nodes save is written once. Some tensors are kept in
+// memory: leaves (parameters, maps received from another stage), which exist
+// anyway, and tensors below kTooSmallToMatter.
 //
 // Threads: as SavedTensorPolicy. Errors: as OffloadFile.
 #pragma once
@@ -24,35 +24,34 @@
 
 namespace headroom::activations {
 
-// There is no room for what is to be offloaded: memory that ran out.
+// There is no room to offload a tensor. Handled like running out of memory.
 class OffloadError : public Error {
  public:
   OffloadError(std::string what_happened, std::string remedy)
       : Error("offload", std::move(what_happened), std::move(remedy)) {}
 };
 
-// Bytes of tensors in an unnamed temporary file: on a CPU, which has no second
-// memory, this is how the offload policy is run and tested.
+// Stores tensors in an unnamed temporary file. A CPU has no second memory, so
+// this is how the offload policy is used and tested there.
 //
-// The file lies in the temporary directory (TMPDIR) and has no name there: it
-// is gone when it is closed, however the process ends. Released space is used
-// again; the file never shrinks while it is open. Errors: OffloadError when the
-// file cannot be made, when it would grow beyond its limit, when the disk is
-// full.
+// The file is in the temporary directory (TMPDIR). It is unlinked at once, so
+// it disappears when it is closed, however the process ends. Released space is
+// used again, but the file never shrinks while it is open. Errors: OffloadError
+// if the file cannot be created, would exceed its limit, or fills the disk.
 class OffloadFile {
  public:
-  // The file takes as much as the disk has if limit_bytes is 0.
+  // limit_bytes: largest size of the file; 0 means no limit but the disk.
   explicit OffloadFile(int64_t limit_bytes);
   ~OffloadFile();
   OffloadFile(const OffloadFile&) = delete;
   OffloadFile& operator=(const OffloadFile&) = delete;
 
-  // Copies these bytes into the file. Returns their place.
+  // Copies these bytes into the file. Returns their position.
   int64_t write(const void* data, int64_t bytes);
   void read(int64_t place, void* data, int64_t bytes) const;
   void release(int64_t place, int64_t bytes);
 
-  int64_t size() const { return size_; }  // the file's size
+  int64_t size() const { return size_; }
   int64_t used_bytes() const { return used_; }
 
  private:
@@ -63,21 +62,22 @@ class OffloadFile {
   int file_ = -1;
   int64_t size_ = 0;
   int64_t used_ = 0;
-  std::map<int64_t, int64_t> gaps_;  // place to bytes, never two in a row
+  // position to size; neighbouring gaps are merged
+  std::map<int64_t, int64_t> gaps_;
 };
 
 class OffloadPolicy final : public SavedTensorPolicy {
  public:
-  // limit_bytes as OffloadFile. The file is made when it is first needed.
+  // limit_bytes: see OffloadFile. The file is created when it is first needed.
   explicit OffloadPolicy(int64_t limit_bytes) : limit_(limit_bytes) {}
 
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override;
 
-  // The file, null before the first tensor.
+  // Returns the file, or nullptr before the first tensor was written.
   const OffloadFile* file() const { return file_.get(); }
 
  private:
-  class Copy;  // a tensor's copy in the file
+  class Copy;  // of a tensor, in the file
   struct Known {
     c10::weak_intrusive_ptr<c10::StorageImpl> memory;
     std::weak_ptr<Copy> copy;

@@ -12,12 +12,12 @@
 namespace headroom::activations {
 namespace {
 
-// Takes what the second pass saves, in order.
+// Collects the tensors that the second pass saves, in order.
 class Capture final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {
     taken.push_back(keep(tensor));
-    return [] { return at::Tensor(); };  // nobody runs that graph's backward
+    return [] { return at::Tensor(); };  // that graph is never run backward
   }
   std::vector<KeptTensor> taken;
 };
@@ -60,7 +60,7 @@ class Segment final : public SavedTensorPolicy,
     return produced_[index].take();
   }
 
-  // Returns the piece's outputs, without their graph.
+  // Runs the piece again. Returns its outputs, without their graph.
   std::vector<at::Tensor> produce() {
     HEADROOM_CHECK(produced_.empty(), "a piece is run again twice");
     Capture capture;

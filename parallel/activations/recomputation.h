@@ -1,17 +1,19 @@
-// recompute: a piece of the forward pass that keeps only its inputs and is run
-// once more in backward (Chen et al., "Training Deep Nets with Sublinear Memory
-// Cost", 2016).
+// recompute: runs a piece of the forward pass that keeps only its inputs and
+// runs once more in backward (Chen et al., "Training Deep Nets with Sublinear
+// Memory Cost", 2016).
 //
-// The graph is the one of the plain call; only what its nodes saved is produced
-// again, all of it when the first is asked for, and each tensor is released as
-// soon as its node has used it. So gradients are bit-identical, provided that
-// the piece computes the same again: it is told which pass it is in, must not
-// communicate or count in the second, and draws nothing at random.
+// The autograd graph is that of the plain call; only the tensors that its nodes
+// saved are computed again. All of them are computed when the first is needed,
+// and each is released as soon as its node has used it. Gradients are
+// bit-identical if the piece computes the same again: the piece gets the pass
+// as an argument, must not communicate or count in the second, and draws no
+// random numbers.
 //
-// An input that has a derivation is not kept either. What the second pass saves
-// is kept as keep() does: maps that it gives a derivation are not held through
-// the piece's backward. The piece's output may be made again in the same run,
-// for who comes behind: then neighbouring pieces become one.
+// An input that has a derivation is not kept either. The tensors that the
+// second pass saves are kept as keep() does, so maps with a derivation are not
+// held during the piece's backward. The piece's output may be computed again in
+// the same run, for the pieces after it: then neighbouring pieces are
+// recomputed as one.
 //
 // REQUIRES: install_saved_tensor_policies(); one backward per call.
 #pragma once
@@ -32,15 +34,16 @@ using Recomputable = std::function<std::vector<at::Tensor>(
     const std::vector<at::Tensor>& inputs, Pass pass)>;
 
 struct RecomputeOptions {
-  // Inputs whose derivations cost at most this are made again too.
+  // Inputs whose derivation costs at most this are computed again too.
+  // kConvolution saves more memory and recomputes more.
   DerivationCost inputs = DerivationCost::kElementwise;
-  // The derivation that the only output gets; without one, who saves it keeps
-  // it.
+  // The cost of the derivation that the piece's only output gets. Without one,
+  // a node that saves the output keeps it in memory.
   std::optional<DerivationCost> output;
 };
 
-// piece(inputs, Pass::kFirst). Holds `piece` and the inputs until backward has
-// used what it saved, or the graph is dropped.
+// Calls piece(inputs, Pass::kFirst). Holds `piece` and the inputs until
+// backward has used the saved tensors, or the graph is dropped.
 std::vector<at::Tensor> recompute(Recomputable piece,
                                   const std::vector<at::Tensor>& inputs,
                                   const RecomputeOptions& options = {});

@@ -25,7 +25,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 
 class PolicyEngine final : public torch::autograd::Engine {
  public:
-  // Never destroyed: its threads and queues outlive static storage.
+  // Never destroyed, because its threads and queues outlive static storage.
   static Engine& instance() {
     static auto* const engine = new PolicyEngine;
     return *engine;

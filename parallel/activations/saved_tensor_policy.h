@@ -1,14 +1,14 @@
-// SavedTensorPolicy: what becomes of a tensor that autograd saves for backward.
+// SavedTensorPolicy: decides how tensors that autograd saves are kept.
 //
-// Autograd asks the policy of the thread that records the graph: instead of
-// keeping the tensor, a node keeps the action that brings it back. Every memory
-// policy (recompute, offload, ...) is one of these, and no operator or layer
-// knows of it.
+// Autograd calls the policy of the thread that records the graph. The node then
+// keeps, instead of the tensor, an action that brings it back. Every memory
+// policy (recompute, offload, ...) is one of these, and operators and layers do
+// not depend on them.
 //
-// LibTorch asks its autograd engine for such hooks; the engine is replaced by
+// LibTorch gets such hooks from its autograd engine. The engine is replaced by
 // one that asks the thread's policy (install_saved_tensor_policies).
 //
-// A policy is used by the thread whose guard is active; actions run in the
+// A policy is used by the thread whose guard is active. Actions run in the
 // thread that runs backward.
 #pragma once
 
@@ -25,13 +25,13 @@ class SavedTensorPolicy {
  public:
   virtual ~SavedTensorPolicy() = default;
 
-  // Called without gradient mode; must not change the tensor. The action is
-  // called once, when backward needs the tensor.
+  // Called with gradient mode off; must not change the tensor. The returned
+  // action is called once, when backward needs the tensor.
   virtual std::function<at::Tensor()> pack(const at::Tensor& tensor) = 0;
 };
 
-// While it lives, this thread's graphs save their tensors through `policy`;
-// with null, as LibTorch does. Guards nest.
+// In its scope, graphs recorded by this thread save their tensors through
+// `policy`; with nullptr, as LibTorch does by default. Guards nest.
 class SavedTensorPolicyGuard {
  public:
   explicit SavedTensorPolicyGuard(SavedTensorPolicy* policy);
@@ -46,8 +46,8 @@ class SavedTensorPolicyGuard {
 // Call it before the process first uses autograd; calling again is fine.
 void install_saved_tensor_policies();
 
-// The policy lean: what autograd saves is kept, unless it has an element-wise
-// derivation: then it is made again when backward needs it.
+// The policy `lean`: a saved tensor is kept, unless it has an element-wise
+// derivation; then it is computed again when backward needs it.
 class DerivedPolicy final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {

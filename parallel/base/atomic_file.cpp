@@ -123,7 +123,7 @@ void StreamDigest::add(const void* data, std::size_t num_bytes) {
 }
 
 std::string StreamDigest::hex() const {
-  // The canonical form reads the same on every machine.
+  // The canonical form is the same on machines of any byte order.
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_.get()));
   std::string hex;
@@ -169,7 +169,7 @@ bool LineFile::write() {
     return true;
   }
   const int reason = errno;
-  // What was written of it is no whole line.
+  // The write may have ended inside a line: cut the file to its size before.
   std::error_code ignored;
   std::filesystem::resize_file(path_, no_file ? 0 : size, ignored);
   errno = reason;

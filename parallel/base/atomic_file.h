@@ -1,12 +1,13 @@
-// AtomicFile: a file that is either not there or complete.
+// AtomicFile: a file that is either complete or absent.
 //
-// The bytes go to "<path>.partial"; commit() brings them to disk, renames the
-// file into place and brings the rename to disk. A crash at any point leaves
-// the old file, or none, and at most a .partial that the next write replaces.
+// The bytes are written to "<path>.partial". commit() flushes them to disk,
+// renames the file into place and flushes the folder. After a crash at any
+// point the path holds the old file or no file; a .partial file may remain, and
+// the next write replaces it.
 //
-// One thread at a time, one writer per path. The destructor removes what was
-// not committed. Errors: Error with exit code 5 (a full disk, a folder that is
-// gone or cannot be written), naming the file.
+// Use it from one thread, with one writer per path. The destructor removes a
+// file that was not committed. Throws Error with exit code 5, naming the file,
+// if the disk is full or the folder is missing or read-only.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +21,17 @@ struct XXH3_state_s;
 
 namespace headroom {
 
-// Brings what was made and renamed in a folder to disk. Where it returns false,
-// errno says why.
+// Flushes a folder to disk, so that new and renamed files in it survive a
+// crash. Returns false, with the reason in errno, if that fails.
 bool sync_folder(const std::filesystem::path& folder);
 
-// Takes the exclusive flock of an open file. Who asks whether it is held holds
-// it shared for a moment: that is waited for, 200 ms at most. False where it is
-// held longer.
+// Takes the exclusive flock of an open file. A process that only tests the lock
+// holds it shared for a moment, so this tries again for up to 200 ms. Returns
+// false if the lock is held longer.
 bool lock_soon(int descriptor);
 
-// Has the open file that name? Whoever had its lock before may have removed it.
+// Returns true if the open file is still the one at that path. The previous
+// holder of its lock may have removed or replaced the file meanwhile.
 bool is_at(int descriptor, const std::filesystem::path& file);
 
 inline constexpr const char* kPartialSuffix = ".partial";
@@ -57,9 +59,9 @@ class AtomicFile {
 void write_whole_file(const std::filesystem::path& path,
                       std::string_view bytes);
 
-// The XXH3-128 digest of bytes that come one after the other, as 32 lower-case
-// hex digits. safetensors has no checksum of its own; manifests keep this one
-// beside each file, and a file whose digest differs is refused.
+// XXH3-128 digest of bytes added in pieces, as 32 lower-case hex digits.
+// safetensors has no checksum of its own, so manifests record this digest for
+// each file, and a file whose digest differs is refused.
 class StreamDigest {
  public:
   StreamDigest();
@@ -71,28 +73,28 @@ class StreamDigest {
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
 };
 
-// Throws Error naming the file when it cannot be read.
+// Throws Error naming the file if it cannot be read.
 std::string file_digest(const std::filesystem::path& path);
 
-// A file that grows by whole lines. A full disk keeps lines waiting
-// in memory; they follow once there is room, so that the file has neither half
-// a line nor a gap. One thread at a time.
+// A file that grows by whole lines. If the disk is full, lines are kept in
+// memory and written once there is room, so the file never has half a line or a
+// gap. The kept lines are not bounded. Use it from one thread.
 class LineFile {
  public:
-  // Each write opens or makes the file, which may be moved or removed between.
+  // Each write opens or creates the file, because it may be moved meanwhile.
   explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // `line` comes without its line feed.
+  // `line` has no line feed at its end.
   void add(const std::string& line) { waiting_ += line + '\n'; }
-  // Appends what waits. Returns false where it cannot be written now; errno
-  // says why.
+  // Appends the lines that are not written yet. Returns false, with the reason
+  // in errno, if the file cannot be written now; the lines are kept.
   bool write();
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
-  std::string waiting_;  // whole lines
+  std::string waiting_;  // whole lines that are not written yet
 };
 
 }  // namespace headroom

@@ -1,5 +1,5 @@
-// Binary records: whole numbers as bytes, the least significant first, and
-// plain values one after another. Reading checks that the bytes are there.
+// Binary records: integers in little-endian byte order, and trivially copyable
+// values one after another. The readers check that enough bytes are left.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@ void append_number(std::string& bytes, Number number) {
   }
 }
 
-// "\x01\x00" for the 16-bit 1.
+// number_bytes(uint16_t{1}) is "\x01\x00".
 template <std::integral Number>
 std::string number_bytes(Number number) {
   std::string bytes;
@@ -30,7 +30,7 @@ std::string number_bytes(Number number) {
   return bytes;
 }
 
-// The number that all of `bytes` are. REQUIRES: at most 8 bytes.
+// Reads all of `bytes` as one little-endian number. REQUIRES: at most 8 bytes.
 inline uint64_t number_of_bytes(std::string_view bytes) {
   HEADROOM_CHECK(bytes.size() <= sizeof(uint64_t),
                  std::to_string(bytes.size()) + " bytes of a number");
@@ -41,7 +41,7 @@ inline uint64_t number_of_bytes(std::string_view bytes) {
   return number;
 }
 
-// The number that begins at byte `at`. REQUIRES: all of it is there.
+// Reads the number that begins at byte `at`. REQUIRES: it ends within `bytes`.
 template <std::integral Number>
 Number number_at(std::string_view bytes, size_t at) {
   HEADROOM_CHECK(at <= bytes.size() && bytes.size() - at >= sizeof(Number),
@@ -51,7 +51,7 @@ Number number_at(std::string_view bytes, size_t at) {
   return static_cast<Number>(number_of_bytes(bytes.substr(at, sizeof(Number))));
 }
 
-// Values as they lie in memory, for processes that run the same build.
+// Writes values with their memory layout, for processes of the same build.
 class RecordWriter {
  public:
   template <typename T>
@@ -69,8 +69,8 @@ class RecordWriter {
   std::string bytes_;
 };
 
-// Reads what a RecordWriter wrote, in the same order. REQUIRES: `bytes`
-// outlives it.
+// Reads values that a RecordWriter wrote, in the same order. REQUIRES: `bytes`
+// outlives the reader.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view bytes) : bytes_(bytes) {}
@@ -83,7 +83,9 @@ class RecordReader {
     std::memcpy(&v, bytes_.data(), sizeof v);
     bytes_.remove_prefix(sizeof v);
   }
-  // Every element has a byte at least, so that a damaged size reserves nothing.
+  // Resizes `values` to the size that was written. An element takes at least
+  // one byte, so a larger size is refused: a damaged record causes no huge
+  // allocation.
   template <typename T>
   void size(T& values) {
     int64_t size = 0;

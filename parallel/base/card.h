@@ -1,4 +1,4 @@
-// Card: one GPU as its driver names it, and why it cannot be used any more.
+// Card: one GPU as its driver describes it. CardFault: why it cannot be used.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ std::string to_string(const Card& card);
 // worker, and its agent starts another where the card may be tried again.
 inline constexpr int kCardExitCode = 6;
 
-// A worker cannot go on, or cannot begin, because of its card.
+// Why a worker cannot start or continue on its card.
 struct CardFault {
   enum class Kind {
     kFailed,   // the driver reports an error that only a new process clears
@@ -28,7 +28,7 @@ struct CardFault {
   };
   Kind kind = Kind::kFailed;
   Card card;
-  std::string words;  // the driver's; for kGone and kLeftOut what was found
+  std::string words;  // the driver's, or the finding (kGone, kLeftOut)
 };
 
 }  // namespace headroom

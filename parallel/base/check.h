@@ -1,8 +1,8 @@
-// The three kinds of failure, and the means for each.
+// The three kinds of failure, and what to use for each.
 //
 //   programmer error     HEADROOM_CHECK: aborts the operation with file:line
 //   environment, request Error: what went wrong, where, and what to do
-//   ordinary refusal     a returned value with a reason (see Decision types)
+//   ordinary refusal     a returned value with a reason
 //
 // An Error is caught in one place per program and printed as one line:
 //   [tag] what: remedy
@@ -25,13 +25,13 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  // `what_happened` names both numbers where two disagree; `remedy` says what
-  // to do. Neither ends with a full stop.
+  // `what_happened` states both numbers if two disagree; `remedy` says what the
+  // user can do. Neither ends with a full stop.
   Error(std::string tag, std::string what_happened, std::string remedy,
         ExitCode exit_code = ExitCode::kRequest);
 
   const std::string& tag() const { return tag_; }
-  const std::string& text() const { return text_; }  // `what_happened`
+  const std::string& text() const { return text_; }
   const std::string& remedy() const { return remedy_; }
   ExitCode exit_code() const { return exit_code_; }
 
@@ -42,8 +42,8 @@ class Error : public std::runtime_error {
   ExitCode exit_code_;
 };
 
-// A peer is gone or silent: the communicator is unusable from here on.
-// Caught only by the generation loop.
+// A peer was lost or does not answer: the communicator cannot be used any more.
+// Only the generation loop catches it.
 class CommunicationError : public Error {
  public:
   explicit CommunicationError(const std::string& what_happened);

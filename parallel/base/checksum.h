@@ -1,4 +1,4 @@
-// Checksums of bytes, as files of several formats carry them.
+// Checksums that file formats prescribe.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 
 namespace headroom {
 
-// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4: the check of every record
-// of the write-ahead log and of TensorBoard's files. It goes on from `before`,
-// the checksum of the bytes ahead of these; 0 starts.
+// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4. It protects every record
+// of the write-ahead log and of TensorBoard files. To continue a checksum, pass
+// the checksum of the preceding bytes as `before`.
 uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
-// CRC-32 as zip archives have it.
+// CRC-32 as used in zip archives.
 uint32_t crc32(std::string_view bytes);
 
 }  // namespace headroom

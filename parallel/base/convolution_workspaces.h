@@ -1,10 +1,11 @@
-// ConvolutionWorkspaces: what a device's library took beside the tensors of
-// each convolution, as observed (worker/kernels/cpu/convolution.h), for the
-// memory model to count on (parallel/predict/convolution.h).
+// ConvolutionWorkspaces: how many bytes of scratch memory a device's library
+// allocated for each convolution, as observed
+// (worker/kernels/cpu/convolution.h). The memory model reads it
+// (parallel/predict/convolution.h).
 //
-// A library chooses its algorithm by the shape, and keeps it for the process's
-// life; so the next call with the same shape takes the same. Each thread that
-// trains has its own.
+// A library chooses an algorithm by the shape and keeps that choice as long as
+// the process runs, so the next call with the same shape takes the same bytes.
+// Each training thread has its own record.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace headroom {
 
 struct ConvolutionKey {
-  bool is_backward = false;  // both gradients, not the output
+  bool is_backward = false;  // true: both gradients; false: the output
   int64_t in_channels = 0;
   int64_t out_channels = 0;
   int64_t taps = 1;  // rows by columns of the kernel
@@ -34,7 +35,7 @@ class ConvolutionWorkspaces {
     int64_t& most = bytes_[key];
     most = std::max(most, bytes);
   }
-  // 0 for a convolution that was not observed.
+  // Returns 0 for a convolution that was not observed.
   int64_t bytes_of(const ConvolutionKey& key) const {
     const auto known = bytes_.find(key);
     return known == bytes_.end() ? 0 : known->second;
@@ -50,7 +51,7 @@ class ConvolutionWorkspaces {
   std::map<ConvolutionKey, int64_t> bytes_;
 };
 
-// The calling thread's, which lives to the thread's end.
+// The record of the calling thread; it exists until the thread ends.
 inline ConvolutionWorkspaces& convolution_workspaces() {
   thread_local ConvolutionWorkspaces of_thread;
   return of_thread;

@@ -1,6 +1,6 @@
-// The devices that --device names: "auto" or nothing for what each node has;
-// "cpu"; "all" for every card of each node; and, as in YOLOv5, cards by number
-// as in "0", "0,2", "cuda:1", or "cuda" for the first.
+// The devices that --device names: "auto" or "" for what each node has, "cpu",
+// "all" for every card of each node, and, as in YOLOv5, cards by number ("0",
+// "0,2", "cuda:1") or "cuda" for the first card.
 #pragma once
 
 #include <string>
@@ -8,32 +8,32 @@
 
 namespace headroom {
 
-// The environment variable that names another plugin for devices than the
-// build's own, such as that of the tests.
+// Environment variable with the path of another device plugin, for tests.
 inline constexpr const char* kDevicePluginVariable = "HEADROOM_DEVICE_PLUGIN";
 
 inline constexpr const char* kAutomaticDevice = "auto";
 inline constexpr const char* kCpuDevice = "cpu";
 inline constexpr const char* kAllCards = "all";
 
-// "auto" or "": cards or the CPU, which is settled when the run's nodes are
-// known (coordinator/run/device_choice.h).
+// Returns true for "auto" and "": whether such a run uses cards or the CPU is
+// decided once its nodes are known (coordinator/run/device_choice.h).
 bool is_automatic_device(const std::string& device);
 
-// Whether a run of that --device computes on cards. False while it is
+// Returns true if a run with this --device computes on cards; false while it is
 // automatic. Throws as parse_device_list does.
 bool computes_on_cards(const std::string& device);
 
-// The cards' numbers; empty for "cpu", "auto" and "all", which name none.
-// Throws Error (exit 2) for other words and for a card that is named twice.
-// Does not ask whether the cards are there.
+// Returns the cards' numbers; empty for "cpu", "auto" and "all", which have no
+// numbers. Throws Error (exit 2) for any other word, and for a card that is
+// named twice. Does not check that the cards exist.
 std::vector<int> parse_device_list(const std::string& device);
 
-// The card of a process: cards are handed out in order, and from the first
-// again where several processes may share one. Throws Error (exit 2) where they
-// may not. `local_rank`: its place among all workers of the machine, lost ones
-// included; `local_ranks`: those that run. REQUIRES: at least one card,
-// 0 <= local_rank.
+// Returns the card of a process. Processes get cards in order; if there are
+// more processes than cards, the order starts again at the first card. Throws
+// Error (exit 2) if there are more and `may_share` is false. `local_rank` is
+// the process's index among all workers of the machine, lost ones included;
+// `local_ranks` is the number of running ones. REQUIRES: at least one card, 0
+// <= local_rank.
 int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
                  bool may_share);
 

@@ -1,5 +1,5 @@
-// EventKind: what an event of a run tells. A line of events.jsonl has its name,
-// and the guide's reference page says what each of them means.
+// EventKind: the kinds of event in a run. Each line of events.jsonl carries a
+// kind's name; the guide's reference page explains each kind.
 #pragma once
 
 #include <optional>
@@ -49,7 +49,7 @@ enum class EventKind {
   kDisk,
   kRunDirectory,
   kResume,
-  kRunOver,  // the last one of every run
+  kRunOver,  // the last event of every run
 };
 
 struct EventDescription {
@@ -62,7 +62,7 @@ struct EventDescription {
 std::span<const EventDescription> event_descriptions();
 
 std::string to_string(EventKind kind);
-// Nothing for another word.
+// Returns no value for an unknown name.
 std::optional<EventKind> parse_event_kind(std::string_view name);
 
 }  // namespace headroom

@@ -32,8 +32,8 @@ constexpr std::array kSignatures{
     Signature{"\x89HDF", ForeignKind::kHdf5},
     Signature{"ftrt", ForeignKind::kTensorRt}};
 
-// A protobuf of ONNX begins with its version (field 1, a small number) and the
-// producer's name (field 2).
+// An ONNX file is a protobuf message that begins with the version (field 1, a
+// small number) and the producer's name (field 2).
 bool is_onnx(std::string_view head) {
   return head.size() > 4 && head[0] == '\x08' && head[1] > 0 && head[1] < 32 &&
          head[2] == '\x12';
@@ -70,8 +70,8 @@ bool is_torchscript(const std::filesystem::path& file) {
   return directory.find("/constants.pkl") != std::string::npos;
 }
 
-// The length of a JSON header, 8 bytes of which the high ones are zero, and the
-// header.
+// A safetensors file begins with the length of its JSON header (8 bytes, of
+// which the two highest are zero here), then the header.
 bool begins_like_safetensors(std::string_view head) {
   return head.size() > 8 && head[8] == '{' && head[6] == 0 && head[7] == 0;
 }
@@ -81,13 +81,13 @@ bool is_exported(ForeignKind kind) {
          kind == ForeignKind::kTorchScript;
 }
 
-// Why the file cannot hold weights, and what it is where that is known.
+// Why a file cannot hold weights, and its kind if it was recognised.
 struct NoWeights {
   std::string reason;  // "a PNG image, not weights"
   ForeignKind kind = ForeignKind::kNone;
 };
 
-// Nothing for what may be weights.
+// Returns no value if the file may hold weights.
 std::optional<NoWeights> look_for_weights(const std::filesystem::path& file) {
   const auto instead = [](const std::string& what, ForeignKind kind) {
     return NoWeights{what + ", not weights", kind};
@@ -99,7 +99,7 @@ std::optional<NoWeights> look_for_weights(const std::filesystem::path& file) {
                    ForeignKind::kTorchScript);
   }
   if (head.starts_with('\x80')) return std::nullopt;  // PyTorch before 1.6
-  // First: a length may begin as another format does.
+  // Check this first: the length may begin with another format's signature.
   if (begins_like_safetensors(head)) return std::nullopt;
   const ForeignKind kind = foreign_kind(head);
   if (kind != ForeignKind::kNone) return instead(to_string(kind), kind);
@@ -205,7 +205,7 @@ void require_weights(const std::filesystem::path& file,
                 "releases, and give its path" +
                     without);
   }
-  // A pipe would wait for its other end for ever.
+  // Opening a pipe would block until another process opens its other end.
   if (!std::filesystem::is_regular_file(file, error)) {
     throw Error("weights", file.string() + ": it is no regular file",
                 "name a .safetensors or .pt file");

@@ -1,5 +1,5 @@
-// What a file is that was named where another kind of file belongs: people name
-// web pages that were saved for weights, and empty or half-fetched files.
+// Recognises a file of another kind where weights or images were expected:
+// users pass web pages saved as weights, and empty or half-downloaded files.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,16 @@
 
 namespace headroom {
 
-// The bytes at a file's beginning that say what it is.
+// How many bytes from the beginning of a file are enough to recognise its kind.
 inline constexpr size_t kFileHeadBytes = 512;
 
 enum class ForeignKind {
-  kNone,  // none of the known kinds, as plain text is
+  kNone,  // none of the kinds below, for example plain text
   kEmpty,
   kMarkup,
   kUtf16,
   kLfsPointer,
-  // Images, of formats that are read and of others.
+  // Image formats, supported or not.
   kJpeg,
   kPng,
   kGif,
@@ -26,7 +26,7 @@ enum class ForeignKind {
   kHeic,
   kAvif,
   kVideo,
-  // Networks that were exported.
+  // Exported networks.
   kOnnx,
   kTensorRt,
   kTorchScript,
@@ -39,23 +39,23 @@ enum class ForeignKind {
   kHdf5,
 };
 
-// "a PNG image", "text (HTML or XML)", "UTF-16 text", "an empty file"; "" for
-// kNone.
+// "a PNG image", "text (HTML or XML)", "an empty file"; "" for kNone.
 std::string to_string(ForeignKind kind);
 
 bool is_image(ForeignKind kind);
 
-// Tells the kind by the bytes at the file's beginning, which do not tell a
-// TorchScript network from another archive.
+// Recognises the kind from the first bytes of a file. A TorchScript network
+// looks like any other zip archive here.
 ForeignKind foreign_kind(std::string_view head);
 
-// The first bytes of a file; "" where it cannot be read.
+// The first kFileHeadBytes of a file, or fewer; "" if it cannot be read.
 std::string file_head(const std::filesystem::path& file);
 
-// The one check of every reader of weights. Throws Error (exit 2) where `file`
-// is not there, or neither safetensors nor a checkpoint of PyTorch, and says
-// what it is instead: "w.pt is text (HTML or XML), not weights". `without`
-// ends the remedy of a file that is not there: ", or leave --weights out".
+// The check that every reader of weights makes first. Throws Error (exit 2) if
+// `file` does not exist or is neither safetensors nor a PyTorch checkpoint; the
+// message names the kind that was found: "w.pt is text (HTML or XML), not
+// weights". `without` is appended to the remedy for a missing file: ", or leave
+// --weights out".
 void require_weights(const std::filesystem::path& file,
                      const std::string& without = "");
 

@@ -1,5 +1,5 @@
-// What a row of a detection head holds, in YOLOv5's order: x, y, width, height,
-// objectness, then a score for each class.
+// Fields of one row of a detection head, in YOLOv5's order: x, y, width,
+// height, objectness, then one score per class.
 #pragma once
 
 #include <cstdint>

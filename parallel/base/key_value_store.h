@@ -1,8 +1,9 @@
 // KeyValueStore: how the ranks of one generation find each other.
 //
-// A communicator publishes its address under a key and waits for the keys of
-// its peers. In a run the coordinator holds the map (one per generation, so a
-// stale key is never read); in unit tests it is a map in this process.
+// A communicator publishes its address under a key and waits for its peers'
+// keys. In a run the coordinator stores the map, one per generation, so a key
+// of an older generation is never read. In unit tests the map is in this
+// process.
 //
 // Threads: implementations are safe from any thread.
 #pragma once
@@ -17,15 +18,16 @@ class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
 
-  // Overwrites. Throws CommunicationError when the store cannot be reached.
+  // Replaces the value of an existing key. Throws CommunicationError if the
+  // store cannot be reached.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  // Waits until `key` is there. Throws CommunicationError after `timeout`,
-  // naming the key.
+  // Waits until `key` exists. Throws CommunicationError after `timeout`.
   virtual std::string get(const std::string& key,
                           std::chrono::milliseconds timeout) = 0;
 
-  // Likewise the values of `prefix` with 0, 1, ... `count` - 1 behind it.
+  // Returns the values of prefix + "0" ... prefix + (count - 1). Each waits up
+  // to `timeout`, one after the other.
   virtual std::vector<std::string> get_all(const std::string& prefix, int count,
                                            std::chrono::milliseconds timeout) {
     std::vector<std::string> values;

@@ -1,11 +1,12 @@
-// What a layer exchanges with other ranks, as interfaces that it is handed, so
-// that the network knows no ranks: sums of batch-norm groups that span ranks
-// (StatisticsExchange), and the neighbouring rows of an image whose rows are
-// split (HaloExchange). Where neither happens no exchange is handed over.
+// Interfaces through which a layer exchanges data with other ranks, so that the
+// network code does not depend on ranks. StatisticsExchange sums the statistics
+// of batch-norm groups that span ranks; HaloExchange fetches neighbouring rows
+// of an image that is split by rows. A layer gets no exchange where neither is
+// needed.
 //
-// Both are used by the thread that runs the step. Every rank calls them equally
-// often, in the same order and for the same maps, also with no sample of its
-// own. Errors: CommunicationError.
+// Both are used by the thread that runs the step. All ranks call them equally
+// often, in the same order and for the same maps, even with an empty share of
+// samples. Errors: CommunicationError.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@ class Tensor;
 
 namespace headroom {
 
-// One batch-norm group as a micro-batch sees it. Groups are listed in global
-// order, and every rank lists the same groups whenever an exchange is set.
+// One batch-norm group, as far as one micro-batch is part of it. Groups are
+// listed in global order; with an exchange, all ranks list the same groups.
 struct BatchNormGroup {
   // Samples [local_begin, local_end) of this micro-batch; may be empty.
   int64_t local_begin = 0;
   int64_t local_end = 0;
   // Samples of the whole group, over all ranks.
   int64_t global_samples = 0;
-  // One rank per group counts its statistics towards the running ones.
+  // True on one rank of the group, which updates the running statistics.
   bool counts_here = true;
 };
 
@@ -36,8 +37,9 @@ class StatisticsExchange {
   // Replaces `values` by their element-wise sum over all ranks.
   virtual void sum(std::span<double> values) = 0;
 
-  // The same for values (float64, dense) that may lie on a device, and are
-  // summed there. All ranks' values lie alike.
+  // Like sum(), for a dense float64 tensor that may be on a device; the sum is
+  // computed there. The tensors of all ranks have the same layout and device
+  // type.
   virtual void sum_tensor(const at::Tensor& values) = 0;
 };
 
@@ -48,32 +50,35 @@ struct RowWindow {
   bool operator==(const RowWindow&) const = default;
 };
 
-// A split map holds a run of consecutive rows only. A kernel that reaches
-// beyond them fetches the halo [N, C, top + bottom, W]: the rows above its own,
-// then those below. receive() brings it in forward; give_back(), its transpose,
-// returns the gradients of those rows to their owners in backward.
+// Each rank holds a range of consecutive rows of a split map. A kernel that
+// needs rows beyond its range fetches the halo [N, C, top + bottom, W]: first
+// the rows above, then those below. receive() fetches it in forward;
+// give_back(), its transpose, returns the gradients of those rows to their
+// owners in backward.
 class HaloExchange {
  public:
   virtual ~HaloExchange() = default;
 
-  // The place of a map of which `local_rows` rows are here. The split is the
-  // same for every map of the network, up to its scale.
+  // Returns which rows of the whole map a local map of `local_rows` rows
+  // covers. All maps of the network are split in the same proportion.
   virtual RowWindow window(int64_t local_rows) const = 0;
 
-  // The halo of `x` [N, C, H, W]; rows beyond the edge of the whole map are
-  // filled with `beyond_edge`. Both are channels-last; not tracked by autograd.
+  // Returns the halo of `x` [N, C, H, W]. Rows beyond the edge of the whole map
+  // are filled with `beyond_edge`. Both tensors are channels-last; autograd
+  // does not track the exchange.
   virtual at::Tensor receive(const at::Tensor& x, int64_t top, int64_t bottom,
                              double beyond_edge) = 0;
 
-  // `dhalo` holds gradients of the rows that receive(x, top, ...) returned.
-  // Adds to `dx`, the gradient of x, in place and in the order of ranks, what
-  // other ranks give back for rows of x. REQUIRES: both channels-last.
+  // `dhalo` holds the gradients of the rows that receive(x, top, ...) returned;
+  // they are sent to the ranks that own those rows. Adds to `dx`, the gradient
+  // of x, the gradients that other ranks send for rows of x, in place and in
+  // rank order. REQUIRES: both channels-last.
   virtual void give_back(const at::Tensor& dhalo, const at::Tensor& dx,
                          int64_t top) = 0;
 
-  // Replaces `values` (float64, dense, on the host: numbers per sample, the
-  // samples in front) by their sum over the ranks that share the images, the
-  // same bits on all of them.
+  // Replaces `values` by their sum over the ranks that share the images; the
+  // result has the same bits on all of them. `values` is float64, dense, on the
+  // host, with samples as the first dimension.
   virtual void sum_over_images(const at::Tensor& values) = 0;
 };
 

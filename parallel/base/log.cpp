@@ -1,4 +1,4 @@
-// spdlog stays behind this file: its fmt headers must not meet LibTorch's.
+// Only this file includes spdlog: its fmt headers conflict with LibTorch's.
 #include "parallel/base/log.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -28,7 +28,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
 
 struct State {
   std::shared_ptr<spdlog::logger> logger = spdlog::stderr_color_mt("headroom");
-  // This logger writes lines that have their time and level already.
+  // Writes lines that already contain their time and level.
   std::shared_ptr<spdlog::logger> lines = spdlog::stderr_color_mt("lines");
   std::mutex mutex;
   std::string prefix;

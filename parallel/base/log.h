@@ -1,9 +1,10 @@
-// The log: the only place of the libraries that prints, always to stderr.
+// The log: the only part of the libraries that prints, always to stderr.
 //
 //   12:03:44 warning [gen 2 rank 3/8] loader: 2 images were skipped
 //
-// A process whose parent reads its stderr writes records instead, so that the
-// parent knows the level of each line, and which lines the log did not write.
+// If the parent process reads this process's stderr, the log writes records
+// instead: the parent then has the level of each line, and can tell log lines
+// from other output.
 //
 // Results (tables, JSON) are not log lines; programs print them to stdout. Any
 // thread may log; lines are never interleaved.
@@ -17,7 +18,7 @@ namespace headroom::log {
 
 enum class Level { kDebug, kInfo, kWarn, kError };
 
-// Drops lines below `level`, which is kInfo until this is called.
+// Drops messages below `level`. The default is kInfo.
 void set_level(Level level);
 
 // The text in brackets before each message, for example "gen 2 rank 3/8"; an
@@ -35,19 +36,20 @@ struct Record {
 
 // "debug", "info", "warning" or "error".
 const char* to_string(Level level);
-// The text that people read: "12:03:44 warning message".
+// The line for a terminal or file: "12:03:44 warning message".
 std::string to_text(const Record& record);
 
-// The line that a child writes to its stderr, which begins with the ASCII
-// character "record separator" and the number of the level.
+// The line that a child process writes to its stderr: the ASCII character
+// "record separator", the number of the level, the time and the message.
 std::string to_line(const Record& record);
-// Nothing for a line that the log did not write.
+// Returns no value for a line that the log did not write.
 std::optional<Record> from_line(std::string_view line);
 
-// The environment variable of a child whose stderr is read by this program.
+// Environment variable set for a child whose stderr this program reads.
 inline constexpr const char* kRecordsVariable = "HEADROOM_LOG_RECORDS";
-// Writes records from now on if the parent asked for them. Call it before there
-// are threads or children: these do not inherit the variable.
+// From now on writes records if the parent asked for them through
+// kRecordsVariable, and unsets that variable so that children do not inherit
+// it. Call it before threads or children are started.
 void follow_parent();
 // Writes a child's record as if it were this process's own.
 void pass_on(const Record& record);

@@ -1,11 +1,11 @@
-// MemoryCategory: what a thread's allocations are for.
+// MemoryCategory: what the allocations of a thread are for.
 //
-// The counting allocator knows sizes, not purposes. Whoever knows the purpose
-// says so for a scope; the innermost scope counts:
+// The counting allocator sees sizes, not purposes. Code that knows the purpose
+// opens a scope; the innermost scope decides the category:
 //
 //   const MemoryCategoryScope scope(MemoryCategory::kLoss);
 //
-// Each thread has its own; a new one starts with kOther.
+// The category is per thread; a new thread starts with kOther.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 namespace headroom {
 
 enum class MemoryCategory : uint8_t {
-  kOther,          // images, what no scope claims
+  kOther,          // images, and allocations outside any scope
   kParameters,     // weights, running statistics
   kGradients,      // the step's and the accumulated ones
   kOptimizer,      // moments
   kAverage,        // EMA
   kActivations,    // maps between forward and backward, and their gradients
   kCommunication,  // buckets, gathered layers, halo rows, messages
-  kLoss,           // label-dependent
-  kWorkspace,      // a library's scratch during one call
+  kLoss,           // tensors whose size depends on the labels
+  kWorkspace,      // scratch memory of one library call
 };
 inline constexpr size_t kNumMemoryCategories = 9;
 
@@ -45,7 +45,7 @@ class MemoryCategoryScope {
   MemoryCategoryScope(const MemoryCategoryScope&) = delete;
   MemoryCategoryScope& operator=(const MemoryCategoryScope&) = delete;
 
-  // The category of an allocation of `bytes` by the calling thread.
+  // Returns the category of an allocation of `bytes` by the calling thread.
   static MemoryCategory of(int64_t bytes) {
     const State& state = here();
     return state.category == state.of_results ||
@@ -54,8 +54,8 @@ class MemoryCategoryScope {
                ? state.category
                : state.of_results;
   }
-  // The same for an allocation of a device's memory. It is asked once for each,
-  // as WorkspaceScope::workspace_bytes() counts them.
+  // Like of(), for an allocation of device memory. Call it exactly once per
+  // allocation: WorkspaceScope::workspace_bytes() counts these calls.
   static MemoryCategory of_device(int64_t bytes) {
     const MemoryCategory category = of(bytes);
     State& state = here();
@@ -83,8 +83,9 @@ class MemoryCategoryScope {
     MemoryCategory category = MemoryCategory::kOther;
     MemoryCategory of_results = MemoryCategory::kOther;
     Results results = {};
-    // Bytes of no result: asked for before the first one, which may live as
-    // long as the call; these and what came since the newest one.
+    // Bytes that are not results. `held`: allocated before the first result,
+    // and perhaps alive until the end of the call. `scratch`: `held` plus the
+    // allocations since the latest result.
     int64_t held = 0, scratch = 0, most_scratch = 0;
     bool has_result = false;
   };
@@ -96,30 +97,31 @@ class MemoryCategoryScope {
   const State before_;
 };
 
-// Around a library's call that allocates its results and its scratch alike:
-// what has a result's size is one, in the category around; the rest is
-// workspace.
+// Scope around a library call that allocates both its results and scratch
+// memory. An allocation that has the size of a result gets the enclosing
+// category; any other is workspace. A scratch buffer that happens to have a
+// result's size is therefore counted as a result.
 class WorkspaceScope final : public MemoryCategoryScope {
  public:
   explicit WorkspaceScope(int64_t result_bytes, int64_t other_result_bytes = 0)
       : MemoryCategoryScope(Results{result_bytes, other_result_bytes}) {}
 
-  // The most bytes of a device's workspace between two results so far.
-  // REQUIRES: no scope inside this one is open.
+  // The largest number of workspace bytes between two results so far, on a
+  // device. REQUIRES: no scope inside this one is open.
   int64_t workspace_bytes() const { return most_scratch(); }
 };
 
-// OutsideMemory: memory of tensors that does not come from the tensors'
-// allocator, and counts all the same.
+// OutsideMemory: counts memory of tensors that does not come from the tensor
+// allocator but must be counted with it.
 //
-// Whoever counts tensors' bytes in this process installs a counter, before
-// there are other threads; whoever provides such memory asks for a token and
-// keeps it as long as the memory. Without a counter a token is empty.
+// The code that counts tensor bytes in this process installs a counter before
+// other threads start. Code that provides such memory gets a token by count()
+// and keeps it as long as the memory. Without a counter the token is empty.
 
 class OutsideMemory {
  public:
-  // The bytes count until the token is gone. May throw what an allocator
-  // throws when there is no room.
+  // Counts the bytes until the token is destroyed. May throw as an allocator
+  // does if there is no room.
   using Counter = std::shared_ptr<void> (*)(int64_t bytes);
 
   static void set_counter(Counter counter) { installed() = counter; }

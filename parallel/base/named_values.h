@@ -1,6 +1,5 @@
-// A table of names for the values of an enum: what flags, files and messages
-// call each of them. A table is a range of NamedValue, or of a struct that has
-// a `value` and a `name` beside more.
+// Tables of names for enum values, as used in flags, files and messages. A
+// table is a range of NamedValue or of another struct with `value` and `name`.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +18,7 @@ struct NamedValue {
   const char* name;
 };
 
-// The entry of `value`. REQUIRES: the table has one.
+// Returns the entry of `value`. REQUIRES: the table has one.
 template <typename Table, typename Value>
 const auto& entry_in(const Table& table, Value value) {
   const auto found =
@@ -36,7 +35,7 @@ std::string name_in(const Table& table, Value value) {
   return entry_in(table, value).name;
 }
 
-// Nothing for a name that the table lacks.
+// Returns no value if the table lacks the name.
 template <typename Table>
 auto value_in(const Table& table, std::string_view name)
     -> std::optional<decltype(table.begin()->value)> {
@@ -46,7 +45,7 @@ auto value_in(const Table& table, std::string_view name)
   return std::nullopt;
 }
 
-// The names in the table's order.
+// Returns the names in the table's order.
 template <typename Table>
 std::vector<std::string> names_in(const Table& table) {
   std::vector<std::string> names;

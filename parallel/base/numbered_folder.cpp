@@ -25,7 +25,7 @@ fs::path make_free_folder(const fs::path& base) {
   fs::create_directories(base.parent_path());
   for (;;) {
     const fs::path name = free_folder_name(base);
-    // It returns false where somebody else was faster.
+    // create_directory returns false if another process created it first.
     if (fs::create_directory(name)) return name;
   }
 }
@@ -60,7 +60,8 @@ NewFolder::NewFolder(const fs::path& folder, std::string tag,
   partial_ = folder_.parent_path() / ("." + folder_.filename().string() +
                                       ".partial-" + std::to_string(getpid()));
   fs::create_directories(folder_.parent_path(), error);
-  // A file in the way, or a folder that is still in use, is an error too.
+  // error covers a file of that name; create_directory also returns false if
+  // the hidden folder exists already.
   if (error || !fs::create_directory(partial_, error)) {
     throw Error(tag_,
                 partial_.string() + " cannot be made (" +

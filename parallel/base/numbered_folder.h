@@ -1,5 +1,5 @@
-// The folders that results go to: named as in YOLOv5 (exp, exp2, exp3, …), or
-// whole or not there at all (NewFolder).
+// Folders for results: numbered as in YOLOv5 (exp, exp2, exp3, …), or created
+// complete or not at all (NewFolder).
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,16 @@
 
 namespace headroom {
 
-// The exit code where a folder cannot be made: a full disk is a lack of a
-// resource (5); any other reason, such as a file in the way or a folder of
-// somebody else, makes the request wrong (2).
+// The exit code if a folder cannot be created: 5 (lack of a resource) for a
+// full disk; 2 (wrong request) for any other reason, such as a file of that
+// name or missing permission.
 inline ExitCode exit_of_unmade_folder(const std::error_code& why) {
   return why == std::errc::no_space_on_device ? ExitCode::kResource
                                               : ExitCode::kRequest;
 }
 
-// Throws Error (exit 2) unless the folder of `file`, which `flag` named, is
-// there. To be asked before any work is done for the file.
+// Throws Error (exit 2) unless the parent folder of `file`, which the user gave
+// with `flag`, exists. Call it before the work whose result goes there.
 inline void require_folder_of(const std::filesystem::path& file,
                               const std::string& tag, const std::string& flag) {
   std::filesystem::path folder = file.parent_path();
@@ -33,22 +33,23 @@ inline void require_folder_of(const std::filesystem::path& file,
       "make it, or name a file in a folder that is there");
 }
 
-// The first of `base`, `base`2, `base`3, … that is not there. A dangling link
-// counts as taken: nothing may be written through it.
+// Returns the first of `base`, `base`2, `base`3, … that does not exist. A
+// dangling symbolic link counts as existing: nothing may be written through it.
 std::filesystem::path free_folder_name(const std::filesystem::path& base);
 
-// Makes that folder, so that it is nobody else's. Throws std::filesystem_error.
+// Creates that folder; two processes never get the same one. Throws
+// std::filesystem_error.
 std::filesystem::path make_free_folder(const std::filesystem::path& base);
 
-// Whether a run writes to its folder. Before that its supervisor may hold the
-// empty folder for it.
+// Returns true once a run has written to its folder. Until then the folder may
+// be an empty one that the run's supervisor created to reserve the name.
 bool is_begun_run_folder(const std::filesystem::path& folder);
 
-// A folder that appears when all of it is there, or not at all. Files go into a
-// hidden folder beside it, which takes its name at the end and is removed if
-// that is never reached. write() may be called from any number of threads; the
-// rest from one. Errors: Error, exit 2 if the folder is there and not empty,
-// exit 5 if it cannot be written.
+// A folder that appears complete or not at all. Files are written to a hidden
+// folder beside it, which is renamed by finish() and removed by the destructor
+// otherwise. write() may be called from any number of threads, all other
+// functions from one. Errors: Error, with exit 2 if the folder exists and is
+// not empty, exit 5 if it cannot be written.
 
 class NewFolder {
  public:
@@ -59,7 +60,8 @@ class NewFolder {
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  // Paths are relative to the folder. A place is one until finish().
+  // Paths are relative to the folder. place_of()'s result is valid until
+  // finish().
   std::filesystem::path place_of(const std::filesystem::path& file) const {
     return partial_ / file;
   }
@@ -69,7 +71,7 @@ class NewFolder {
             const std::filesystem::path& file) const;
   void remove(const std::filesystem::path& file) const;
 
-  // Gives the folder its name. REQUIRES: at most once, and nothing after it.
+  // Renames the folder into place. REQUIRES: called at most once, and last.
   void finish();
 
  private:

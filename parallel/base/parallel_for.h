@@ -1,5 +1,5 @@
-// parallel_for: independent work items over a few threads of their own, for
-// start-up work (reading headers); the loader has its own threads.
+// parallel_for: independent work items on a few threads of its own. It is for
+// start-up work such as reading headers; the loader has its own threads.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,9 @@
 
 namespace headroom {
 
-// Calls body(i) for each i in [0, count), in any order, from `num_threads`
-// threads. Rethrows the first exception after all threads have ended.
+// Calls body(i) for each i in [0, count), in any order, on `num_threads`
+// threads (the caller's is one of them). Rethrows the first exception after all
+// threads have ended.
 template <typename Body>
 void parallel_for(int64_t count, int64_t num_threads, const Body& body) {
   std::atomic<int64_t> next = 0;

@@ -1,10 +1,11 @@
-// PeerPatience: how long one operation waits for peers that do not come.
+// PeerPatience: how long one operation waits for peers.
 //
-// Time counts only while no peer is known to work: a rank that writes a
-// checkpoint to a slow disk is late, and nobody is lost (PeerNews). Where all
-// ranks wait for each other the network between them has failed, and the limit
-// counts. A bound remains, since what works may never end. Pure; looked at
-// every now and then.
+// Time counts against the limit only while no peer is known to be working: a
+// rank that writes a checkpoint to a slow disk is late, not lost (PeerNews). If
+// all ranks wait for each other, the network between them has failed and the
+// time counts. The total wait is bounded by kMostLimits, since working peers
+// may never finish. The class is pure: the caller passes the time, and calls
+// is_over() repeatedly.
 #pragma once
 
 #include <chrono>
@@ -14,19 +15,19 @@ namespace headroom {
 class PeerPatience {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // The bound, in limits: 10 minutes where the limit is two.
+  // Bound on the total wait in limits: 10 minutes for a limit of two.
   static constexpr int kMostLimits = 5;
 
   PeerPatience(std::chrono::milliseconds limit, Time begin)
       : limit_(limit), begin_(begin), last_look_(begin) {}
 
-  // `a_peer_works`: since the last look.
+  // `a_peer_works`: whether a peer was working since the previous call.
   bool is_over(Time now, bool a_peer_works) {
     if (!a_peer_works) counted_ += now - last_look_;
     last_look_ = now;
     return counted_ > limit_ || now - begin_ > kMostLimits * limit_;
   }
-  // Since the begin, until the last look; for messages.
+  // Time from the beginning to the last is_over() call; for messages.
   std::chrono::milliseconds waited() const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(last_look_ -
                                                                  begin_);

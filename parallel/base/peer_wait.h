@@ -1,6 +1,6 @@
-// How this process waits for its peers: visibly (PeerWait), and so that it can
-// be freed when a peer is lost (AbortableWait). The state is the process's; any
-// thread may use it.
+// How this process waits for its peers: PeerWait makes the waiting visible, and
+// AbortableWait lets it be aborted when a peer is lost. The state is per
+// process; any thread may use it.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace headroom {
 
-// Whoever waits for an operation over ranks, or for the coordinator, puts one
-// around it:
+// Put one around every wait for other ranks or for the coordinator:
 //
 //   { const PeerWait waiting; work.wait(); }
 //
-// Whoever watches over the process asks for how long it has shown no sign of
-// life. While it waits for peers the answer is 0: it is then they who are late.
+// The heartbeat reports quiet(), the time for which this process made no
+// progress. While it waits for peers that time is 0, because then the peers are
+// late, not this process.
 class PeerWait {
  public:
   PeerWait() { begin(); }
@@ -26,19 +26,19 @@ class PeerWait {
   PeerWait(const PeerWait&) = delete;
   PeerWait& operator=(const PeerWait&) = delete;
 
-  // The same without a scope, for who waits from one call to another.
+  // Without a scope, for a wait that begins in one call and ends in another.
   static void begin();
   static void end();
-  // The caller made progress.
+  // Records that the caller made progress.
   static void sign_of_life();
-  // Time since the last sign of life or end of waiting; 0 while anybody waits.
+  // Time since the last sign of life or wait; 0 during a wait or LongWork.
   static std::chrono::milliseconds quiet();
-  // Somebody waits now.
+  // Returns true while any thread waits.
   static bool is_waiting();
 };
 
-// What may take long and is no wait for peers, such as a slow disk: nothing is
-// stuck, and peers see a rank that works.
+// Scope around long work that is no wait for peers, such as writing to a slow
+// disk. The process counts as alive meanwhile, and its peers wait for it.
 class LongWork {
  public:
   LongWork();
@@ -47,34 +47,35 @@ class LongWork {
   LongWork& operator=(const LongWork&) = delete;
 };
 
-// Whether a rank of this generation works instead of waiting for others. The
-// coordinator says so in its answers to heartbeats. Threads: any.
+// Whether some rank of this generation is working, not waiting for others. The
+// coordinator's replies to heartbeats report it. Threads: any.
 class PeerNews {
  public:
   static void note(bool a_peer_works);
-  // False where the coordinator has not said so for 5 s.
+  // Returns false if the coordinator has not reported it within the last 5 s.
   static bool a_peer_works();
 };
 
-// Whoever learns that a peer is lost frees those who wait for it. A connection
-// mostly says so itself, at once; but where the peer died in the middle of a
-// message, Gloo waits for the rest of it until the operation's time limit.
+// A wait that another thread can abort with abort_all() when a peer is lost. A
+// broken connection usually ends the wait by itself, at once; but if the peer
+// dies in the middle of a message, Gloo waits for the rest until the
+// operation's time limit.
 //
 //   { const AbortableWait here([&] { work.abort(); }); work.wait(); }
 class AbortableWait {
  public:
-  // `abort` is called from the thread that aborts, and never after the
-  // destructor has returned. With a `limit`, as PeerPatience counts it, it is
-  // called within 0.1 s of its end too.
+  // `abort` is called from the thread that calls abort_all(), and never after
+  // the destructor has returned. With a `limit`, counted by PeerPatience, it is
+  // also called within about 0.1 s of the end of the limit.
   explicit AbortableWait(std::function<void()> abort,
                          std::optional<std::chrono::milliseconds> limit = {});
   ~AbortableWait();
   AbortableWait(const AbortableWait&) = delete;
   AbortableWait& operator=(const AbortableWait&) = delete;
 
-  // Whether the limit has ended it.
+  // Returns true if the limit ended the wait.
   bool is_late() const { return is_late_; }
-  // Aborts what waits now; what begins to wait later is not affected.
+  // Aborts the current waits. A wait that begins later is not affected.
   static void abort_all();
 
  private:

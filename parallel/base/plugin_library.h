@@ -1,8 +1,8 @@
-// A plugin is a part of the program in a shared library of its own, because it
-// asks for libraries that not every machine has. It lies beside the running
-// program and exports one function, its factory.
+// A plugin is a part of the program in its own shared library, because it needs
+// libraries that not every machine has. It is installed beside the program and
+// exports one function, its factory.
 //
-// Errors: none is thrown; whoever loads it knows the remedy.
+// Nothing here throws: results carry the reason, and the caller adds a remedy.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,8 +14,9 @@
 
 namespace headroom {
 
-// The file beside the program, where the build puts it, or the one that the
-// environment's `variable` names: tests lie in another folder.
+// The path of a plugin: beside the program, where the build puts it, or the
+// value of the environment variable `variable`. Tests set it, because they are
+// built in another folder.
 inline std::string plugin_path(const char* variable, const char* file_name) {
   if (const char* const given = std::getenv(variable)) return given;
   std::error_code ignored;
@@ -31,12 +32,12 @@ inline bool plugin_exists(const std::string& path) {
 template <typename Factory>
 struct PluginLibrary {
   Factory factory = nullptr;
-  std::string error;  // why there is none; the linker names what is missing
-  bool is_loaded = false;  // the library is there, and what it asks for
+  std::string error;       // why there is no factory, from the dynamic linker
+  bool is_loaded = false;  // the library and the libraries it needs were loaded
 };
 
-// `visibility`: RTLD_LOCAL, or RTLD_GLOBAL where the plugin's own libraries
-// expect its symbols. It is never unloaded.
+// `visibility`: RTLD_LOCAL, or RTLD_GLOBAL if the plugin's own libraries need
+// its symbols. The library is never unloaded.
 template <typename Factory>
 PluginLibrary<Factory> open_plugin(const std::string& path,
                                    const char* factory_name,
@@ -50,21 +51,22 @@ PluginLibrary<Factory> open_plugin(const std::string& path,
           library != nullptr};
 }
 
-// What a plugin's factory makes, for a plugin whose interface has a version.
+// The interface that a plugin's factory returned, for plugins with a version.
 template <typename Api>
 struct PluginApi {
-  Api* api = nullptr;  // lives until the process ends
-  std::string reason;  // why there is none, and what to do
+  Api* api = nullptr;  // nullptr if there is none; valid until the process ends
+  std::string reason;  // why there is none, and what the user can do
 };
 
 struct PluginDescription {
-  const char* variable;  // plugin_path takes these two
+  const char* variable;  // see plugin_path, also for file_name
   const char* file_name;
   const char* factory;
+  // The version of the interface. The factory returns nullptr for another.
   int version;
   const char* lack;       // "this build reads no videos"
-  const char* packages;   // what building it takes
-  const char* libraries;  // what running it takes
+  const char* packages;   // Debian packages needed to build it
+  const char* libraries;  // libraries needed to run it
 };
 
 template <typename Api>

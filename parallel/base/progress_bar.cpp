@@ -22,7 +22,7 @@ double share_of(const BarProgress& progress) {
       0.0, 1.0);
 }
 
-// A hundred only once all is done.
+// Rounded down, so that 100 appears only when all is done.
 std::string percent_of(const BarProgress& progress) {
   return std::to_string(
       static_cast<int64_t>(std::floor(100 * share_of(progress))));
@@ -34,8 +34,7 @@ std::string rate_of(const BarProgress& progress) {
              : "";
 }
 
-// What follows the bar: the count, then as far as they are known the rate and
-// the time that is left.
+// The parts after the bar: the count, then rate and remaining time if known.
 std::vector<std::string> parts_of(const BarProgress& progress) {
   std::vector<std::string> parts;
   const std::string done = std::to_string(progress.done);
@@ -108,7 +107,7 @@ std::string progress_bar(const BarProgress& progress, size_t columns,
     return columns == 0 ? kMostCells : columns > taken ? columns - taken : 0;
   };
   while (parts.size() > 1 && room() < kFewestCells) {
-    parts.erase(parts.begin() + 1);  // the time says more than the rate
+    parts.erase(parts.begin() + 1);  // the time is worth more than the rate
   }
   const size_t cells = std::min(kMostCells, room());
   if (cells < kFewestCells) {

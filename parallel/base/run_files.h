@@ -1,5 +1,5 @@
-// What a run leaves in its directory: the name of each file where it is written
-// and read, and what the guide's reference page says of it.
+// The files of a run's directory: the name of each, and its description for the
+// guide's reference page.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace headroom::run_files {
 
-// The plan that the run follows, with its predicted bytes.
+// The run's plan, with the predicted bytes.
 inline constexpr const char* kPlan = "plan.json";
 // The run's whole configuration.
 inline constexpr const char* kRun = "run.yaml";
@@ -19,77 +19,77 @@ inline constexpr const char* kModel = "model.yaml";
 inline constexpr const char* kSteps = "steps.jsonl";
 // The run's events, one JSON object a line.
 inline constexpr const char* kEvents = "events.jsonl";
-// YOLOv5's columns, a line for each epoch.
+// YOLOv5's columns, one line per epoch.
 inline constexpr const char* kResults = "results.csv";
-// The same for TensorBoard, whose readers know the file by this beginning.
+// The results for TensorBoard, which recognises files by this prefix.
 inline constexpr const char* kTensorboardPrefix = "events.out.tfevents.";
-// The figures of the run and of its best epoch; how it ended.
+// The figures of the run and of its best epoch, and how the run ended.
 inline constexpr const char* kSummary = "summary.json";
 // The run's page as one file.
 inline constexpr const char* kReport = "report.html";
-// What headroom val found.
+// The metrics that headroom val measured.
 inline constexpr const char* kJudgement = "results.json";
-// The MLflow run that follows this one.
+// Identifies the MLflow run that mirrors this one.
 inline constexpr const char* kMlflow = "mlflow.json";
-// What was wrong with the data.
+// Faults of the data set.
 inline constexpr const char* kDataReport = "data_report.txt";
 
-// The folder of averaged weights.
+// The folder of averaged (EMA) weights.
 inline constexpr const char* kWeights = "weights";
-// The folder of checkpoints, one folder for each.
+// The folder of checkpoints, which has one folder per checkpoint.
 inline constexpr const char* kCheckpoints = "checkpoints";
-// The folder of what the processes printed.
+// The folder with the output of the processes.
 inline constexpr const char* kLogs = "logs";
 
-// Weights of any run end in it.
+// The suffix of all weights files.
 inline constexpr const char* kWeightsSuffix = ".safetensors";
 // The averaged weights after the last epoch, in kWeights.
 inline constexpr const char* kLastWeights = "last.safetensors";
 // The averaged weights of the best validation, in kWeights.
 inline constexpr const char* kBestWeights = "best.safetensors";
-// The weights that --save-period keeps begin with it: epoch12.safetensors.
+// The prefix of the weights that --save-period keeps: epoch12.safetensors.
 inline constexpr const char* kEpochPrefix = "epoch";
 
-// It lists what a checkpoint's folder holds, and is written last: a folder
-// without it is unfinished.
+// The list of files in a checkpoint's folder. It is written last: a folder
+// without it is incomplete.
 inline constexpr const char* kManifest = "MANIFEST.json";
 // The tensors of a checkpoint.
 inline constexpr const char* kState = "state.safetensors";
 
 // The training images' labels as a picture.
 inline constexpr const char* kLabelsPicture = "labels.jpg";
-// Names of pictures of training's first batches, and of validation's, begin so.
+// The prefixes of the pictures of the first training and validation batches.
 inline constexpr const char* kTrainBatchPrefix = "train_batch";
 inline constexpr const char* kValidationBatchPrefix = "val_batch";
-// The first batches of training with their boxes.
+// The picture of one of the first training batches, with its boxes.
 inline std::string train_batch_picture(int64_t batch) {
   return kTrainBatchPrefix + std::to_string(batch) + ".jpg";
 }
 // The columns of kResults as curves.
 inline constexpr const char* kResultsPicture = "results.png";
-// Precision over recall at the last validation.
+// The precision-recall curve of the last validation.
 inline constexpr const char* kCurvePicture = "PR_curve.png";
 
-// The coordinator's log (coordinator/log/write_ahead_log.h), while a run goes
-// on or can go on.
+// The coordinator's log (coordinator/log/write_ahead_log.h). It exists while a
+// run is active or can be resumed.
 inline constexpr const char* kCoordinatorLog = "coordinator.log";
-// The name of a log and this are the file that its writer locks.
+// log name + kLogLockSuffix is the file that the log's writer locks.
 inline constexpr const char* kLogLockSuffix = ".lock";
-// The name of a log and this are its successor while that is written.
+// log name + kNextLogSuffix is the log's replacement while it is being written.
 inline constexpr const char* kNextLogSuffix = ".next";
 // The first bytes of a log.
 inline constexpr std::string_view kLogMagic = "HEADRWAL";
-// The token that lets this user's other programs reach the coordinator.
+// The token with which this user's other programs may contact the coordinator.
 inline constexpr const char* kJoinToken = "join.token";
 
-// The names of those files of a run that a new run there may remove.
+// A list of the files of a run that a new run in the same folder may remove.
 inline constexpr const char* kFileRecord = ".headroom-files";
-// Marks a folder that holds an older run's files until the new one there has
-// committed a step.
+// A marker: the folder still holds an older run's files. It is removed when the
+// new run has committed a step.
 inline constexpr const char* kOlderRun = ".older-run";
 
 struct Description {
-  std::vector<std::string> names;  // Files or folders; N and * stand for more.
+  std::vector<std::string> names;  // files or folders; N and * are placeholders
   std::string content;
 };
 

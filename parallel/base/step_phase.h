@@ -1,6 +1,6 @@
-// StepPhase: where in a training step a thread is, for whoever records it. The
-// step says so at each change; without an observer that costs one test of a
-// pointer. Each thread has its own observer.
+// StepPhase: the phase of the training step that a thread is in. The step
+// reports each change to the thread's observer. Without an observer this costs
+// one test of a pointer.
 #pragma once
 
 #include <array>
@@ -9,8 +9,7 @@
 
 namespace headroom {
 
-// The vote begins with the small all-reduces after backward; kNone: between
-// steps.
+// kVote begins with the small all-reduces after backward; kNone: between steps.
 enum class StepPhase { kNone, kForward, kBackward, kVote, kCommit };
 
 // "between steps" for kNone, else "forward" and so on.
@@ -23,13 +22,13 @@ inline const char* name_of(StepPhase phase) {
 class StepPhaseObserver {
  public:
   virtual ~StepPhaseObserver() = default;
-  // The phase before ends here.
+  // Called when `phase` begins; the previous phase ends at the same moment.
   virtual void begin_phase(StepPhase phase) = 0;
 };
 
 inline thread_local StepPhaseObserver* step_phase_observer = nullptr;
 
-// Sets this thread's observer, or none with null. Returns the one before.
+// Sets this thread's observer; nullptr removes it. Returns the previous one.
 inline StepPhaseObserver* observe_step_phases(StepPhaseObserver* observer) {
   return std::exchange(step_phase_observer, observer);
 }

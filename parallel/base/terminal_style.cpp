@@ -50,7 +50,7 @@ const char* escape_of(Colour colour) {
   return "";
 }
 
-// The bytes of the longest beginning that takes no more columns.
+// The number of bytes of the longest prefix that fits into `columns`.
 size_t bytes_within(std::string_view text, size_t columns) {
   size_t end = 0;
   while (end < text.size()) {

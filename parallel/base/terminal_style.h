@@ -1,7 +1,7 @@
-// TerminalStyle: what a terminal can show, and lines that fit into it; output
-// whose reader leaves.
+// TerminalStyle: what a terminal can show. Also text that fits a terminal's
+// width, and the end of the process when its output has no reader.
 //
-// Threads: any, while nobody changes the environment.
+// Threads: any, as long as the environment does not change.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,24 @@
 namespace headroom {
 
 struct TerminalStyle {
-  // A line may be written over. False for pipes, files, TERM=dumb and under CI,
-  // whose logs keep every line.
+  // A line may be overwritten. False for pipes, files, TERM=dumb, and under CI.
   bool rewrites_lines = false;
-  // Only where lines are rewritten, and never with NO_COLOR.
+  // Only if lines may be overwritten, and never with NO_COLOR.
   bool has_colours = false;
-  // The locale is one of UTF-8. Elsewhere bars are of ASCII characters.
+  // The locale uses UTF-8. Otherwise bars are drawn with ASCII characters.
   bool is_unicode = false;
 };
 
-// The value of an environment variable, nullptr where it is not set.
+// Returns the value of an environment variable, or nullptr if it is not set.
 using EnvironmentVariable = std::function<const char*(const char* name)>;
 
 TerminalStyle terminal_style(bool is_terminal,
                              const EnvironmentVariable& variable);
-// The style of an open file of this process.
+// The style for an open file descriptor of this process.
 TerminalStyle terminal_style_of(int file_descriptor);
 
-// Columns and lines that may be written to; 0 where they are not known. The
-// last column is left free, because some terminals wrap there.
+// Usable columns and lines; 0 if unknown. The last column is left free, because
+// some terminals wrap there.
 struct TerminalSize {
   size_t columns = 0;
   size_t lines = 0;
@@ -39,16 +38,16 @@ TerminalSize terminal_size_of(int file_descriptor);
 
 enum class Colour { kBold, kDim, kGreen, kCyan, kYellow, kRed };
 
-// `text` in that colour, unchanged where there are no colours.
+// `text` in that colour; unchanged if the terminal has no colours.
 std::string painted(const std::string& text, Colour colour,
                     const TerminalStyle& style);
 
-// `line` in at most so many columns, 0 for any number: cut at a word where
+// `line` cut to at most `columns` columns (0: no limit), at a word boundary if
 // there is one, with a mark at the end. REQUIRES: no escape sequences.
 std::string cut_line(std::string_view line, size_t columns, bool is_unicode);
 
-// Ends the process as SIGPIPE ends other programs, without a word, where nobody
-// reads its standard output any more, as after head(1).
+// If nothing reads standard output any more, as after head(1), ends the process
+// silently by SIGPIPE, as other programs end.
 void end_if_output_has_no_reader();
 
 }  // namespace headroom

@@ -1,7 +1,6 @@
-// Numbers and lists as text, and whole numbers back from it.
+// Numbers and lists as text, and whole numbers from text.
 //
-// Bytes and durations are in units.h, words of YAML files in
-// configs/yaml/scalar.h.
+// Bytes and durations: units.h. Scalars of YAML files: configs/yaml/scalar.h.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +18,16 @@ namespace headroom {
 // 0.5 with 3 decimals -> "0.500".
 std::string fixed_text(double value, int decimals);
 
-// 1234567 in 3 digits -> "1.23e+06"; 0.25 -> "0.25": no zeros at the end.
+// 1234567 with 3 digits -> "1.23e+06"; 0.25 -> "0.25". No trailing zeros.
 std::string significant_text(double value, int digits);
 
-// The whole number that `text` consists of, in decimal digits, with at most a
-// minus before them; nothing if it is none or outside [low, high].
+// Parses a whole number: decimal digits, with at most a minus before them. No
+// value if `text` is anything else or the number is outside [low, high].
 std::optional<int64_t> parse_whole(
     std::string_view text, int64_t low = std::numeric_limits<int64_t>::min(),
     int64_t high = std::numeric_limits<int64_t>::max());
 
-// The items as text_of() gives them, with `between` between two.
+// text_of() of each item, with `between` between two of them.
 template <typename Items, typename TextOf>
 std::string joined(const Items& items, std::string_view between,
                    const TextOf& text_of) {
@@ -47,14 +46,14 @@ std::string joined(const Words& words, std::string_view between) {
   return joined(words, between, [](const auto& word) { return word; });
 }
 
-// A part of a web address: every byte but letters, digits, '-', '_' and '.' as
-// "%20".
+// `text` for use in a URL: every byte except letters, digits, '-', '_' and '.'
+// is percent-encoded, as "%20".
 std::string url_encoded(std::string_view text);
 
 // "a, b or c".
 std::string either_of(const std::vector<std::string>& words);
 
-// "a, b, c and 5 more": at most `most` items, so that a line stays a line.
+// "a, b, c and 5 more": shows at most `most` items, so that it fits one line.
 template <typename Item, typename TextOf>
 std::string first_of(const std::vector<Item>& items, size_t most,
                      const TextOf& text_of) {

@@ -1,4 +1,4 @@
-// Bytes, times and counts as people write them, and how they are rounded.
+// Bytes, times and counts in readable form, and rounding.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace headroom {
 // 1536 -> "1.5 KiB"; three significant digits, binary units.
 std::string format_bytes(int64_t bytes);
 
-// "1.5 KiB (1536 bytes)": for limits, which are compared to the byte.
+// "1.5 KiB (1536 bytes)", for limits that must be exact.
 std::string exact_bytes(int64_t bytes);
 
-// Bytes of "2GiB", "512 MiB", "1.5G" or "800000000": binary units, case
-// ignored. Nothing if `text` is not a size.
+// Parses "2GiB", "512 MiB", "1.5G" or "800000000": binary units, any case.
+// Returns no value if `text` is not a size.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
-// What is wrong with the value of `flag` as a size, and what to write instead:
-// it is none, or a number without a unit that is too small to count bytes.
+// Why the value of `flag` cannot be meant as a size (it is not one, or it is a
+// number without a unit that is too small to count bytes), and what to write.
 struct SizeFault {
   std::string what, remedy;
 };
@@ -31,21 +31,21 @@ std::string format_seconds(double seconds);
 
 // Now, in UTC: "2026-11-21T08:23:00.123Z".
 std::string utc_now();
-// The milliseconds since 1970 of such a text; nothing for another one.
+// Parses such a time into milliseconds since 1970; no value for other text.
 std::optional<int64_t> utc_milliseconds(const std::string& text);
 
-// How many parts of at most `part` hold `value`. REQUIRES: value >= 0.
+// value / part, rounded up. REQUIRES: value >= 0.
 constexpr int64_t divided_up(int64_t value, int64_t part) {
   return (value + part - 1) / part;
 }
 
-// The least multiple that is not below `value`. REQUIRES: value >= 0.
+// `value` rounded up to a multiple of `multiple`. REQUIRES: value >= 0.
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return divided_up(value, multiple) * multiple;
 }
 
-// A number with its noun: 1 -> "1 image", 2 -> "2 images"; "boxes" of "box",
-// "classes" of "class", "batches" of "batch".
+// A number with its noun: 1 -> "1 image", 2 -> "2 images". Adds "es" after s, x
+// and tch: "boxes", "classes", "batches".
 inline std::string counted(int64_t number, const std::string& noun) {
   const bool hisses =
       noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("tch");

@@ -8,8 +8,8 @@
 namespace headroom {
 namespace {
 
-// The length of the character at the front of `bytes`, 0 if there is none
-// (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+// The length of the first character in `bytes`, or 0 if the bytes are not valid
+// UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
 size_t character_length(std::string_view bytes) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   const uint8_t first = byte(0);
@@ -58,8 +58,8 @@ std::string valid_utf8(std::string_view bytes) {
 
 namespace {
 
-// Controls: U+0000 to U+001F, U+007F to U+009F. Directions: U+202A to U+202E,
-// U+2066 to U+2069.
+// True for control characters (U+0000 to U+001F, U+007F to U+009F) and
+// direction marks (U+202A to U+202E, U+2066 to U+2069).
 bool commands_a_terminal(std::string_view character) {
   const auto byte = [&](size_t i) {
     return static_cast<uint8_t>(character[i]);
@@ -107,7 +107,8 @@ std::string short_line(std::string_view bytes, size_t max_bytes) {
 }
 
 size_t display_width(std::string_view text) {
-  // The system's table of widths; a process may run under another locale.
+  // Uses the system's table of widths in a UTF-8 locale, because the process
+  // may run under another locale.
   static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (utf8 == nullptr) return text.size();
   const std::string valid = valid_utf8(text);

@@ -1,6 +1,7 @@
-// Text for messages and JSON, which must be UTF-8, and for hints with commands.
-// The end of a process's stderr, a path or an exception's text are mere bytes,
-// and a receiver drops a message with other bytes in a string field.
+// Text that is safe in messages, JSON, terminals and shell commands. A
+// process's stderr, a path or an exception's text may contain any bytes, but
+// JSON and protobuf strings must be UTF-8: a receiver drops a whole message
+// with other bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +10,26 @@
 
 namespace headroom {
 
-// `bytes` with every byte that is not part of a UTF-8 character as '?'.
+// `bytes` with '?' for every byte that is not part of a UTF-8 character.
 std::string valid_utf8(std::string_view bytes);
 
-// `bytes` as a terminal may show them: valid UTF-8, and characters that would
-// command it (controls other than line feed and tab, and marks that turn the
-// direction of writing) in the form "\x1b".
+// `bytes` made safe for a terminal: valid UTF-8, with control characters
+// (except line feed and tab) and marks that change the writing direction shown
+// as "\x1b".
 std::string printable(std::string_view bytes);
 
-// The same in one line of at most `max_bytes`; what is cut ends with "...".
+// printable() text on one line of at most `max_bytes`; "..." ends a cut one.
 std::string short_line(std::string_view bytes, size_t max_bytes);
 
-// The columns of a terminal that UTF-8 text takes: 2 for a wide character such
-// as a Chinese one, 0 for an accent that joins the one before, 1 for a byte
-// that is no character.
+// The number of terminal columns of UTF-8 text: 2 for a wide character such as
+// a Chinese one, 0 for a combining accent, 1 for a byte that is no character.
 size_t display_width(std::string_view text);
 
-// `text` with spaces behind it up to so many columns.
+// `text`, with spaces appended up to `columns` columns.
 std::string padded(std::string_view text, size_t columns);
 
-// `text` as one word of a shell command, for hints that people copy: unchanged
-// where the shell would not change it, else in single quotes.
+// `text` quoted as one word of a shell command, for hints that users copy;
+// unchanged if it needs no quotes.
 std::string shell_word(const std::string& text);
 
 }  // namespace headroom

@@ -1,8 +1,8 @@
-// ValueRange: which values of an image file a network sees as 0 and as 1.
+// ValueRange: the pixel values that become 0 and 1 for the network.
 //
-// `range:` of a data.yaml says so, for all bands or for each of them; a run
-// keeps it as text (RunConfig::value_range), and a file of weights under
-// kValueRange. Where there is none, samples have 8 bits, and 255 is 1.
+// data.yaml sets it with `range:`, for all bands or for each band. A run stores
+// it as text (RunConfig::value_range), and a weights file under the key
+// kValueRange. Without a range, pixels have 8 bits and 255 becomes 1.
 #pragma once
 
 #include <cstddef>
@@ -15,32 +15,31 @@
 namespace headroom {
 
 struct ValueRange {
-  double low = 0;   // this value and smaller ones are 0
-  double high = 1;  // this value and larger ones are 1
+  double low = 0;   // this and smaller values become 0
+  double high = 1;  // this and larger values become 1
   bool operator==(const ValueRange&) const = default;
 };
 
-// Finite, low below high, and neither so close nor so far apart that no
-// difference between values could be computed.
+// True if both are finite, low < high, and high - low is neither tiny nor
+// infinite.
 bool is_value_range(double low, double high);
 
-// One for all bands, or one for each; none: 8 bits.
+// One for all bands, or one for each; empty for 8-bit images.
 using ValueRanges = std::vector<ValueRange>;
 
-// The key in a file of weights.
+// The key in a weights file.
 inline constexpr const char* kValueRange = "value_range";
 
 // "0,4095", or "0,4095 100,9000" for two bands.
 std::string to_text(const ValueRanges& ranges);
 
-// The reverse; nothing where a word is no pair that is_value_range. "" is no
-// range.
+// The reverse of to_text; no value if a word is not a valid pair.
 std::optional<ValueRanges> parse_value_ranges(std::string_view text);
 
-// Why images of so many bands cannot have these ranges; "" if they can.
+// Why images of `bands` bands cannot have these ranges; "" if they can.
 std::string range_error(const ValueRanges& ranges, int64_t bands);
 
-// Bytes of a band of a pixel in memory: 16 bits where there is a range.
+// Bytes of one band of one pixel in memory: 2 if there is a range, else 1.
 constexpr int64_t sample_bytes(bool has_range) { return has_range ? 2 : 1; }
 
 }  // namespace headroom

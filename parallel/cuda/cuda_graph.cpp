@@ -12,7 +12,8 @@
 namespace headroom::cuda {
 namespace {
 
-// A graph takes memory of its own, outside the caching allocator.
+// Runs `call`. A CUDA graph allocates its own device memory, outside the
+// caching allocator; if that fails, throws c10::OutOfMemoryError.
 template <typename Call>
 void or_out_of_memory(const Call& call) {
   try {
@@ -24,14 +25,14 @@ void or_out_of_memory(const Call& call) {
   }
 }
 
-// LibTorch ends the allocation to a graph's pool, and releases the pool with
-// the graph, only where CUDA has ended the capture well.
+// LibTorch stops allocating to a graph's pool, and frees the pool with the
+// graph, only if CUDA ended the capture successfully. This accesses that state.
 class Graph : public at::cuda::CUDAGraph {
  public:
   bool has_ended() const { return capture_ended_; }
 };
 
-// Returns false where the call threw.
+// Returns false if the call threw.
 template <typename Call>
 bool succeeds(const Call& call) noexcept {
   try {
@@ -47,14 +48,14 @@ class CudaGraph final : public devices::DeviceGraph {
   explicit CudaGraph(int device)
       : device_(static_cast<c10::DeviceIndex>(device)) {}
 
-  // The pool is named before the capture, so that it can be released whatever
-  // becomes of it.
+  // The pool is created first, so that it can be released if the capture fails.
   void begin_capture(devices::DeviceGraph* before) override {
     const c10::cuda::CUDAGuard guard(device_);
     pool_ = before == nullptr ? at::cuda::graph_pool_handle()
                               : static_cast<CudaGraph*>(before)->pool_;
     try {
-      // Other threads may go on: the loader locks pages, NCCL is watched.
+      // Thread-local mode lets other threads continue: the loader locks pages,
+      // and NCCL is watched.
       graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     } catch (const std::exception&) {
       if (succeeds([this] { end_allocation(); })) release_pool();
@@ -72,7 +73,8 @@ class CudaGraph final : public devices::DeviceGraph {
   void abandon_capture() noexcept override {
     if (!std::exchange(is_capturing_, false)) return;
     const c10::cuda::CUDAGuard guard(device_);
-    // This fails as well after a failed end_capture().
+    // Ends the capture if end_capture() was not called. This fails too if
+    // end_capture() failed.
     if (!graph_.has_ended()) succeeds([this] { graph_.capture_end(); });
     static_cast<void>(cudaGetLastError());
     if (graph_.has_ended()) return;

@@ -25,8 +25,8 @@ void check(int error) { C10_CUDA_CHECK(static_cast<cudaError_t>(error)); }
 
 cudaStream_t own_stream() { return at::cuda::getCurrentCUDAStream().stream(); }
 
-// Counters for the blocks of a stream's summing passes: streams of one device
-// that sum at the same time must not share them.
+// Arrival counters for the blocks of the summing passes. Each stream has its
+// own, because streams of one device may sum at the same time.
 unsigned* arrivals_of(cudaStream_t stream) {
   static std::mutex mutex;
   static auto* const known =
@@ -42,7 +42,7 @@ unsigned* arrivals_of(cudaStream_t stream) {
   return arrivals;
 }
 
-// A MapCall on the current stream of the map's device.
+// Runs a MapCall on the current stream of the map's device.
 class DeviceCall {
  public:
   DeviceCall(const at::Tensor& y, kernels::MapGroups groups)
@@ -187,10 +187,10 @@ class CudaKernels final : public devices::DeviceKernels {
   }
 
   void upload_into(const at::Tensor& host, const at::Tensor& target) override {
-    // CUDA's own allocator: pin_memory() asks that of the accelerator, which
-    // another device of the process may be. The copy lives until the device has
-    // read it: the allocator waits for the stream before it gives memory out
-    // again.
+    // Uses CUDA's own host allocator: pin_memory() would use that of the
+    // process's accelerator, which may be another device. The page-locked copy
+    // stays valid until the device has read it, because the allocator waits for
+    // the stream before it reuses memory.
     HEADROOM_CHECK(host.is_contiguous() && host.is_cpu(),
                    "a tensor of the host that is not in one piece");
     at::HostAllocator* const pages = at::getHostAllocator(at::kCUDA);

@@ -42,8 +42,8 @@ std::optional<devices::DeviceMemory::HistoryEvent::Action> action_of(
   }
 }
 
-// The category of the plugin's own scope, which is the inner one where there is
-// one, else of the program's.
+// The category of the plugin's own scope if there is one, since it is the inner
+// scope; else that of the program.
 MemoryCategory category_of(int64_t bytes,
                            const devices::HostServices& services) {
   const MemoryCategory here = MemoryCategoryScope::of(bytes);
@@ -108,8 +108,8 @@ class CudaDeviceMemory final : public devices::DeviceMemory {
   }
   void let_go(const void* owner) override { account_.let_go(owner); }
 
-  // Gives back what is unused and lets no segment be had, so that the next
-  // request that no segment has room for is refused.
+  // Frees unused segments and forbids new ones, so that the next request that
+  // fits in no segment is refused.
   void fail_allocation(int64_t n) override {
     pending_failure_ = n > 0 ? 1 : 0;
     if (n > 0) allocator::emptyCache();
@@ -141,7 +141,7 @@ class CudaDeviceMemory final : public devices::DeviceMemory {
     return events;
   }
 
-  // Called under the allocator's lock.
+  // Called with the allocator's lock held.
   void note(const TraceEntry& entry, const devices::HostServices& services) {
     if (entry.action_ == TraceEntry::ALLOC) {
       const auto bytes = static_cast<int64_t>(entry.size_);
@@ -175,7 +175,7 @@ std::vector<devices::DeviceMemory*> make_cuda_memories(
   const int count = cuda_device_count();
   std::vector<devices::DeviceMemory*> result;
   if (count == 0) return result;
-  // The allocator knows its devices only after this.
+  // The allocator has its devices only after this call.
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   for (int device = 0; device < count; ++device) {
     memories->push_back(

@@ -33,7 +33,7 @@ class CudaOptimizer final : public devices::DeviceOptimizer {
     C10_CUDA_CHECK(cudaMemcpyAsync(pieces_.mutable_data_ptr(), pieces.data(),
                                    static_cast<size_t>(bytes),
                                    cudaMemcpyHostToDevice, stream));
-    // `pieces` ends here.
+    // Wait, because `pieces` is destroyed at the end of this function.
     C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   }
 

@@ -49,8 +49,8 @@ std::optional<std::string> cuda_device_failure(int device) {
   int before = 0;
   if (cudaGetDevice(&before) != cudaSuccess) before = device;
   cudaError_t result = cudaSetDevice(device);
-  // A stream's query waits for nothing and answers with an error that stays;
-  // what it says while the thread captures a graph is no such error.
+  // Querying a stream does not wait, and returns an error that persists. Errors
+  // about a capture in progress are not such errors.
   if (result == cudaSuccess) result = cudaStreamQuery(cudaStreamPerThread);
   if (before != device) static_cast<void>(cudaSetDevice(before));
   switch (result) {
@@ -60,7 +60,8 @@ std::optional<std::string> cuda_device_failure(int device) {
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureImplicit:
-      static_cast<void>(cudaGetLastError());  // else the next check throws it
+      // clear it, or the next check would throw it
+      static_cast<void>(cudaGetLastError());
       return std::nullopt;
     default:
       return std::string("CUDA error: ") + cudaGetErrorString(result) + " (" +

@@ -19,7 +19,7 @@ void check_bytes(const at::Tensor& tensor, const char* name) {
                      ", to be dense bytes");
 }
 
-// Whether they have 16 bits.
+// Checks the images. Returns true if they have 16 bits.
 bool checked_depth(const at::Tensor& images) {
   const bool is_deep = images.scalar_type() == at::kUInt16;
   if (!is_deep) check_bytes(images, "images");
@@ -91,7 +91,7 @@ std::string map_text(const at::Tensor& map) {
          std::to_string(map.size(1)) + " channels";
 }
 
-// What both passes need of a map and of what its windows become.
+// The arguments that both passes have in common. `map` is the unpooled map.
 PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
                                 const at::Tensor& choices, int64_t window) {
   HEADROOM_CHECK(
@@ -123,7 +123,7 @@ PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
   return arguments;
 }
 
-// Says between which of the two maps a pass goes.
+// Sets which of the two maps is read and which is written.
 void set_direction(const at::Tensor& from, const at::Tensor& to,
                    PoolArguments& arguments) {
   HEADROOM_CHECK(is_channels_last(to),
@@ -133,7 +133,7 @@ void set_direction(const at::Tensor& from, const at::Tensor& to,
   arguments.to = to.mutable_data_ptr();
   arguments.from_rows = static_cast<int32_t>(from.size(2));
   arguments.to_rows = static_cast<int32_t>(to.size(2));
-  // Half a window, and half of the rows that the other map has more.
+  // Half a window, and half of the difference in rows.
   arguments.rows_before = static_cast<int32_t>(
       (arguments.window - 1 + to.size(2) - from.size(2)) / 2);
   const int64_t wide = 16 / static_cast<int64_t>(from.element_size());
@@ -170,7 +170,7 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
 
 namespace {
 
-// Checks for [count, ...] of `type`, dense, on the device of `beside`.
+// Checks for `numel` elements of `type`, contiguous, on the device of `beside`.
 void check_operand(const at::Tensor& tensor, int64_t numel, at::ScalarType type,
                    const at::Tensor& beside, const char* name) {
   HEADROOM_CHECK(tensor.numel() == numel && tensor.is_contiguous() &&

@@ -1,4 +1,4 @@
-// The operands of kernels as these take them, checked; no CUDA in it.
+// Converts operands to the kernels' arguments, with checks. No CUDA headers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +17,8 @@
 
 namespace headroom::cuda {
 
-// The arguments of one launch: as many samples as it takes, from number `first`
-// on.
-// REQUIRES: first < starts.size().
+// The arguments of one launch, for as many samples as one launch takes, from
+// sample `first` on. REQUIRES: first < starts.size().
 RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
@@ -27,23 +26,22 @@ RenderArguments render_arguments(const at::Tensor& region,
 ImageArguments image_arguments(const at::Tensor& images,
                                const at::Tensor& input);
 
-// The arguments of MapKernels' pooling and of its gradient.
+// The arguments of MapKernels' max pooling and of its gradient.
 PoolArguments pool_arguments(const at::Tensor& x, int64_t window,
                              const at::Tensor& out, const at::Tensor& choices);
 PoolArguments pool_gradient_arguments(const at::Tensor& dout,
                                       const at::Tensor& choices, int64_t window,
                                       const at::Tensor& dx);
 
-// The arguments of the loss kernel: those of backward where the call has
-// `by_total`, else those of forward.
+// The loss kernels' arguments, for backward if the call has `by_total`.
 LossArguments loss_arguments(const kernels::LossCall& call);
 
-// Pieces that tile [0, size) in order, each in one range or in none.
+// Divides [0, size) into pieces in order, each in one range or in none.
 // REQUIRES: as DeviceKernels::make_optimizer (checked).
 std::vector<FlatBufferPiece> flat_buffer_pieces(
     std::span<const devices::FlatBufferRange> ranges, int64_t size);
 
-// Fills all arguments but the pieces and partial sums.
+// Sets all arguments except the pieces and the partial sums.
 FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
                                           const devices::CommitPlace& place,
                                           int64_t size);

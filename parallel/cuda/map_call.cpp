@@ -63,7 +63,7 @@ void check_like(const at::Tensor& y, const at::Tensor& other) {
                  shape_text(other) + " beside a map " + shape_text(y));
 }
 
-// [groups, 2, C] double; null where it is undefined.
+// [groups, 2, C] double; nullptr if undefined.
 double* checked_group_values(const at::Tensor& values, size_t groups,
                              int64_t channels, const at::Device& device) {
   if (!values.defined()) return nullptr;
@@ -87,7 +87,7 @@ void set_statistics_targets(double epsilon,
       checked_group_values(result.running, /*groups=*/1, channels, device);
 }
 
-// What is said of a launch's groups beside where they lie.
+// Sets the targets' values for one launch. Returns its number of groups.
 int choose_targets(kernels::MapGroups groups, size_t first, int64_t channels,
                    SumTargets& targets) {
   const int count =

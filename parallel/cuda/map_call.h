@@ -1,7 +1,8 @@
-// MapCall: a call of a pass over a map (worker/kernels/map_kernels.h) as the
-// launchers of kernels/launch.h take it, checked; no CUDA in it.
+// MapCall: the checked arguments of one pass over a map
+// (worker/kernels/map_kernels.h), in the form that the launchers of
+// kernels/launch.h take. No CUDA headers.
 //
-// A launch has at most kMostGroups groups, so that one call may be several.
+// A launch has at most kMostGroups groups, so a call may need several.
 //
 // Ownership: borrows the groups' span; holds the tensors it was given.
 #pragma once
@@ -16,13 +17,13 @@
 
 namespace headroom::cuda {
 
-// Error where kernels know no such elements.
+// Throws Error if the kernels do not support the element type.
 ElementType element_type(const at::Tensor& map);
 
 bool is_channels_last(const at::Tensor& map);
 
-// Elements from one pixel to the next of a channels-last map, or of a slice of
-// its channels; Error for other maps.
+// Elements between two adjacent pixels of a channels-last map or of a slice of
+// its channels. Throws Error for any other map.
 int64_t pixel_stride(const at::Tensor& map);
 
 class MapCall {
@@ -41,8 +42,8 @@ class MapCall {
                         const kernels::StatisticsResult& result);
   void write_gradients(const kernels::GradientSumsResult& result);
 
-  // Calls launch(arguments, targets), one after the other; `partial` and
-  // `arrivals` are the caller's to set.
+  // Calls launch(arguments, targets) for each launch in turn. The caller sets
+  // `partial` and `arrivals`.
   template <typename Launch>
   void run(const Launch& launch) {
     for (size_t first = 0; first < groups_.size(); first += kMostGroups) {
@@ -54,7 +55,7 @@ class MapCall {
   }
 
  private:
-  // [groups, 2, C] double, or null.
+  // [groups, 2, C] double, or nullptr if undefined.
   double* group_values(const at::Tensor& values) const;
   const void* affine_values(const at::Tensor& values) const;
   void choose_groups(size_t first, BatchNormArguments& arguments,
@@ -66,8 +67,7 @@ class MapCall {
   SumTargets targets_;
 };
 
-// The same where only sums [groups, 2, C] are at hand, which ranks have added
-// up.
+// A call with only sums [groups, 2, C], which ranks have added up.
 class SumsCall {
  public:
   SumsCall(const at::Tensor& sums, kernels::MapGroups groups);

@@ -1,12 +1,11 @@
-// MemoryAccount: live and peak bytes of one device, by category, from the
-// caching allocator's events.
+// MemoryAccount: live and peak bytes of one device, by category, counted from
+// the caching allocator's events.
 //
-// The allocator knows sizes and addresses, not purposes: a block gets the
-// category that its thread had named when it asked (HostServices), and keeps it
+// The allocator provides sizes and addresses, not purposes. A block gets the
+// category that the allocating thread has set (HostServices), and keeps it
 // until it is free again.
 //
-// take() and give_back() are called under one lock (the allocator's), the rest
-// from any thread.
+// take() and give_back() run under the allocator's lock; others in any thread.
 #pragma once
 
 #include <array>
@@ -23,10 +22,10 @@ namespace headroom::cuda {
 class MemoryAccount {
  public:
   void take(uint64_t address, int64_t bytes, MemoryCategory category);
-  // Blocks that were there before this account are ignored.
+  // Ignores blocks that were allocated before this account existed.
   void give_back(uint64_t address);
 
-  // Bytes without a block that count as in use (DeviceMemory::hold).
+  // Bytes that count as in use without a block (DeviceMemory::hold).
   void hold(const void* owner, int64_t bytes);
   void let_go(const void* owner);
 
@@ -56,7 +55,7 @@ class MemoryAccount {
   std::array<Count, kNumMemoryCategories> categories_;
   std::atomic<int64_t> allocations_{0};
   std::atomic<activations::MemoryTimeline*> timeline_{nullptr};
-  std::unordered_map<uint64_t, Block> blocks_;  // keyed by address
+  std::unordered_map<uint64_t, Block> blocks_;  // by address
   std::mutex held_mutex_;
   std::unordered_map<const void*, int64_t> held_;  // guarded, by owner
 };

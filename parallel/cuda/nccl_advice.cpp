@@ -7,7 +7,7 @@
 namespace headroom::cuda {
 namespace {
 
-// All words must be in the message, in any case of letters.
+// All words must occur in the message, in upper or lower case.
 struct Advice {
   std::array<const char*, 2> words;
   const char* remedy;
@@ -50,7 +50,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// "2.28.9"; before 2.9 a version had a digit fewer, and no such is taken.
+// "2.28.9". Versions before 2.9 had one digit less; they are not accepted.
 std::string version_text(int version) {
   return std::to_string(version / 10000) + "." +
          std::to_string(version / 100 % 100) + "." +

@@ -1,16 +1,16 @@
-// What helps where NCCL's own message names a limit of the machine.
+// Advice for errors whose cause, a limit of the machine, is in NCCL's message.
 #pragma once
 
 #include <string>
 
 namespace headroom::cuda {
 
-// "" where it names none that is known. `message`: what ncclGetLastError says.
+// Advice for a message of ncclGetLastError; "" if no known limit is named.
 std::string nccl_advice(const std::string& message);
 
-// Why the NCCL library that was loaded cannot serve a program that was built
-// with another version, and what helps; "" where it can. Versions as NCCL
-// writes them: 22809 for 2.28.9. A newer one takes what an older program asks.
+// Returns why the loaded NCCL library cannot serve a program that was built
+// with another version; "" if it can. Versions are NCCL's numbers: 22809 for
+// 2.28.9. A newer library serves a program built with an older one.
 std::string nccl_version_refusal(int built_with, int loaded,
                                  const std::string& file);
 

@@ -40,8 +40,7 @@ size_t count_of(const at::Tensor& tensor) {
   return static_cast<size_t>(tensor.numel());
 }
 
-// A tensor as NCCL sees it: its elements in the order of their storage, on the
-// device.
+// A tensor as NCCL takes it: its elements in storage order, on the device.
 struct Operand {
   at::Tensor given;
   at::Tensor flat;
@@ -61,7 +60,7 @@ struct Operand {
 
 class NcclWork final : public collectives::Work {
  public:
-  // `result`: what a CPU tensor is filled with; `source` is only kept alive.
+  // A CPU `result` receives the values; `source` is only kept alive.
   NcclWork(std::shared_ptr<NcclConnection> connection, const char* operation,
            OperationEnd end, Operand result, at::Tensor source = {})
       : connection_(std::move(connection)),
@@ -70,14 +69,14 @@ class NcclWork final : public collectives::Work {
         result_(std::move(result)),
         source_(std::move(source)) {}
 
-  // Memory that an operation still uses must not be given to the current
-  // stream's next tensors.
+  // The current stream continues after the operation, so that memory which it
+  // still uses is not reused for the stream's next tensors.
   ~NcclWork() override {
     if (!end_) return;
     try {
       connection_->order_behind(end_);
     } catch (const std::exception&) {
-      // Whoever uses the communicator next is told.
+      // The next call on the communicator throws it.
     }
   }
 
@@ -110,8 +109,7 @@ class NcclCommunicator final : public collectives::Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  // NCCL loads its kernels, and takes what it still needs of the device, with
-  // the first operation.
+  // The first operation makes NCCL load its kernels and allocate its memory.
   void connect() override {
     if (connection_ != nullptr || size_ == 1) return;
     all_reduce(at::zeros({1}, at::TensorOptions(ranks_->device())));
@@ -196,7 +194,7 @@ class NcclCommunicator final : public collectives::Communicator {
   void abandon() override { ranks_->abandon(); }
 
   void barrier() override {
-    // Sums a CPU tensor, so that the host waits too.
+    // Reduces a CPU tensor, so that the host waits too.
     all_reduce(at::zeros({1}, at::kLong));
   }
 
@@ -232,7 +230,8 @@ class NcclCommunicator final : public collectives::Communicator {
   const std::shared_ptr<NcclRanks> ranks_;
   const std::shared_ptr<collectives::Communicator> host_;
   const int rank_, size_;
-  std::shared_ptr<NcclConnection> connection_;  // null before the first use
+  // nullptr before the first operation
+  std::shared_ptr<NcclConnection> connection_;
 };
 
 class NcclDeviceRanks final : public collectives::DeviceRanks {
@@ -271,12 +270,12 @@ std::shared_ptr<collectives::DeviceRanks> make_nccl_ranks(
 void abort_nccl_communicators() { NcclFamily::abort_all("a peer was lost"); }
 
 void prepare_nccl() {
-  // Connections are made with the communicator: whatever they take of the
-  // device is taken before it is measured.
+  // Make all connections when the communicator is created, so that their device
+  // memory is allocated before memory is measured.
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
-  // Sums in the switch (NVLS) take another 256 MiB of each card, gain nothing
-  // for buckets of a few MiB, and a process that dies in the middle of one may
-  // leave errors on its peers' cards. NCCL_NVLS_ENABLE=1 asks for them.
+  // Reduction in the switch (NVLS) takes another 256 MiB of each card and is no
+  // faster for buckets of a few MiB; and a process that dies during one may
+  // leave errors on its peers' cards. NCCL_NVLS_ENABLE=1 turns it on.
   setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
 }
 

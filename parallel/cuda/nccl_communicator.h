@@ -1,18 +1,18 @@
-// The communicator of ranks with a device each, over NCCL: CUDA's in
-// libheadroom_cuda.so, the tests' device in its plugin, over a stand-in for
-// NCCL (tests/support/nccl_shim).
+// The communicator of ranks with one device each, over NCCL.
+// libheadroom_cuda.so uses it for CUDA; the plugin of the tests' device uses it
+// with a substitute for NCCL (tests/support/nccl_shim).
 //
-// Ranks are processes, or threads, with a device each. Tensors on the device
-// are reduced where they lie: an operation follows what the current stream has
-// to do, and after wait() the current stream follows it; the host does not
-// wait. A failure found later is thrown by the next call, check() and
-// synchronize() included. Tensors on the CPU (counts, votes) go through the
-// device, and wait() waits for them. Beside what Communicator admits it takes
+// Ranks are processes or threads. Device tensors are reduced in place: an
+// operation runs after the work queued on the current stream, and after wait()
+// the current stream continues after it; the host does not wait. A failure that
+// is found later is thrown by the next call, check() and synchronize()
+// included. CPU tensors (counts, votes) are copied through the device, and
+// wait() waits for them. In addition to the types of Communicator it takes
 // bfloat16 and float16.
 //
-// Messages between two ranks are refused: NCCL carries out a communicator's
-// operations one after the other, so sends and receives in the orders that a
-// pipeline needs want a communicator for each direction of each pair.
+// Messages between two ranks are refused: NCCL runs a communicator's operations
+// one after another, so the order of sends and receives in a pipeline would
+// need one communicator per direction and pair.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -30,21 +30,21 @@ struct NcclDevice {
   devices::HostServices services = {};
 };
 
-// Collective over `world`, all ranks of a generation, which is used for this
-// call alone: one gather. Nothing is connected yet (device_ranks.h).
+// Collective over `world`, which has all ranks of a generation and is used only
+// during this call. Connections are made later (nccl_ranks.h).
 //
-// Throws CommunicationError; Error where two ranks are on one device. What it
-// returns throws Error where NCCL finds no memory there.
+// Throws CommunicationError; Error if two ranks are on one device. The result
+// throws Error if the device has no memory for NCCL.
 std::shared_ptr<collectives::DeviceRanks> make_nccl_ranks(
     collectives::Communicator& world, const NcclDevice& device,
     const devices::DeviceCommunicatorOptions& options);
 
-// All of this process end, also while they are made: a peer was lost. Any
-// thread may call it; it does not wait.
+// Aborts all communicators of this process, including those being created,
+// because a peer was lost. Any thread may call it; it does not wait.
 void abort_nccl_communicators();
 
-// What NCCL must find in the environment. Before it is first used, and before
-// there are threads.
+// Sets the environment variables that NCCL needs. Call it before NCCL is first
+// used and before other threads start.
 void prepare_nccl();
 
 }  // namespace headroom::cuda

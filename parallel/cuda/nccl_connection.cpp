@@ -19,14 +19,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kWatchEvery = std::chrono::milliseconds(20);
-// NCCL answers within tens of microseconds, far less than a thread sleeps.
+// NCCL answers within tens of microseconds, less than a sleep takes.
 constexpr auto kSpinFor = std::chrono::microseconds(300);
 constexpr auto kPollEvery = std::chrono::microseconds(50);
 
-// Turns between two looks: first without giving the processor away for long.
+// Pauses between two polls: first yields for a while, then sleeps.
 class Polling {
  public:
-  // True from the moment on when it sleeps.
+  // Returns true if it slept.
   bool pause() {
     if (Clock::now() - begin_ < kSpinFor) {
       std::this_thread::yield();
@@ -41,7 +41,7 @@ class Polling {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// The host's PeerWait, from begin() on.
+// A PeerWait of the program, from begin() on.
 class HostWait {
  public:
   explicit HostWait(const devices::HostServices& services)
@@ -60,8 +60,8 @@ class HostWait {
   bool has_begun_ = false;
 };
 
-// The one stream for the operations of all communicators of a device: NCCL's
-// kernels on several streams could wait for each other.
+// The single stream for the operations of all communicators of a device. On
+// several streams NCCL's kernels could wait for each other.
 c10::Stream stream_of(c10::Device device) {
   static std::mutex mutex;
   static auto* const streams =
@@ -90,8 +90,8 @@ std::string text_of(ncclResult_t result, ncclComm_t communicator) {
   return more == nullptr || *more == '\0' ? text : text + ": " + more;
 }
 
-// NCCL has no result of its own for a device that is full. It says
-// ncclRemoteError where a peer failed, and ncclInternalError for much.
+// NCCL has no result code for a full device. It returns ncclRemoteError if a
+// peer failed, and ncclInternalError for many causes.
 NcclFamily::Cause cause_of(ncclResult_t result, const std::string& text) {
   const auto says = [&](const char* words) {
     return text.find(words) != std::string::npos;
@@ -210,8 +210,8 @@ NcclConnection::~NcclConnection() {
   if (!finalize()) abort();
 }
 
-// Returns false where the caller must abort: after a failure, and where an
-// operation does not end, since it waits for a lost peer.
+// Returns false if the caller must abort: after a failure, or if an operation
+// does not end because it waits for a lost peer.
 bool NcclConnection::finalize() {
   if (std::uncaught_exceptions() > 0) return false;
   const Clock::time_point deadline = Clock::now() + place_.timeout;
@@ -229,7 +229,7 @@ bool NcclConnection::finalize() {
       operations_.overdue(Clock::now());
       return !operations_.is_idle();
     });
-  } catch (const std::exception&) {  // the device failed: nothing ends any more
+  } catch (const std::exception&) {  // the device failed: nothing will end
     return false;
   }
   if (!operations_.is_idle() || place_.family->has_failed()) return false;
@@ -282,7 +282,7 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
 }
 
 void NcclConnection::settle(ncclResult_t result, const char* operation) {
-  // Wrong arguments are this rank's alone and leave the communicator usable.
+  // Wrong arguments concern this rank only, and leave the communicator usable.
   HEADROOM_CHECK(
       result != ncclInvalidArgument,
       std::string(operation) + ": " + text_of(result, communicator_));
@@ -334,7 +334,7 @@ void NcclConnection::wait_on_host(const OperationEnd& end,
     if (place_.family->has_failed()) break;
     polling.pause();
   }
-  // An aborted operation ends too.
+  // An aborted operation ends too, so check for a failure.
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   wait_while_in_progress(communicator_, operation);
@@ -375,8 +375,8 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // A fresh thread is on the first device, where its events' queries would
-  // make a context.
+  // A new thread uses the first device; querying events there would make a
+  // context.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {

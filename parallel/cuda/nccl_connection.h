@@ -1,26 +1,25 @@
 // NcclConnection: one ncclComm_t, its stream, and the thread that watches it.
 //
-// The communicator is non-blocking: every call of NCCL returns at once and is
-// polled, so that it can be aborted. Operations run on one stream per device,
-// shared by all communicators of the process, behind the stream that issued
-// them; that stream waits for them where the caller does. The watch looks every
-// 20 ms for NCCL's own errors, for an operation over its time limit and for the
-// end of its family (NcclFamily); then it aborts the communicator, which
-// ends kernels that wait for a peer. While an operation has begun on the device
-// and is not done, it is peers that are late: the watch says so to whoever
-// watches over the process (PeerWait), wherever the host waits meanwhile: in a
-// read behind the operation, or because the device takes no more work. It never
-// ends the process.
+// The communicator is non-blocking: every NCCL call returns at once and is
+// polled, so it can be aborted. Operations run on one stream per device, which
+// all communicators of the process share. They run after the work queued on the
+// issuing stream, which waits for them when the caller does. Every 20 ms the
+// watch thread checks for NCCL's errors, for an operation over its time limit,
+// and for a failure of its family (NcclFamily). Then it aborts the
+// communicator, which ends kernels that wait for a peer. While an operation has
+// begun on the device and has not ended, the peers are late, so the watch holds
+// a PeerWait: the host may be waiting in a read after the operation, or because
+// the device accepts no more work. The watch never ends the process.
 //
-// Devices, streams and events are LibTorch's of any type: CUDA's, or those of
-// the tests' device, whose streams a stand-in for NCCL knows.
+// Devices, streams and events are LibTorch's, of any device type: CUDA, or the
+// tests' device with a substitute for NCCL.
 //
-// A communicator shares it with its operations under way. One thread issues and
-// waits; the watch is the second. NCCL is entered under the lock only. Errors,
-// from the first failure on, for every call: CommunicationError where a peer
-// failed or is late; LocalCommunicationError where NCCL says that this process
-// could not do its part, with what helps (nccl_advice.h); Error (exit 5) where
-// NCCL found no memory on the device.
+// A communicator shares the connection with its operations in flight. One
+// thread issues and waits; the watch is a second thread. NCCL is called only
+// with the lock held. Errors, thrown by every call after the first failure:
+// CommunicationError if a peer failed or is late; LocalCommunicationError with
+// advice (nccl_advice.h) if this process could not do its part; Error (exit 5)
+// if the device has no memory for NCCL.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -43,9 +42,9 @@
 
 namespace headroom::cuda {
 
-// The communicators of one generation, of all ranks and of some. The first
-// failure of one is the end of all, and whoever learns that a
-// peer is lost ends them (abort_all), also while they connect. Threads: any.
+// NcclFamily: the communicators of one generation. The first failure of one
+// ends all of them. Code that learns of a lost peer ends them with abort_all(),
+// even while they connect. Threads: any.
 class NcclFamily {
  public:
   static std::shared_ptr<NcclFamily> make();
@@ -55,12 +54,12 @@ class NcclFamily {
     kOwn,         // this process could not do its part
     kFullDevice,  // the device had no memory for NCCL
   };
-  // The first reason stays.
+  // Only the first reason is kept.
   void fail(const std::string& reason, Cause cause = Cause::kPeer);
   bool has_failed() const { return has_failed_; }
   [[noreturn]] void throw_failure(int rank, int size) const;
 
-  // Ends all that live in this process.
+  // Ends all families of this process.
   static void abort_all(const std::string& reason);
 
  private:
@@ -73,17 +72,18 @@ class NcclFamily {
 };
 
 // Calls `hook` once, with the stream of the next operation that any connection
-// issues, before NCCL is given it: a test breaks the device there.
+// issues, before NCCL gets the operation. Tests use it to break the device
+// there.
 void before_next_operation(std::function<void(const c10::Stream&)> hook);
 
-// The end of an operation, on the device.
+// Event at the end of an operation on the device.
 using OperationEnd = std::shared_ptr<c10::Event>;
 
 class NcclConnection {
  public:
   struct Place {
     c10::Device device = c10::kCPU;
-    int rank = 0;  // these two are NCCL's word once connected
+    int rank = 0;  // rank and size are set by NCCL once connected
     int size = 1;
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
     devices::HostServices services = {};
@@ -92,23 +92,22 @@ class NcclConnection {
     std::function<void(const c10::Stream&)> behind_each = {};
   };
 
-  // `start(config, communicator)` begins to make the communicator. Waits until
-  // it is made.
+  // Calls `start(config, communicator)` and waits until it is created.
   using Start = std::function<ncclResult_t(ncclConfig_t*, ncclComm_t*)>;
   NcclConnection(const Place& place, const Start& start);
   ~NcclConnection();
   NcclConnection(const NcclConnection&) = delete;
   NcclConnection& operator=(const NcclConnection&) = delete;
 
-  // Puts `call` on the stream, behind what the current stream has to do.
+  // Queues `call` on the stream, after the work queued on the current stream.
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   OperationEnd issue(const char* operation, const Call& call);
 
-  // Makes the current stream wait for it.
+  // Makes the current stream wait for the operation.
   void order_behind(const OperationEnd& end);
-  // Makes this thread wait for it.
+  // Makes this thread wait for the operation.
   void wait_on_host(const OperationEnd& end, const char* operation);
-  // Makes this thread wait for all that was issued.
+  // Makes this thread wait for all issued operations.
   void synchronize();
 
   void throw_if_failed() const {
@@ -120,7 +119,7 @@ class NcclConnection {
     place_.family->throw_failure(place_.rank, place_.size);
   }
   c10::Stream current_stream() const;
-  // All under the lock.
+  // REQUIRES for all of these: the lock is held.
   void settle(ncclResult_t result, const char* operation);
   void fail(const std::string& operation, ncclResult_t result);
   void abort();
@@ -132,10 +131,10 @@ class NcclConnection {
 
   void watch();
 
-  Place place_;  // never changed once made
+  Place place_;  // constant after construction
   const c10::Stream stream_;
   std::mutex mutex_;
-  ncclComm_t communicator_ = nullptr;  // null once aborted
+  ncclComm_t communicator_ = nullptr;  // nullptr once aborted
   OperationWatch operations_;
   bool peers_are_late_ = false;
   std::condition_variable ends_;

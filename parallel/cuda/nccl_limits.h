@@ -1,22 +1,22 @@
-// How large NCCL's communicators are made.
+// Limits on the size of NCCL's communicators.
 #pragma once
 
 #include <algorithm>
 
 namespace headroom::cuda {
 
-// NCCL's channels are blocks of its kernels: each takes a multiprocessor from
-// the computation beside it, and connections with 9.2 MiB of buffers. NCCL
-// takes up to 32 where links are many; 16 carry what buckets of a detector's
-// gradients need. NCCL_MAX_CTAS of the environment wins.
+// NCCL's channels are blocks of its kernels. Each takes a multiprocessor from
+// concurrent computation, and 9.2 MiB of buffers for connections. By default
+// NCCL uses up to 32 if there are many links; 16 are enough for buckets of a
+// detector's gradients. NCCL_MAX_CTAS in the environment overrides this.
 inline constexpr int kMostNcclChannels = 16;
 
-// Ranks connect through a process that listens for them: one of so many.
+// Ranks connect through listening processes; there is one for this many ranks.
 inline constexpr int kRanksOfRoot = 256;
 inline int roots_of(int ranks) {
   return std::max(1, (ranks + kRanksOfRoot - 1) / kRanksOfRoot);
 }
-// NCCL shares out `ranks` evenly, in rank order. The first rank of root `root`.
+// The first rank of root `root`. NCCL divides `ranks` evenly, in rank order.
 inline int first_rank_of_root(int root, int ranks) {
   const int roots = roots_of(ranks);
   return root * (ranks / roots) + std::min(root, ranks % roots);

@@ -1,14 +1,13 @@
-// NcclRanks: the connections of a generation's ranks over NCCL, one for each
-// set of ranks that exchanges something.
+// NcclRanks: a generation's NCCL connections, one for each set of ranks.
 //
-// The communicators of all axes of a mesh that have the same ranks share one.
-// They may: all operations of a device run on one stream in the order of issue
-// anyway, and that order is the same on all ranks of a group.
+// Communicators of different axes of the mesh that have the same ranks share
+// one connection. This is safe: all operations of a device run on one stream in
+// the order of issue, and that order is the same on all ranks of a group.
 //
-// A connection is made by its ranks alone: some of them listen, one of 256
-// (nccl_limits.h), and broadcast over the host's communicator where. A
-// connection lives as long as this object, so that either all ranks of a set
-// have it or none.
+// A connection is created by its own ranks: one of every 256 (nccl_limits.h)
+// listens, and broadcasts its address over the host's communicator. A
+// connection exists as long as this object, so all ranks of a set have it or
+// none.
 #pragma once
 
 #include <map>
@@ -23,12 +22,12 @@ namespace headroom::cuda {
 
 class NcclRanks {
  public:
-  // `place`: of this rank in the generation. Throws Error (exit 2) where the
-  // NCCL library is older than the one the program was built with.
+  // `place`: this rank's in the generation. Throws Error (exit 2) if the loaded
+  // NCCL library is older than the one that the program was built with.
   explicit NcclRanks(const NcclConnection::Place& place);
 
-  // The connection of the ranks of `host`, in its order. Collective over them;
-  // what it throws is what NcclConnection does.
+  // Returns the connection of the ranks of `host`, in their order; creates it
+  // if necessary. Collective over them; throws as NcclConnection does.
   std::shared_ptr<NcclConnection> connection(collectives::Communicator& host);
 
   const c10::Device& device() const { return place_.device; }
@@ -37,15 +36,15 @@ class NcclRanks {
       place_.family->throw_failure(place_.rank, place_.size);
     }
   }
-  // This rank's end is a failure: its connections are aborted, so that peers
-  // need not wait for what will not come.
+  // Call it when this rank leaves because of a failure: aborts its connections,
+  // so that peers do not wait for it.
   void abandon() { place_.family->fail("this rank left its peers"); }
 
  private:
   std::shared_ptr<NcclConnection> connect(collectives::Communicator& host);
 
   const NcclConnection::Place place_;
-  // The key of each: its ranks, as numbered in the generation.
+  // By the ranks of the connection, as numbered in the generation.
   std::map<std::vector<int64_t>, std::shared_ptr<NcclConnection>> connections_;
 };
 

@@ -1,10 +1,9 @@
-// OperationWatch: which operations of one stream are under way, and which takes
-// too long. It is told the time, and whether one has begun or ended; callers
-// hold a lock.
+// OperationWatch: the operations of one stream that have not ended, and whether
+// one takes too long. Time and state are passed in; callers hold a lock.
 //
-// An operation's time starts when the device comes to it, not when it is
-// issued: it may wait behind minutes of computing. It counts as PeerPatience
-// says.
+// An operation's time starts when the device reaches it, not when it is issued,
+// because it may be queued after minutes of computation. PeerPatience counts
+// the time.
 #pragma once
 
 #include <chrono>
@@ -30,11 +29,11 @@ class OperationWatch {
   explicit OperationWatch(std::chrono::milliseconds timeout)
       : timeout_(timeout) {}
 
-  // Operations are added in the order of the stream.
+  // Add operations in the order of the stream.
   void add(Operation operation) { under_way_.push_back(std::move(operation)); }
 
-  // Forgets what has ended. Returns the name of the operation that is under way
-  // for longer than the time limit, if there is one.
+  // Removes operations that have ended. Returns the name of an operation that
+  // exceeds the time limit, if there is one.
   std::optional<std::string> overdue(Time now, bool a_peer_works = false) {
     while (!under_way_.empty() && under_way_.front().has_ended()) {
       under_way_.pop_front();
@@ -50,13 +49,13 @@ class OperationWatch {
   }
 
   bool is_idle() const { return under_way_.empty(); }
-  // An operation is under way on the device: as far as the last look saw.
+  // True if an operation had begun on the device at the last overdue() call.
   bool has_begun() const { return patience_.has_value(); }
 
  private:
   const std::chrono::milliseconds timeout_;
-  std::deque<Operation> under_way_;       // the first one alone can have begun
-  std::optional<PeerPatience> patience_;  // set once the first one has begun
+  std::deque<Operation> under_way_;       // only the first can have begun
+  std::optional<PeerPatience> patience_;  // set once the first has begun
 };
 
 }  // namespace headroom::cuda

@@ -52,7 +52,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
     const std::string uuid = describe_cuda_device(device).uuid;
     const nvml::Nvml nvml;
     std::optional<nvml::Card> card = nvml.card_of(uuid);
-    // CUDA writes a part's UUID as a card's.
+    // CUDA gives a MIG part's UUID the prefix of a card.
     if (!card) card = nvml.card_of("MIG" + uuid.substr(3));
     if (!card) return std::nullopt;
     devices::DeviceUse use{card->used_bytes(), std::nullopt};
@@ -71,8 +71,8 @@ class CudaDeviceApi final : public devices::DeviceApi {
   devices::DeviceKernels& kernels() override { return cuda_kernels(); }
 
   // The pages are locked for all devices of the process. The loader's threads
-  // have chosen none: without a guard each process would make a context on the
-  // first card.
+  // have not selected a device; without the guard every process would create a
+  // context on the first card.
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     const c10::cuda::OptionalCUDAGuard guard(
         c10::cuda::getDeviceIndexWithPrimaryContext());
@@ -94,7 +94,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
                     c10::cuda::getDeviceIndexWithPrimaryContext());
                 static_cast<void>(cudaFreeHost(held));
               } catch (const c10::Error&) {
-                // The driver may be gone already at the process's end.
+                // At the end of the process the driver may already be unloaded.
               }
             }};
   }

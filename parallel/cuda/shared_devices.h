@@ -1,5 +1,5 @@
-// Refuses two ranks on one device before NCCL is asked, which would hang or
-// fail with an address.
+// Refuses two ranks on one device before NCCL is called, which would hang or
+// fail with an obscure message.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace headroom::cuda {
 
-// Collective: one gather over `ranks`. Every rank throws the same Error (exit
-// 2) if two name the same device. REQUIRES: a `uuid` of at most 127 bytes.
+// Collective: one gather over `ranks`. If two ranks name the same device, all
+// ranks throw the same Error (exit 2). REQUIRES: a `uuid` of at most 127 bytes.
 void refuse_shared_devices(collectives::Communicator& ranks,
                            const std::string& uuid);
 

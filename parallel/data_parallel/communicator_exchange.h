@@ -1,5 +1,6 @@
-// A StatisticsExchange over the ranks of a communicator, which must outlive it
-// and should serve nothing else while backward runs (see GradientReducer).
+// A StatisticsExchange over the ranks of a communicator. The communicator must
+// outlive it, and should be used for nothing else during backward (see
+// GradientReducer).
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -18,7 +19,7 @@ class CommunicatorExchange final : public StatisticsExchange {
       : communicator_(communicator) {}
 
   void sum(std::span<double> values) override {
-    if (values.empty()) return;  // an empty micro-batch, on all of them
+    if (values.empty()) return;  // an empty micro-batch, on all ranks
     communicator_.all_reduce(at::from_blob(
         values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
   }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kAlignmentBytes = 64;
 
-// Not as_strided: views share one version counter, so an update of one entry
-// would look like an update of all to autograd.
+// Not as_strided: such views share one version counter, so autograd would take
+// an update of one entry for an update of all.
 at::Tensor window(const at::Tensor& flat, int64_t offset,
                   const at::Tensor& like) {
   at::Tensor tensor = at::empty({0}, flat.options());
@@ -64,7 +64,7 @@ FlatBuffer::FlatBuffer(std::vector<FlatBufferEntry> entries,
   lay_out(entries, options.layer_parts);
   const auto place =
       at::TensorOptions(options.device).dtype(options.scalar_type);
-  // One storage, or one a layer.
+  // Allocates one storage, or one per layer.
   const auto provide = [&](bool apart, const MakeZeros& make, at::Tensor& whole,
                            std::vector<at::Tensor>& parts) {
     if (!apart) {

@@ -1,15 +1,15 @@
 // FlatBuffer: one buffer that holds many tensors, layer after layer of a model.
 //
-// Gradient buckets, optimizer, EMA, snapshot and checkpoint are then ranges of
-// one tensor instead of hundreds of tensors. A layer is the unit that ZeRO
-// splits and gathers; it can have a storage of its own, whose memory can be
-// released while the tensors stay.
+// So gradient buckets, optimizer, EMA, snapshot and checkpoint work on ranges
+// of one tensor instead of hundreds of tensors. A layer is the unit that ZeRO
+// splits and gathers; it can have its own storage, whose memory can be released
+// while the tensors stay.
 //
 // The entries' tensors become views, which keep the memory alive. Invariants:
-//   1. slots are in the order of the entries and do not overlap, as do layers;
-//   2. each begins at a multiple of 64 bytes;
-//   3. layers have whole multiples of `layer_parts` x 64 bytes;
-//   4. what lies between slots is zero, unless somebody writes it.
+//   1. slots have the order of the entries and do not overlap; nor do layers;
+//   2. each slot begins at a multiple of 64 bytes;
+//   3. a layer's size is a multiple of `layer_parts` x 64 bytes;
+//   4. padding between slots is zero as long as only slots are written.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,22 +26,22 @@ namespace headroom::data_parallel {
 struct FlatBufferEntry {
   std::string name;
   at::Tensor* tensor = nullptr;  // dense, any memory format
-  int64_t layer = 0;             // ascending over the entries
+  int64_t layer = 0;             // must not decrease over the entries
 };
 
-// [count] zeros of a type.
+// Returns `count` zeros of a type.
 using MakeZeros = std::function<at::Tensor(int64_t count, at::ScalarType)>;
 
 struct FlatBufferOptions {
-  at::ScalarType scalar_type = at::kFloat;  // all entries' type
+  at::ScalarType scalar_type = at::kFloat;  // of all entries
   c10::Device device = c10::kCPU;           // the device of the buffers
   bool with_gradients = false;
-  int layer_parts = 1;  // equal, aligned parts that a layer can be cut into
-  // Each layer in a storage of its own.
+  // number of equal, aligned parts a layer can be cut into
+  int layer_parts = 1;
+  // True: each layer has its own storage, so that its memory can be released.
   bool values_apart = false;
   bool gradients_apart = false;
-  // Provides the gradients where they are not apart; at::zeros where it is
-  // null.
+  // Allocates the gradients if they are not apart; at::zeros if it is null.
   MakeZeros make_gradients = {};
 };
 
@@ -49,13 +49,13 @@ class FlatBuffer {
  public:
   struct Slot {
     std::string name;
-    int64_t offset = 0;  // counted in elements
+    int64_t offset = 0;  // in elements
     int64_t size = 0;    // elements, padding excluded
     int64_t layer = 0;   // index into layers()
   };
   struct Layer {
-    int64_t number = 0;  // the entries' number
-    int64_t offset = 0;  // counted in elements
+    int64_t number = 0;  // the entries' `layer`
+    int64_t offset = 0;  // in elements
     int64_t size = 0;    // up to the end of the last slot
     int64_t padded_size = 0;
     int64_t first_slot = 0;  // slots [first_slot, last_slot)
@@ -63,17 +63,18 @@ class FlatBuffer {
   };
 
   // Replaces each entry's tensor by a view with the same sizes, strides and
-  // values. With gradients it is a leaf that requires them, and its .grad a
-  // view of the gradients into which backward adds in place: freeze with
-  // requires_grad_(false) afterwards. Without entries the size is 0.
-  // REQUIRES: CPU tensors of the type in `options`, wherever the buffers are.
+  // values. With gradients, the view is a leaf that requires them, and its
+  // .grad is a view of the gradient buffer, to which backward adds in place. To
+  // freeze a parameter call requires_grad_(false) afterwards. Without entries
+  // the size is 0. REQUIRES: CPU tensors of the type in `options`, on whatever
+  // device the buffers are.
   FlatBuffer(std::vector<FlatBufferEntry> entries,
              const FlatBufferOptions& options);
 
-  // Flat, [size()]; undefined if they are apart.
+  // Flat, [size()]; undefined if layers have their own storage.
   at::Tensor& values() { return values_; }
   const at::Tensor& values() const { return values_; }
-  // The same for gradients; undefined also where there are none.
+  // Flat, [size()]; undefined without gradients, or if they are apart.
   at::Tensor& gradients() { return gradients_; }
   const at::Tensor& gradients() const { return gradients_; }
   // Flat, [layers()[layer].padded_size].
@@ -86,19 +87,19 @@ class FlatBuffer {
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<Layer>& layers() const { return layers_; }
 
-  // The entry of a slot, the same tensor that the model holds.
+  // The tensor of a slot; it is the model's own tensor.
   const at::Tensor& entry(int64_t slot) const;
 
-  // Another flat buffer of size() elements (EMA, momentum) seen as that entry.
+  // Views another flat buffer of size() elements (EMA, momentum) as that entry.
   at::Tensor view(int64_t slot, const at::Tensor& flat) const;
 
-  // REQUIRES: gradients that are not apart.
+  // REQUIRES: there are gradients, and they are not apart.
   void zero_gradients();
 
  private:
   void lay_out(const std::vector<FlatBufferEntry>& entries, int layer_parts);
 
-  int64_t alignment_;  // counted in elements
+  int64_t alignment_;  // in elements
   int64_t size_ = 0;
   std::vector<Slot> slots_;
   std::vector<Layer> layers_;

@@ -12,10 +12,11 @@
 namespace headroom::data_parallel {
 namespace {
 
-// The first two convolutions at yolov5s' width: less than one Gloo latency.
+// The first two convolutions at yolov5s' width. Sending this takes less than
+// one latency of Gloo.
 constexpr int64_t kStemBytes = 64 << 10;
 
-// The number of first slots that stay for the last bucket.
+// The number of leading slots that are kept for the last bucket.
 int64_t num_stem_slots(const std::vector<FlatBuffer::Slot>& slots,
                        int64_t max_elements) {
   int64_t count = 1;
@@ -56,7 +57,7 @@ std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
   return buckets;
 }
 
-// The hooks keep it beyond the reducer's end, and then find it inactive.
+// The hooks share it. It outlives the reducer, and is then inactive.
 struct GradientReducer::State {
   State(FlatBuffer& flat_buffer_of_gradients,
         collectives::Communicator& of_ranks)
@@ -67,10 +68,10 @@ struct GradientReducer::State {
   std::vector<Bucket> buckets;
   std::vector<int64_t> bucket_of_slot;
 
-  bool active = true;  // false once the reducer is gone
+  bool active = true;  // false once the reducer is destroyed
   bool reducing = false;
-  std::vector<bool> seen;            // each slot's, in this backward
-  std::vector<int64_t> num_missing;  // each bucket's
+  std::vector<bool> seen;            // for each slot, in this backward
+  std::vector<int64_t> num_missing;  // for each bucket
   int64_t num_started = 0;           // buckets [0, num_started) are started
   std::vector<std::unique_ptr<collectives::Work>> under_way;
 
@@ -100,14 +101,14 @@ void GradientReducer::State::on_ready(int64_t slot) {
                  "a second backward after one begin(): the "
                  "gradient of " +
                      name + " may be on its way");
-  // A gradient that left the flat buffer would be reduced as zeros.
+  // A gradient outside the flat buffer would be reduced as zeros.
   HEADROOM_CHECK(
       flat_buffer.entry(slot).grad().is_alias_of(flat_buffer.gradients()),
       "the gradient of " + name + " is no view of the flat buffer");
   seen[slot] = true;
   --num_missing[bucket_of_slot[slot]];
-  // Every rank must issue the buckets in one order: a ready one waits for
-  // those before it.
+  // Every rank must issue the buckets in the same order, so a ready bucket
+  // waits for those before it.
   while (num_started < static_cast<int64_t>(buckets.size()) &&
          num_missing[num_started] == 0) {
     start_next();

@@ -1,21 +1,21 @@
-// GradientReducer: sums the gradient flat buffer over all ranks, bucket by
-// bucket, while backward is still computing the rest (Li et al., "PyTorch
+// GradientReducer: sums the gradients in the flat buffer over all ranks, bucket
+// by bucket, while backward still computes the rest (Li et al., "PyTorch
 // Distributed", VLDB 2020).
 //
 //   reducer.begin(is_last);  micro_batch.backward();    for each micro-batch
 //   reducer.finish(extra);                              once a step
 //
-// A step's collectives are a fixed list: all buckets in index order, then the
-// extra tensors.
+// The collectives of a step are a fixed list: all buckets in index order, then
+// the extra tensors.
 //
-// Buckets start whenever backward reaches them. Whatever else communicates
-// during backward (StatisticsExchange) therefore needs a communicator of its
-// own: see Communicator::split.
+// A bucket starts whenever backward has reached it. Other communication during
+// backward (StatisticsExchange) therefore needs its own communicator: see
+// Communicator::split.
 //
-// The flat buffer and the communicator must outlive it. Several reducers may
-// follow each other on one flat buffer; only the newest reduces. All calls, and
-// backward, happen in the thread that runs the step. Errors: CommunicationError
-// from any call, and out of backward.
+// The flat buffer and the communicator must outlive it. A new reducer on the
+// same flat buffer replaces the previous one. All calls and backward happen in
+// the thread that runs the step. Errors: CommunicationError from any call and
+// from backward.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@
 
 namespace headroom::data_parallel {
 
-// A range of the gradient flat buffer that is reduced on its own.
+// A range of the gradient buffer that is reduced with one collective.
 //
-// Backward finishes the deepest layers first, so buckets are carved from the
-// flat buffer's end. The last one holds little more than the stem: nothing is
-// left to compute while it travels.
+// Backward finishes the deepest layers first, so buckets are cut from the end
+// of the flat buffer. The last bucket holds little more than the stem, because
+// no computation is left to overlap with it.
 struct Bucket {
   // Slots [first_slot, last_slot).
   int64_t first_slot = 0;
@@ -43,8 +43,8 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// The buckets in the order of their reduction; together they tile [0,
-// flat_buffer_size). Each but the last takes slots until it holds at least
+// The buckets in the order of their reduction; together they cover [0,
+// flat_buffer_size). Each but the last takes slots until it has at least
 // `bucket_bytes`. REQUIRES: element_size > 0, bucket_bytes > 0.
 std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
                                   int64_t flat_buffer_size,
@@ -52,6 +52,8 @@ std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
 
 class GradientReducer {
  public:
+  // Larger buckets use the network better; smaller ones start earlier, and
+  // leave less to send after backward.
   static constexpr int64_t kDefaultBucketBytes = 4 << 20;
 
   // REQUIRES: a flat buffer with gradients.
@@ -62,22 +64,23 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Called before the one backward of each micro-batch. With `reduce`, set for
-  // a step's last one, buckets start as soon as their gradients are final.
-  // Parameters that require no gradient are not waited for.
+  // Call it before the backward of each micro-batch. With `reduce`, to be set
+  // for the last micro-batch of a step, buckets start as soon as their
+  // gradients are final. Parameters that require no gradient are not waited
+  // for.
   void begin(bool reduce);
 
-  // Starts what backward did not reach, then the extra tensors; returns when
-  // every sum is in place. A rank without samples calls it without begin().
+  // Starts the remaining buckets and then the extra tensors, and waits until
+  // all sums are complete. A rank without samples calls it without begin().
   void finish(std::span<at::Tensor> extra = {});
 
-  // Drops a step that failed on this or another rank, with the sums that are
-  // under way. REQUIRES: the communicator has been disconnected since, so that
-  // nothing writes to the gradients any more.
+  // Drops a step that failed on this or another rank, with the sums in flight.
+  // REQUIRES: the communicator has been disconnected, so that nothing writes to
+  // the gradients any more.
   void abandon();
 
   int64_t num_buckets() const;
-  // Buckets of this step that were started so far.
+  // Buckets of this step that have been started.
   int64_t num_started() const;
 
  private:

@@ -8,12 +8,12 @@
 namespace headroom::data_parallel {
 namespace {
 
-// outcome x 2^32 + (2^31 - 1 - rank): among equal outcomes the lowest rank is
-// the largest number. 0 is ok, whoever said so.
+// outcome x 2^32 + (2^31 - 1 - rank), so that among equal outcomes the lowest
+// rank has the largest number. kOk is 0 for every rank.
 constexpr int64_t kOutcomeUnit = int64_t{1} << 32;
 constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
 
-// Who saves and leaves writes a checkpoint, too.
+// Saving and leaving includes a checkpoint, so it has the larger number.
 constexpr int64_t kCheckpoint = 1;
 constexpr int64_t kSave = 2;
 

@@ -1,12 +1,12 @@
-// The vote that ends a step: all ranks agree whether it counts.
+// The vote at the end of a step: all ranks agree whether the step counts.
 //
-// The maxima of four numbers over all ranks tell the worst outcome, the lowest
-// rank that had it, and whether anybody asked to stop, to end the generation,
-// to write a checkpoint, or to save the state and leave because all ranks'
-// agent is lost. The numbers travel with a step's reports
-// (worker/step/step_reports.h).
+// Each rank encodes its ballot in four numbers. Their maxima over all ranks
+// give the worst outcome, the lowest rank that had it, and whether any rank
+// asked to stop, to end the generation, to write a checkpoint, or to save the
+// state and leave because the agent of all ranks is lost. The numbers are sent
+// with the step's reports (worker/step/step_reports.h).
 //
-// A rank that could not compute its part casts no ballot: it leaves the
+// A rank that could not compute its part does not vote: it leaves the
 // generation, and the step is tried again in the next one.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace headroom::data_parallel {
 
-// Outcomes from best to worst.
+// From best to worst.
 enum class Outcome { kOk = 0, kNonFinite = 1 };
 
 struct Ballot {
@@ -30,16 +30,16 @@ struct Ballot {
 struct Verdict {
   Outcome outcome = Outcome::kOk;
   bool stop_requested = false;
-  int rank = -1;  // the lowest that had the outcome; -1 if ok
+  int rank = -1;  // the lowest with the outcome; -1 if ok
   bool leave_requested = false;
   bool save_requested = false;
-  bool checkpoint_due = false;  // false beside save_requested, which is more
+  bool checkpoint_due = false;  // false if save_requested, which includes it
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;
 };
 
-// Element-wise maxima of encoded ballots decode to their verdict.
+// encode() a ballot; decode() the element-wise maxima of all ballots.
 using EncodedBallot = std::array<int64_t, 4>;
 EncodedBallot encode(const Ballot& ballot);
 Verdict decode(const EncodedBallot& maxima);

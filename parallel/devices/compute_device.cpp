@@ -55,13 +55,14 @@ PageLockedBuffers::PageLockedBuffers(DeviceApi& api)
 std::shared_ptr<void> PageLockedBuffers::take(int64_t bytes) {
   State& state = *state_;
   std::shared_ptr<void> buffer;
-  std::shared_ptr<void> too_small;  // goes without the lock: that takes time
+  // freed after the lock is released, since that takes time
+  std::shared_ptr<void> too_small;
   int64_t size = bytes;
   {
     const std::lock_guard lock(state.mutex);
     auto found = state.free.lower_bound(bytes);
     if (found == state.free.end() && !state.free.empty()) {
-      // None is large enough: a larger one takes the place of the largest.
+      // None is large enough: replace the largest by a larger one.
       found = std::prev(state.free.end());
     }
     if (found != state.free.end()) {
@@ -109,7 +110,7 @@ std::string device_plugin_path() {
 DevicePlugin load_device_plugin(const std::string& path) {
   static constexpr HostServices kServices = {
       &category_of, &PeerWait::begin, &PeerWait::end, &PeerNews::a_peer_works};
-  // CUDA would put the fastest card first, whose numbers nobody else knows.
+  // CUDA puts the fastest card first by default, unlike nvidia-smi and NVML.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
   if (!plugin_exists(path)) {
     return {nullptr, "this build has no plugin for devices: no " + path};

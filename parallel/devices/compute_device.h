@@ -1,5 +1,5 @@
-// ComputeDevice: where one rank computes, chosen once, when the rank starts,
-// and handed on from there. A default ComputeDevice is the CPU, which needs no
+// ComputeDevice: the device of one rank. It is chosen once, when the rank
+// starts, and passed on. A default ComputeDevice is the CPU, which needs no
 // plugin.
 #pragma once
 
@@ -19,26 +19,27 @@ namespace headroom::devices {
 class ComputeDevice {
  public:
   ComputeDevice() = default;
-  // REQUIRES: 0 <= index < api.device_count(), which outlives this.
+  // REQUIRES: 0 <= index < api.device_count(); `api` outlives this.
   ComputeDevice(DeviceApi& api, int index);
 
   bool is_cpu() const { return api_ == nullptr; }
   c10::Device device() const { return device_; }
-  DeviceApi* api() const { return api_; }  // null on the CPU
+  DeviceApi* api() const { return api_; }  // nullptr on the CPU
   at::TensorOptions options(at::ScalarType type) const {
     return at::TensorOptions(device_).dtype(type);
   }
 
-  // The meter of its tensors; on the CPU the calling thread's account
-  // (counting_allocator.h).
+  // The meter of the device's tensors. On the CPU it is the calling thread's
+  // account (counting_allocator.h).
   activations::MemoryMeter& memory() const;
-  // Null on the CPU.
+  // Returns nullptr on the CPU.
   DeviceKernels* kernels() const;
 
-  // A CPU tensor's copy there, for which the host does not wait; a tensor that
-  // is there already is returned itself.
+  // Copies a CPU tensor to the device, without waiting for the copy. Returns a
+  // tensor that is on the device already unchanged.
   at::Tensor upload(const at::Tensor& tensor) const;
-  // The same into a tensor of the device, which takes no memory there.
+  // Copies into an existing tensor of the device, without allocating device
+  // memory.
   void upload_into(const at::Tensor& tensor, const at::Tensor& target) const;
 
  private:
@@ -46,23 +47,23 @@ class ComputeDevice {
   DeviceApi* api_ = nullptr;
 };
 
-// Host memory that a device copies from by itself, while
-// both sides compute.
+// PageLockedBuffers: host memory with locked pages, from which a device copies
+// by itself while host and device compute.
 //
-// Locking pages takes the host milliseconds and waits for the device, so
-// buffers are kept and used again: there are never more of them than were held
-// at one time. A buffer goes back when its last holder releases it, which may
-// be after this object is gone.
+// Locking pages takes milliseconds and waits for the device, so buffers are
+// kept and used again. There are never more of them than were in use at the
+// same time. A buffer returns when its last holder releases it, which may be
+// after this object is destroyed.
 //
-// Errors: Error (exit 5) where the host has no more pages to lock.
+// Errors: Error (exit 5) if the host cannot lock more pages.
 class PageLockedBuffers {
  public:
   explicit PageLockedBuffers(DeviceApi& api);
 
-  // A buffer of at least `bytes`, aligned for any type.
+  // Returns a buffer of at least `bytes`, aligned for any type.
   std::shared_ptr<void> take(int64_t bytes);
 
-  // Bytes of all buffers, held and free.
+  // Bytes of all buffers, in use and free.
   int64_t locked_bytes() const;
 
  private:
@@ -70,21 +71,23 @@ class PageLockedBuffers {
   std::shared_ptr<State> state_;
 };
 
-// Loads libheadroom_cuda.so into this process, in the main thread, before any
-// other. From then on CUDA numbers cards in the order of the PCI bus, as
-// nvidia-smi and parallel/nvml do.
+// Loads libheadroom_cuda.so into this process, in the main thread, before other
+// threads start. From then on CUDA numbers cards in the order of the PCI bus,
+// as nvidia-smi and parallel/nvml do.
 //
-// It must come before LibTorch is first used: at::manual_seed or a backward
-// before it caches that there is no CUDA for ever. Loading takes about a second
-// and no device; so programs load it only when a device was asked for.
+// Call it before any use of LibTorch: at::manual_seed or a backward before it
+// would permanently cache that there is no CUDA. Loading takes about a second
+// even without using a device, so programs load it only if a device was
+// requested.
 
 struct DevicePlugin {
-  DeviceApi* api = nullptr;  // lives until the process ends
-  std::string reason;        // why there is none
+  // nullptr if there is none; valid until the process ends
+  DeviceApi* api = nullptr;
+  std::string reason;  // why there is none
 };
 
-// The plugin beside the running program, where the build puts it, or the one
-// that HEADROOM_DEVICE_PLUGIN names: tests bring a device of their own
+// Path of the plugin: beside the running program, where the build puts it, or
+// the value of HEADROOM_DEVICE_PLUGIN. Tests use their own
 // (tests/support/test_device).
 std::string device_plugin_path();
 

@@ -1,8 +1,8 @@
-// DeviceCode: for which cards a plugin carries code of its own. Pure.
+// DeviceCode: the compute capabilities for which a plugin contains code. Pure.
 //
-// A kernel is compiled to machine code of a compute capability, which later
-// minor versions of the same major one run too, or to PTX, which the driver
-// compiles for any later card. Compute capability 9.0 is written 90.
+// A kernel is compiled to machine code for one compute capability, which also
+// runs on later minor versions of the same major version, or to PTX, which the
+// driver compiles for any later card. Compute capability 9.0 is written 90.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ struct DeviceCode {
   bool operator==(const DeviceCode&) const = default;
 };
 
-// Reads CMake's CUDA_ARCHITECTURES: "80-real,90": machine code for both, PTX
-// for the second; "90-virtual": PTX alone. Throws Error for other words.
+// Parses CMake's CUDA_ARCHITECTURES. "80-real,90" is machine code for both and
+// PTX for 90; "90-virtual" is PTX only. Throws Error for other text.
 DeviceCode parse_architectures(const std::string& architectures);
 
 bool runs_on(const DeviceCode& code, int compute_capability);
 
-// Why a card cannot be used: "NVIDIA T4 has compute capability 7.5, but …";
-// empty where it can, and for a device without code of its own.
+// Why a card cannot be used: "NVIDIA T4 has compute capability 7.5, but …". ""
+// if it can, or if the device needs no code of its own.
 std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability);
 

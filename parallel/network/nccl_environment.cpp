@@ -33,8 +33,8 @@ std::string library_with(const std::vector<std::string>& all,
   return found == all.end() ? "" : *found;
 }
 
-// Plugins export a table for each version of NCCL's interface, which begins
-// with their name.
+// A plugin exports one table for each version of NCCL's interface; each table
+// begins with the plugin's name.
 std::string name_of_plugin(const std::string& file) {
   void* const plugin = dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (plugin == nullptr) return "";

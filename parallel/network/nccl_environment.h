@@ -1,5 +1,5 @@
-// What NCCL takes from this machine: the interface that the environment names,
-// and the network library that it has loaded.
+// The effect of this machine's environment on NCCL: the interface selected by a
+// variable, and the network library that NCCL has loaded.
 #pragma once
 
 #include <filesystem>
@@ -8,24 +8,24 @@
 
 namespace headroom {
 
-// Why NCCL_SOCKET_IFNAME, `value`, leaves NCCL without an interface of those
-// named `all`; "" where it leaves one. It lists prefixes; "=" asks for whole
-// names, "^" for all others.
+// Why NCCL_SOCKET_IFNAME=`value` leaves NCCL without any of the interfaces
+// `all`; "" if one is left. The value lists name prefixes; a leading "=" means
+// exact names, "^" excludes the listed ones.
 std::string socket_interface_fault(const std::string& value,
                                    const std::vector<std::string>& all);
 
-// The names of all interfaces, whatever their state.
+// The names of all network interfaces, up or down.
 std::vector<std::string> interface_names(
     const std::filesystem::path& sys = "/sys");
 
-// The network over which NCCL leaves the machine: the name that its plugin
-// gives itself ("AWS Libfabric"), "InfiniBand or RoCE" or "TCP sockets". Known
-// once NCCL has connected: it looks for these libraries then, and takes the
-// first that finds a device.
+// The network that NCCL uses between machines: the name of its plugin ("AWS
+// Libfabric"), "InfiniBand or RoCE", or "TCP sockets". Valid only after NCCL
+// has connected: it then loads these libraries and uses the first that finds a
+// device.
 std::string nccl_transport();
 
-// The same, decided: `plugin` is the loaded plugin's name for itself, "" where
-// there is none.
+// The decision of nccl_transport(), from given facts. `plugin` is the name that
+// the loaded plugin gives itself, "" if there is none.
 std::string transport_name(const std::string& plugin, bool has_verbs,
                            bool has_rdma_device);
 

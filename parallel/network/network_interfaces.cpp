@@ -15,9 +15,9 @@
 namespace headroom {
 namespace {
 
-// Only a device, or several that are bonded, reaches other machines: bridges
-// and tunnels of containers have a speed that is made up. -1 where it is not
-// fixed.
+// Returns the speed of a physical or bonded interface. Others, such as bridges
+// and tunnels of containers, report meaningless speeds and get 0, as does -1
+// (speed not fixed).
 int64_t speed_of(const std::string& name, const std::filesystem::path& sys) {
   const std::filesystem::path folder = sys / "class/net" / name;
   std::error_code error;

@@ -17,8 +17,7 @@
 namespace headroom::nvml {
 namespace {
 
-// NVML's functions, declared after NVIDIA's documentation with its names and
-// our types.
+// NVML's functions, declared from NVIDIA's documentation with our own types.
 constexpr int kSuccess = 0;
 constexpr int kInsufficientSize = 7;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};
@@ -78,8 +77,8 @@ struct Nvml::Library {
     return function != nullptr;
   }
 
-  // The sizes in either version of the structure: cards got reserved bytes
-  // later.
+  // Reads the memory sizes: with version 2 of the structure, which has the
+  // reserved bytes, or else with version 1.
   bool read_memory(Device device, Card& card) const {
     MemoryV2 v2 = {};
     v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2u << 24;
@@ -100,7 +99,7 @@ struct Nvml::Library {
     std::vector<ProcessInfo> infos;
     unsigned size = 16;
     int status = kInsufficientSize;
-    // Processes come and go between two calls.
+    // The number of processes may grow between two calls: try again.
     for (int attempt = 0; attempt < 4 && status == kInsufficientSize;
          ++attempt) {
       size += 16;
@@ -121,7 +120,7 @@ struct Nvml::Library {
     return found;
   }
 
-  // "" where it does not tell. A part of a card has the whole card's.
+  // "" if not reported. For a MIG part it is the whole card's.
   std::string read_bus_address(Device device) const {
     if (pci == nullptr) return "";
     PciInfo info = {};
@@ -145,7 +144,7 @@ struct Nvml::Library {
                                        : ComputeMode::kShared;
   }
 
-  // The first part of a card that is divided (MIG); nothing for a whole one.
+  // The first part of a divided card (MIG); no value for a whole card.
   std::optional<Device> first_part(Device device) const {
     unsigned current = 0, pending = 0, most = 0;
     if (mig_mode == nullptr || most_parts == nullptr || part == nullptr ||
@@ -160,7 +159,7 @@ struct Nvml::Library {
     return std::nullopt;
   }
 
-  // Nothing where it does not tell its memory.
+  // Returns no value if the card does not report its memory.
   std::optional<Card> read_card(Device device) const {
     Card card;
     if (!read_memory(device, card)) return std::nullopt;
@@ -245,7 +244,7 @@ std::vector<Card> Nvml::all_cards() const {
   if (library_ == nullptr || library_->count(&count) != kSuccess) return cards;
   for (unsigned index = 0; index < count; ++index) {
     Device device = nullptr;
-    // A card that has fallen off the bus keeps its index.
+    // A card that has fallen off the bus keeps its index, but cannot be opened.
     if (library_->by_index(index, &device) != kSuccess) continue;
     std::optional<Card> card = library_->read_card(device);
     if (!card) continue;
@@ -272,7 +271,7 @@ std::optional<Card> Nvml::card_of(const std::string& uuid) const {
 
 namespace {
 
-// The one card that a word of CUDA_VISIBLE_DEVICES names among all of them.
+// Returns the card that an entry of CUDA_VISIBLE_DEVICES selects, or nullptr.
 const Card* named_card(const std::vector<Card>& all, const std::string& word) {
   if (word.starts_with("GPU-")) {
     const auto begins = [&](const Card& card) {
@@ -288,7 +287,7 @@ const Card* named_card(const std::vector<Card>& all, const std::string& word) {
 
 }  // namespace
 
-// CUDA shows a process one part of a divided card, and then no whole card.
+// If a card is divided, CUDA shows a process one part, and then no whole card.
 std::vector<Card> Nvml::with_first_part(std::vector<Card> shown) const {
   for (const Card& card : shown) {
     if (card.uuid.starts_with("MIG-")) {
@@ -329,7 +328,7 @@ std::vector<Card> Nvml::cards() const {
       card = *named;
     }
     if (!card) break;
-    // CUDA shows none where one is named twice.
+    // CUDA shows no card at all if one is listed twice.
     if (std::ranges::any_of(shown, [&](const Card& other) {
           return other.uuid == card->uuid;
         })) {
@@ -368,7 +367,7 @@ int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
   bool is_listed = false;
   for (const CardProcess& process : card.processes) {
     if (std::ranges::find(own_pids, process.pid) == own_pids.end()) continue;
-    // A process whose bytes the driver does not tell is not told apart.
+    // A process without reported bytes cannot be subtracted.
     if (!process.used_bytes) continue;
     own += *process.used_bytes;
     is_listed = true;
@@ -405,7 +404,7 @@ std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml) {
 
 namespace {
 
-// " (process 4001: 12 GiB, process 4002)"; "" where the driver names none.
+// " (process 4001: 12 GiB, process 4002)"; "" if the driver lists no process.
 std::string users_text(const Card& card) {
   if (card.processes.empty()) return "";
   return " (" +

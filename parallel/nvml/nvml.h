@@ -1,16 +1,16 @@
-// Nvml: what NVIDIA's driver tells about the cards, without CUDA and without
-// creating a context on any of them.
+// Nvml: the driver's information about the cards, without CUDA and without
+// creating a context.
 //
-// libnvidia-ml.so.1 comes with the driver and is loaded at run time, so that
-// the launcher and the coordinator, which have no LibTorch, can ask too. Where
-// it is missing there is no card. Copies share the library; any thread may ask.
-// What one card does not answer (some do not tell processes' memory) is left
-// out of its Card.
+// libnvidia-ml.so.1 is installed with the driver and loaded at run time, so
+// that the launcher and the coordinator, which do not link LibTorch, can use
+// it. Without the library there is no card. Copies of Nvml share the library;
+// any thread may use it. A value that a card does not report (some do not
+// report the memory of processes) is left out of its Card.
 //
-// CUDA shows a process the cards that CUDA_VISIBLE_DEVICES names, and numbers
-// them anew; NVML numbers all of the machine's. Here a card has CUDA's number,
-// which --device and the worker mean too, and NVML's beside it. Both count in
-// the order of the PCI bus, which workers ask CUDA for (compute_device.h).
+// CUDA shows a process the cards in CUDA_VISIBLE_DEVICES and numbers them from
+// 0; NVML numbers all cards of the machine. A Card has CUDA's number, which
+// --device and workers use, and NVML's beside it. Both follow the order of the
+// PCI bus; workers set CUDA to it (compute_device.h).
 #pragma once
 
 #include <cstdint>
@@ -24,38 +24,37 @@ namespace headroom::nvml {
 
 // A process that computes on a card.
 struct CardProcess {
-  int64_t pid = 0;  // The driver's number of the process, not a container's.
-  // Nothing where the driver does not tell.
+  int64_t pid = 0;  // the driver's process number, not a container's
+  // No value if the driver does not report it.
   std::optional<int64_t> used_bytes;
 };
 
-// Who may compute on a card (nvidia-smi -c).
+// How many processes may compute on a card (nvidia-smi -c).
 enum class ComputeMode { kShared, kOneProcess, kNobody };
 
 struct Card {
-  int index = 0;        // CUDA's number in a process of this environment
+  int index = 0;        // CUDA's number, for a process with this environment
   int nvidia_smi = -1;  // nvidia-smi's number; -1 for a part of a card (MIG)
   std::string uuid;     // "GPU-f2b1c3…" or "MIG-…"
-  // Where the card is on the PCI bus, as /sys/bus/pci/devices names it:
-  // "0000:3b:00.0"; that of the whole card for a part of one. "" if the driver
-  // does not tell.
+  // PCI address as in /sys/bus/pci/devices, "0000:3b:00.0"; a MIG part has the
+  // whole card's. "" if the driver does not report it.
   std::string bus_address;
   std::string name;
-  int compute_capability = 0;  // 9.0 as 90; 0: the driver does not tell
-  int64_t total_bytes = 0;     // the card's memory
-  int64_t reserved_bytes = 0;  // the driver's own part of these
+  int compute_capability = 0;  // 90 for 9.0; 0 if not reported
+  int64_t total_bytes = 0;     // memory of the card
+  int64_t reserved_bytes = 0;  // the driver's own part of it
   int64_t free_bytes = 0;
   std::vector<CardProcess> processes;
   ComputeMode compute_mode = ComputeMode::kShared;
 
-  // Bytes that all processes use, this one included.
+  // Bytes in use by all processes, this one included.
   int64_t used_bytes() const {
     return total_bytes - reserved_bytes - free_bytes;
   }
 };
 
-// What decides which cards CUDA shows, and in which order; a variable that is
-// not set is nothing.
+// The environment variables that decide which cards CUDA shows, and in which
+// order. No value if a variable is not set.
 struct CudaEnvironment {
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
   std::optional<std::string> device_order;     // CUDA_DEVICE_ORDER
@@ -67,20 +66,18 @@ class Nvml {
  public:
   static constexpr const char* kLibrary = "libnvidia-ml.so.1";
 
-  // `library` is a file or a name that the loader looks up; tests name their
-  // own.
+  // `library`: a file, or a name that the loader finds; tests pass their own.
   explicit Nvml(
       const std::string& library = kLibrary,
       const CudaEnvironment& environment = CudaEnvironment::of_this_process());
 
-  // Those that CUDA shows, the i-th with number i. Empty, with a reason, where
-  // there is no driver or no card. As CUDA, it reads CUDA_VISIBLE_DEVICES up to
-  // the first word that names no card: numbers, UUIDs or their beginnings,
-  // parts of cards (MIG). Where a card is divided, CUDA shows one part alone:
-  // the one that is named, or the first.
+  // The cards that CUDA shows; cards()[i] has number i. Empty, with a reason(),
+  // if there is no driver or no card. Like CUDA, reads CUDA_VISIBLE_DEVICES up
+  // to the first entry that matches no card; entries are numbers, UUIDs or
+  // their prefixes, or MIG parts. If a shown card is divided (MIG), CUDA shows
+  // a single part: the named one, or else the first.
   std::vector<Card> cards() const;
-  // Whichever is shown: the card or part of a card of that whole UUID. Nothing
-  // where there is none.
+  // The card or MIG part with that full UUID, shown or not; no value if absent.
   std::optional<Card> card_of(const std::string& uuid) const;
   const std::string& reason() const { return reason_; }
   const CudaEnvironment& environment() const { return environment_; }
@@ -96,26 +93,26 @@ class Nvml {
   std::string reason_;
 };
 
-// How much of a card others use, from what NVML said.
+// Memory of a card in use by other programs, computed from NVML's figures.
 
-// Bytes of `card` that are not this run's: neither free, nor the driver's, nor
-// of the processes `own_pids`. In a container the driver's process numbers are
-// not ours, and none matches: then `own_bytes`, what these processes know to
-// hold, is subtracted instead (0 before they start).
+// Bytes of `card` that are neither free, nor the driver's, nor used by the
+// processes `own_pids`. In a container the driver's process numbers differ and
+// none matches; then `own_bytes`, the bytes that the own processes report (0
+// before they start), is subtracted instead.
 int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
                         int64_t own_bytes);
 
-// The devices of --device: "0", "0,2", "cuda", "cuda:1". Throws Error (exit 2)
-// for other words, for a card twice, for one that is not there, saying what is,
-// and for a CUDA_DEVICE_ORDER that would give cards other numbers.
+// The cards of --device: "0", "0,2", "cuda", "cuda:1". Throws Error (exit 2)
+// for other text, for a repeated card, for a missing card (listing the existing
+// ones), and for a CUDA_DEVICE_ORDER that would number cards differently.
 std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml);
 
 // "card 0: NVIDIA H200, 139 GiB, others use 21 GiB of it (process 4001: 20
-// GiB)"; "card 0 (nvidia-smi's 2)" where the two count differently.
+// GiB)"; "card 0 (nvidia-smi's 2)" if nvidia-smi's number differs.
 std::string card_text(const Card& card, int64_t others_bytes);
 
-// Why no process may begin to compute on the card, and what to do: "card 0 is
-// in exclusive mode, and process 4001 computes on it: …"; "" if one may.
+// Why no process may start to compute on the card, and what to do: "card 0 is
+// in exclusive mode, and process 4001 computes on it: …". "" if one may.
 std::string trouble_of(const Card& card);
 
 }  // namespace headroom::nvml

@@ -48,7 +48,7 @@ MapGradient& kept(AutogradContext* ctx) {
 class ReceivingFunction final
     : public torch::autograd::Function<ReceivingFunction> {
  public:
-  // `token`, without elements, wants a gradient: so autograd records this.
+  // `token` has no elements but requires a gradient, so autograd records this.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& token,
                             const at::Tensor& map,
                             const GradientPointer* gradient) {
@@ -98,11 +98,12 @@ using Kind = Instruction::Kind;
 using torch::autograd::Edge;
 using torch::autograd::impl::gradient_edge;
 
-// What a micro-batch leaves for its backward, beside autograd's graph. Edges
-// instead of tensors: a map that nothing saved is released once it is sent.
+// The state of a micro-batch until its backward, besides autograd's graph. It
+// holds edges instead of tensors, so that a map which no operation saved is
+// freed once it is sent.
 struct Held {
   Edge loss;               // set on the last stage
-  std::vector<Edge> sent;  // invalid where no gradient is wanted
+  std::vector<Edge> sent;  // invalid if no gradient is required
   std::vector<std::shared_ptr<MapGradient>> sent_gradients;
   std::vector<std::shared_ptr<MapGradient>> received_gradients;
 };
@@ -221,7 +222,8 @@ class Step {
                     gradient_to_send(*held.received_gradients[i], i));
   }
 
-  // The gradient of each sent map, summed over its readers in stage order.
+  // Receives the gradients of each sent map and sums them over its readers in
+  // stage order.
   void take_gradients(const Held& held) {
     size_t position = 0;
     for (size_t i = 0; i < routes_.sent.size(); ++i) {
@@ -232,7 +234,8 @@ class Step {
     }
   }
 
-  // The graph and what it saved end with this call, which has its only roots.
+  // Frees the graph and its saved tensors, because it consumes the graph's only
+  // roots.
   void run_backward(Held& held) {
     std::vector<Edge> roots = std::move(held.sent);
     if (is_last_stage_) roots.push_back(std::move(held.loss));
@@ -246,7 +249,7 @@ class Step {
   }
 
   at::Tensor gradient_to_send(MapGradient& gradient, size_t i) {
-    // Everything that reads the map may be frozen or without gradient.
+    // All operations that read the map may be frozen or need no gradient.
     if (!gradient.value.defined()) {
       const std::vector<int64_t> sizes =
           work_.map_sizes(instruction().micro_batch, routes_.received[i].layer);
@@ -261,9 +264,9 @@ class Step {
   const bool is_last_stage_;
   const bool has_backward_;
   StageWork& work_;
-  const at::Tensor& one_;         // a root's own gradient
+  const at::Tensor& one_;         // gradient of a root
   size_t current_ = 0;            // instruction
-  std::map<int64_t, Held> held_;  // each micro-batch's
+  std::map<int64_t, Held> held_;  // by micro-batch
 };
 
 }  // namespace

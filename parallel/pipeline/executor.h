@@ -1,22 +1,22 @@
-// PipelineExecutor: runs one stage's instructions on one rank.
+// PipelineExecutor: runs the instructions of one stage on one rank.
 //
 //   F m   receive the maps that the stage reads from others -> forward ->
-//         send the maps that others read, each straight to each reader
+//         send the maps that other stages read, directly to each of them
 //   B m   receive a map's gradients from all its readers, sum them in stage
 //         order -> backward -> send the gradients of the received maps
 //
-// With the schedule kForwardOnly there is no B and no gradient: evaluation.
+// With the schedule kForwardOnly (evaluation) there is no B and no gradient.
 //
-// The messages of a step, their order and their sizes follow from the schedule,
-// the routes and StageWork::map_sizes alone. The receives of an instruction are
-// posted while the one before it computes; sends do not block (mailbox.h).
+// The messages of a step, their order and their sizes depend only on the
+// schedule, the routes and StageWork::map_sizes. The receives of an instruction
+// are posted while the previous one computes; sends do not block (mailbox.h).
 //
-// Between its forward and its backward a micro-batch holds what autograd saved
-// and nothing else; after its backward nothing.
+// Between its forward and its backward, a micro-batch holds only the tensors
+// that autograd saved; after its backward it holds nothing.
 //
-// Errors: any exception leaves the step at once, CommunicationError and
-// c10::OutOfMemoryError among them. The step's messages are then void, and the
-// ranks have to be connected anew: nothing is completed for the peers.
+// Errors: any exception ends the step at once, CommunicationError and
+// c10::OutOfMemoryError included. The messages of the step are then invalid and
+// the ranks must be connected again: nothing is completed for the peers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,10 +33,10 @@
 
 namespace headroom::pipeline {
 
-// While it lives, backwards of the thread that made it
-// run on that thread. LibTorch would give each device a thread of its own; but
-// scopes of the thread (memory categories, policies, the stream) hold only
-// here, and ranks that are threads must not wait for each other.
+// In its scope, backwards started by the current thread run on this thread. By
+// default LibTorch runs them on one thread per device; but the thread's scopes
+// (memory categories, policies, the stream) apply only here, and ranks that are
+// threads must not wait for each other.
 class BackwardOnThisThread {
  public:
   explicit BackwardOnThisThread(bool is_cpu)
@@ -53,54 +53,55 @@ class BackwardOnThisThread {
   const bool before_;
 };
 
-// The ends of autograd's graph of one stage.
+// Autograd nodes at the ends of one stage's graph.
 //
 //   map ~~> [received_map] -> layers of the stage -> [sent_map] ~~> map
 //   gradient <~~ <-                                          <- <~~ gradient
 //
-// Nodes of their own, since autograd would keep more than it needs:
-//   - a leaf tensor lives until backward is done; the node keeps where its
-//     gradient goes and not the map, so that a map which no operation saves
-//     (one that is only concatenated, as most skips are) is freed;
-//   - a gradient that is handed to the engine stays until backward is done; the
-//     node gives it away, so that the first operation may overwrite it.
+// Special nodes are used because plain autograd would keep more memory:
+//   - a leaf tensor is kept until backward is done. received_map keeps only
+//     where the gradient goes, so a map that no operation saves (most skips
+//     are only concatenated) is freed early;
+//   - a gradient passed to the engine is kept until backward is done. sent_map
+//     gives its gradient away, so the first operation may overwrite it.
 
 struct MapGradient {
   at::Tensor value;
 };
 
-// `map` with a history that ends in `gradient`: backward fills it with the sum
-// over all readers in this stage, or leaves it undefined if nothing that was
-// differentiated reads the map.
+// Returns `map` with a history that ends in `gradient`. Backward sets it to the
+// sum over all readers in this stage, or leaves it undefined if no
+// differentiated operation reads the map.
 at::Tensor received_map(const at::Tensor& map,
                         std::shared_ptr<MapGradient> gradient);
 
-// A scalar whose backward, with whatever gradient, continues in `map`'s with
-// the value of `gradient`, which it takes away. Undefined if `map` wants no
-// gradient.
+// Returns a scalar. Its backward ignores the incoming gradient and continues in
+// `map`'s history with the value of `gradient`, which it moves out. Returns an
+// undefined tensor if `map` requires no gradient.
 at::Tensor sent_map(const at::Tensor& map,
                     std::shared_ptr<MapGradient> gradient);
 
-// What one stage computes, as the executor sees it: the executor knows
-// instructions, maps and ranks, but not what a map means, how a micro-batch is
-// computed or how gradients of parameters are collected.
+// The computation of one stage. The executor handles instructions, maps and
+// ranks; it does not know what a map means, how a micro-batch is computed, or
+// how the gradients of parameters are collected.
 class StageWork {
  public:
   virtual ~StageWork() = default;
 
-  // The forward of one micro-batch. `received`: the maps of
-  // StageRoutes::received, in that order, part of autograd's graph; released
-  // as soon as they are read. Returns the maps of StageRoutes::sent, in
-  // that order; the last stage one scalar, the loss, or nothing where the
-  // schedule has no backward.
+  // Runs the forward of one micro-batch. `received` are the maps of
+  // StageRoutes::received, in that order, as part of autograd's graph; release
+  // each after its last use. Returns the maps of StageRoutes::sent, in that
+  // order; on the last stage one scalar, the loss, or nothing if the schedule
+  // has no backward.
   virtual std::vector<at::Tensor> forward(int64_t micro_batch,
                                           std::vector<at::Tensor> received) = 0;
 
-  // Sizes of the map of `layer`, which this stage receives or sends. Follows
-  // from the batch alone: both ends of a message must agree without talking.
+  // The sizes of the map of `layer`, which this stage receives or sends. They
+  // must depend on the batch only, because both ends of a message compute them
+  // without communication.
   virtual std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) = 0;
 
-  // Right before backward; `is_last`: no other backward follows in this step.
+  // Called right before a backward. `is_last`: it is the last one of the step.
   virtual void before_backward(int64_t micro_batch, bool is_last) = 0;
 };
 
@@ -111,7 +112,7 @@ class PipelineExecutor {
   PipelineExecutor(collectives::Communicator& stages, PipelineSchedule kind,
                    StageRoutes routes, const at::TensorOptions& map_options);
 
-  // One step; every stage gives the same number. Collective.
+  // Runs one step. Collective; all stages pass the same number.
   void run(int64_t num_micro_batches, StageWork& work);
 
  private:
@@ -119,7 +120,8 @@ class PipelineExecutor {
   const PipelineSchedule kind_;
   const StageRoutes routes_;
   const at::TensorOptions map_options_;
-  const at::Tensor one_;  // a step allocates nothing before its first map
+  // made here, since a step allocates nothing before its first map
+  const at::Tensor one_;
 };
 
 }  // namespace headroom::pipeline

@@ -1,16 +1,17 @@
-// Mailbox: the messages of one stage during one step, sent and received.
+// Mailbox: the messages that one stage sends and receives during one step.
 //
 // Sends never block. A send is waited for, and its map released, once a message
-// has come back that the peer sent after it had posted the receive: a stage
-// posts the receives of its next instruction before it computes one, so a
-// message of its instruction i vouches for those of instructions up to i + 1.
-// The rest is waited for at the end of the step. Where no backward answers
-// (forward only) sends are waited for one instruction later: the stage that is
-// furthest behind never waits for one. A message without elements is not sent,
-// and received as an empty tensor.
+// from the same peer shows that the peer has posted the receive. A stage posts
+// the receives of its next instruction before it computes one, so a message of
+// its instruction i shows that the receives of instructions up to i + 1 are
+// posted. Remaining sends are waited for at the end of the step. Without
+// backward (forward only) no message returns, so the sends of an instruction
+// are waited for one instruction later, so that the slowest stage never waits
+// for a send. A message without elements is not sent, and received as an empty
+// tensor.
 //
-// It borrows all it is given, for one step.
-// Errors: CommunicationError; c10::OutOfMemoryError where a receive is posted.
+// It borrows its arguments for one step.
+// Errors: CommunicationError; c10::OutOfMemoryError when a receive is posted.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,22 +29,22 @@
 
 namespace headroom::pipeline {
 
-// One message of a stage's step. It is known by the instruction that sends or
-// receives it, by the map (its layer) and by the other stage. Maps go forward,
-// their gradients back, the same layers in the same order, so that both ends of
-// a pair agree.
+// One message of a stage's step, identified by the instruction that sends or
+// receives it, by the map (its layer) and by the other stage. Maps are sent
+// forward and their gradients back, for the same layers in the same order, so
+// both stages of a pair agree.
 struct StageMessage {
   int layer = 0;
   int peer = 0;  // the other stage
-  // Index of the instruction that handles the message at the peer.
+  // Index of the instruction that sends or receives the message at the peer.
   int64_t peer_instruction = 0;
   bool operator==(const StageMessage&) const = default;
 };
 
 struct InstructionMessages {
   Instruction instruction;
-  std::vector<StageMessage> receives;  // awaited before the computation
-  std::vector<StageMessage> sends;     // issued after it
+  std::vector<StageMessage> receives;  // received before the computation
+  std::vector<StageMessage> sends;     // sent after it
 };
 
 // The messages in order of issue: one entry per instruction of schedule(kind,
@@ -54,7 +55,7 @@ std::vector<InstructionMessages> step_messages(PipelineSchedule kind,
                                                int stage,
                                                const StageRoutes& routes);
 
-// The memory format in which maps of these sizes travel.
+// The memory format in which maps of these sizes are sent.
 at::MemoryFormat map_format(at::IntArrayRef sizes);
 
 class Mailbox {
@@ -69,15 +70,15 @@ class Mailbox {
   const std::vector<InstructionMessages>& list() const { return list_; }
   const at::TensorOptions& map_options() const { return map_options_; }
 
-  // Begins to receive the messages of instruction `index`, if it has not yet
-  // and if there is one.
+  // Posts the receives of instruction `index`. Does nothing if they are posted
+  // already, or if there is no such instruction.
   void post_receives(size_t index);
-  // Message `position` of instruction `index`, once it is here.
-  // REQUIRES: its receives posted; messages are taken in order.
+  // Waits for message `position` of instruction `index` and returns it.
+  // REQUIRES: its receives are posted; messages are taken in order.
   at::Tensor take(size_t index, size_t position);
 
-  // Sends message `position` of instruction `index`, in order. The tensor must
-  // not change any more.
+  // Sends message `position` of instruction `index`. Messages are sent in
+  // order. The tensor must not be changed afterwards.
   void send(size_t index, size_t position, const at::Tensor& map);
 
   // Waits for the sends of all instructions before `index`.
@@ -86,11 +87,11 @@ class Mailbox {
  private:
   struct Receiving {
     at::Tensor map;
-    // Null where there is nothing to receive.
+    // nullptr for a message without elements.
     std::unique_ptr<collectives::Work> work;
   };
   struct Sending {
-    size_t index = 0;  // the instruction's place
+    size_t index = 0;  // the instruction's index
     StageMessage message;
     at::Tensor map;
     std::unique_ptr<collectives::Work> work;
@@ -102,10 +103,10 @@ class Mailbox {
   const std::vector<InstructionMessages> list_;
   const MapSizes map_sizes_;
   const at::TensorOptions map_options_;
-  std::vector<size_t> num_posted_;  // receives per instruction
-  std::vector<size_t> num_taken_;   // receives taken of those posted
+  std::vector<size_t> num_posted_;  // receives posted, for each instruction
+  std::vector<size_t> num_taken_;   // receives taken, for each instruction
   std::vector<size_t> num_sent_;
-  std::list<Receiving> receiving_;  // posted and not taken, in order
+  std::list<Receiving> receiving_;  // posted and not yet taken, in order
   std::list<Sending> sending_;
 };
 

@@ -18,15 +18,15 @@ void check_arguments(int num_stages, int64_t num_micro_batches, int stage) {
                      std::to_string(num_micro_batches) + " micro-batches");
 }
 
-// Slots at which every stage's instructions run, when each takes one slot and
-// starts as soon as its stage and its inputs are ready.
+// The time slot of each stage's instructions, if each takes one slot and starts
+// as soon as its stage and its inputs are ready.
 std::vector<std::map<int64_t, Instruction>> time_slots(
     const std::vector<std::vector<Instruction>>& stages) {
   const size_t num_stages = stages.size();
   std::vector<std::map<int64_t, Instruction>> slots(num_stages);
   std::vector<size_t> next(num_stages, 0);
   std::vector<int64_t> free_at(num_stages, 0);
-  // (stage, kind, micro-batch) -> the slot after it
+  //  // (stage, kind, micro-batch) -> the slot after it.
   std::map<std::pair<size_t, std::pair<Kind, int64_t>>, int64_t> done_at;
   const auto ready_at = [&](size_t stage, const Instruction& instruction) {
     const bool forward = instruction.kind == Kind::kForward;

@@ -1,8 +1,8 @@
-// What each stage of a pipeline does, in which order.
+// The order in which each stage of a pipeline runs forwards and backwards.
 //
-// A stage computes the forward of a micro-batch once the stages before it
-// have, and its backward once the stages after it have. Three stages, four
-// micro-batches, forward and backward one time slot each:
+// A stage can run the forward of a micro-batch after the previous stages have,
+// and its backward after the later stages have. Example with three stages and
+// four micro-batches; a forward or backward takes one time slot:
 //
 //   1F1B (Narayanan et al., arXiv:1806.03377): a stage runs ahead by as many
 //   forwards as there are stages behind it, then turns to one backward per
@@ -18,7 +18,7 @@
 //     stage 0  F0 F1 F2 F3 .  .  B0 B1 B2 B3
 //     ...
 //
-//   Forward only, for evaluation: nothing is held.
+//   Forward only, for evaluation: no activations are kept.
 //
 // Backwards run in the order of micro-batches, so that gradients are
 // summed in one order. One stage of 1F1B is gradient accumulation.
@@ -42,17 +42,18 @@ struct Instruction {
 // "F3" or "B0".
 std::string to_string(const Instruction& instruction);
 
-// The instructions of one stage; the last is about the last micro-batch.
+// The instructions of one stage; the last one is for the last micro-batch.
 // REQUIRES: 0 <= stage < num_stages, num_micro_batches > 0.
 std::vector<Instruction> schedule(PipelineSchedule kind, int num_stages,
                                   int64_t num_micro_batches, int stage);
 
-// How many micro-batches the stage holds at most between forward and backward.
+// The largest number of micro-batches that are between forward and backward on
+// the stage at one time.
 // REQUIRES: as schedule().
 int64_t max_in_flight(PipelineSchedule kind, int num_stages,
                       int64_t num_micro_batches, int stage);
 
-// The whole schedule as above: a line per stage, a column per time slot.
+// Draws the whole schedule as above: a line per stage, a column per time slot.
 std::string draw_schedule(PipelineSchedule kind, int num_stages,
                           int64_t num_micro_batches);
 

@@ -1,5 +1,4 @@
-// Backend: how the threads of one process and the processes of one run exchange
-// tensors.
+// Backend: how the ranks of a run exchange tensors.
 #pragma once
 
 #include <array>
@@ -9,11 +8,11 @@
 
 namespace headroom::plan {
 
-// The tensors of a device travel by NCCL, or through the host; those of the
-// host by Gloo, or MPI. kAuto is what a run may ask for; a plan has decided.
+// Device tensors use NCCL, or are copied through the host; host tensors use
+// Gloo or MPI. A run may ask for kAuto; a plan never has it.
 enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
-// The words of --backend; plans and messages use the same.
+// The values of --backend; plans and messages use the same names.
 inline constexpr auto kBackends =
     std::to_array<NamedValue<Backend>>({{Backend::kAuto, "auto"},
                                         {Backend::kGloo, "gloo"},

@@ -1,6 +1,6 @@
-// Batch-norm groups: consecutive images of a global batch that share
-// statistics. They follow from the number of images and a rule alone, never
-// from the layout, so that they are part of a run's mathematics.
+// Batch-norm groups: consecutive images of a global batch that share batch-norm
+// statistics. The groups depend only on the number of images and a rule, never
+// on the layout, so a run has the same results under every layout.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,28 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
-// Part `index` of `parts` nearly equal consecutive parts of `count` samples;
-// the first count % parts ranks hold one more. May be empty.
+// Part `index` of `parts` nearly equal consecutive parts of `count` samples.
+// The first count % parts parts have one sample more; a part may be empty.
 // REQUIRES: count >= 0, 0 <= index < parts.
 SampleRange share_of(int64_t count, int64_t parts, int64_t index);
 
-// Either runs of `size` images with a remainder, or, where `even`, as many
-// groups as are nearest to `size` images each, whose sizes differ by at most
-// one, the larger first.
+// If not `even`: groups of `size` images, and a smaller last one. If `even`:
+// the number of groups for which their mean size is nearest to `size`; the
+// sizes differ by at most one, larger groups first. A larger `size` makes
+// statistics smoother, but needs that many images in flight together.
 struct BatchNormRule {
   int64_t size = 1;
   bool even = false;
   bool operator==(const BatchNormRule&) const = default;
 };
 
-// The rule of a run which does not say its own: max(1, round(count / 16))
-// groups.
+// The default rule of a run: even groups of about 16 images, at least one.
 BatchNormRule usual_batch_norm_rule(int64_t global_batch_size);
 
-// The groups of a batch of `count` samples. A group that would have fewer than
-// two values per channel in the smallest map, which has `smallest_map_elements`
-// (height x width) per sample, is joined to the one before, where there is one.
+// The groups of a batch of `count` samples. If a group has fewer than two
+// values per channel in the smallest map, it is joined to the previous group,
+// if there is one. The smallest map has `smallest_map_elements` (height x
+// width) per sample.
 std::vector<SampleRange> batch_norm_groups(int64_t count,
                                            const BatchNormRule& rule,
                                            int64_t smallest_map_elements);
@@ -45,7 +46,7 @@ std::vector<SampleRange> batch_norm_groups(int64_t count,
 // The largest group of a batch of `count` samples. REQUIRES: count >= 1.
 int64_t largest_group(int64_t count, const BatchNormRule& rule);
 
-// The sizes as a phrase: "16", "19 and 18".
+// The group sizes as text: "16", or "19 and 18".
 std::string group_sizes_text(int64_t count, const BatchNormRule& rule);
 
 }  // namespace headroom::plan

@@ -10,7 +10,7 @@ namespace headroom::plan {
 
 namespace {
 
-// A rank's whole share of a batch.
+// One rank's whole share of a batch.
 SampleRange whole_share(int64_t count, int ranks, const GroupPlaces& groups,
                         bool even, int rank) {
   const int64_t num_groups = groups.size();
@@ -30,7 +30,7 @@ bool runs_whole_shares(const BatchCut& cut) {
   return cut.micro_batch_size >= largest_share(cut);
 }
 
-// The whole groups that a micro-batch of a batch of `count` samples has.
+// How many whole groups fit into one micro-batch of a batch of `count` samples.
 int64_t groups_at_once(const BatchCut& cut, int64_t count,
                        int64_t micro_batch_size) {
   const int64_t group =
@@ -71,7 +71,7 @@ std::optional<std::string> groups_error(const BatchCut& cut) {
 
 namespace {
 
-// What each rank has of a batch that is cut into groups.
+// The part of each rank in a batch that is divided into groups.
 class RanksParts {
  public:
   RanksParts(const BatchCut& cut, int64_t count, int64_t smallest_map_elements)
@@ -151,8 +151,7 @@ bool groups_span_ranks(const BatchCut& cut, int64_t count,
 
 namespace {
 
-// The groups of a full batch, whose images have more than one cell in the
-// smallest map.
+// For a full batch, whose smallest map has more than one cell per image.
 bool full_batch_groups_span_ranks(const BatchCut& cut) {
   return groups_span_ranks(cut, cut.global_batch_size,
                            /*smallest_map_elements=*/2);

@@ -1,8 +1,8 @@
-// The way of each sample of a global batch: to which rank, into which
-// micro-batch, into which batch-norm group.
+// Which rank and which micro-batch each sample of a global batch belongs to.
 //
-// The mathematics of a step is fixed before its layout: groups follow from the
-// size of the batch alone, ranks and micro-batches only say who computes what.
+// The mathematics of a step does not depend on the layout: batch-norm groups
+// follow from the batch size alone; ranks and micro-batches only decide where a
+// sample is computed.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace headroom::plan {
 
-// How the batches of a run are cut.
+// How the batches of a run are divided.
 struct BatchCut {
   int64_t global_batch_size = 1;  // samples of a full batch
   int data_parallel_size = 1;
@@ -22,54 +22,55 @@ struct BatchCut {
   BatchNormRule groups;
 };
 
-// The samples of a group must be in flight together. So either a rank's whole
-// share of a full batch is one micro-batch (then groups may span ranks, which
-// exchange statistics), or the micro-batch is a multiple of the group, or no
-// less than the largest of even groups (then ranks get whole groups). Returns
-// nothing if one of them holds, else the equation that fails.
+// Checks that the samples of each group can be in flight together. One of these
+// must hold: the micro-batch is a rank's whole share of a full batch (then
+// groups may span ranks, which exchange statistics); or it is a multiple of the
+// group size; or, with even groups, it is at least the largest group (in the
+// last two cases ranks get whole groups). Returns no value if one holds, else
+// the condition that fails.
 std::optional<std::string> groups_error(const BatchCut& cut);
 
-// The most samples of a full batch that a rank has at once where its whole
-// share is one micro-batch. Shares are nearly equal; those of even groups hold
-// whole groups where all ranks can have equally many of them.
+// The largest share of a full batch that a rank has, if its whole share is one
+// micro-batch. Shares are nearly equal. With even groups they consist of whole
+// groups if the groups can be divided equally among the ranks.
 int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
                       const BatchNormRule& groups);
 
-// One rank's part of a batch, counted from the batch's first sample.
+// One rank's part of a batch; positions count from the batch's first sample.
 struct BatchPart {
   SampleRange local;
-  // They tile `local`. Equally many on every data rank, so that collectives
-  // match; the last ones may be empty.
+  // They cover `local`. Every data rank has the same number of them, so that
+  // collectives match; the last ones may be empty.
   std::vector<SampleRange> micro_batches;
 };
 
-// REQUIRES: groups_error(cut) is nothing.
+// REQUIRES: groups_error(cut) returns no value.
 BatchPart part_of(const BatchCut& cut, int64_t count,
                   int64_t smallest_map_elements, int data_parallel_rank);
 
-// part_of() of every data rank. REQUIRES: as there.
+// part_of() for every data rank. REQUIRES: as part_of().
 std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
                                 int64_t smallest_map_elements);
 
-// The sizes to which micro-batches can be cut further without another result:
-// whole batch-norm groups, about half each time, the largest first. Empty where
-// a group is a micro-batch already, or where groups of a full batch span ranks.
+// Smaller micro-batch sizes that give the same results: multiples of the
+// largest batch-norm group, each about half of the previous, largest first.
+// Empty if a micro-batch is one group already, or if groups span ranks.
 std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
 
-// The reason why there are none; nothing if there are.
+// Why there is no smaller size; no value if there is one.
 std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut);
 
-// part_of() with the same samples in micro-batches of at most
-// `micro_batch_size`, or a group where that has more; equally many on every
-// data rank. A batch with a group that spans ranks stays as it is: its samples
-// must be in flight together. REQUIRES: micro_batch_size is one of
+// Like part_of(), but in micro-batches of at most `micro_batch_size` samples,
+// or of one group if that is larger. Every data rank has the same number of
+// them. A batch with a group that spans ranks is not divided further, because
+// its samples must be in flight together. REQUIRES: micro_batch_size is one of
 // smaller_micro_batches(cut).
 BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int64_t smallest_map_elements,
                                         int data_parallel_rank,
                                         int64_t micro_batch_size);
 
-// Whether a group of a batch of `count` samples sits on several data ranks.
+// Whether some group of a batch of `count` samples spans several data ranks.
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements);
 

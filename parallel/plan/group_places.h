@@ -1,5 +1,5 @@
-// GroupPlaces: where each batch-norm group of a batch lies, without a list of
-// them: a plan for thousands of ranks is sought among many.
+// GroupPlaces: computes the range of each batch-norm group without storing a
+// list. The planner examines many plans for thousands of ranks.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace headroom::plan {
 
 class GroupPlaces {
  public:
-  // The arguments are batch_norm_groups()'s.
+  // The arguments are those of batch_norm_groups().
   GroupPlaces(int64_t count, const BatchNormRule& rule,
               int64_t smallest_map_elements)
       : count_(count), rule_(rule) {
     if (count <= 0) return;
     if (rule.even) {
-      // Two values a channel in each, where the batch has them.
+      // Two values per channel in each group, if the batch has that many.
       const int64_t least = smallest_map_elements < 2 ? 2 : 1;
       const int64_t most_groups = std::max<int64_t>(1, count / least);
       const int64_t nearest = (2 * count + rule.size) / (2 * rule.size);
@@ -38,7 +38,7 @@ class GroupPlaces {
     return {begin, index + 1 == size_ ? count_ : begin + rule_.size};
   }
 
-  // Whether one of them begins there.
+  // Returns true if a group begins at this sample.
   bool begins_at(int64_t sample) const {
     int64_t low = 0, high = size_;
     while (low < high) {

@@ -4,7 +4,7 @@
 //                x spatial_parallel_size
 //
 // Axis order, outermost first: pipeline, data, spatial, so that the ranks that
-// share one image are neighbours. It is written here and nowhere else.
+// share an image are neighbours. This order is defined here and nowhere else.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct ParallelLayout {
   bool operator==(const ParallelLayout&) const = default;
 };
 
-// A rank's place on each axis.
+// A rank's position on each axis.
 struct MeshCoordinates {
   int pipeline_stage = 0;
   int data_parallel_rank = 0;
@@ -36,16 +36,14 @@ struct MeshCoordinates {
 MeshCoordinates coordinates_of(const ParallelLayout& layout, int rank);
 int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 
-// "data=2,pipeline=1" in any order; an axis not named is 1. Throws Error that
-// names the unknown axis, the axis named twice or the bad number.
+// Parses "data=2,pipeline=1" in any order; an axis that is not named is 1.
+// Throws Error naming an unknown or repeated axis or an invalid number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
-// "data=2,spatial=2": the axes above 1 alone, or "data=1"; parse_layout reads
-// it as `layout`.
+// "data=2,spatial=2": only the axes above 1, or "data=1". See parse_layout().
 std::string short_text(const ParallelLayout& layout);
 
-// All layouts of `world_size` ranks, the simplest first: by spatial size, then
-// by pipeline size.
+// All layouts of `world_size` ranks: by spatial size, then by pipeline size.
 std::vector<ParallelLayout> layouts_of(int world_size);
 
 }  // namespace headroom::plan

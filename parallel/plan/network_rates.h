@@ -1,5 +1,5 @@
-// What the network between the machines of a run does, as measured at its start
-// (parallel/collectives/network_measurement.h).
+// Measured speed of the network between the machines of a run. Rank 0 measures
+// it at the start (parallel/collectives/network_measurement.h).
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace headroom::plan {
 
 struct NetworkRates {
   int64_t machines = 0;
-  std::string interface = {};  // the first machine's; "" where it is not known
-  // Rates are one way, while each machine talks to one other.
+  std::string interface = {};  // of the first machine; "" if unknown
+  // Rates are for one direction, while each machine exchanges with one other.
   double slowest_bytes_per_second = 0;
   double fastest_bytes_per_second = 0;
-  double latency_seconds = 0;  // one message's way, of the slowest pair
+  double latency_seconds = 0;  // of one message, for the slowest pair
   bool is_sample = false;      // not every pair was measured
 
   bool operator==(const NetworkRates&) const = default;

@@ -163,8 +163,7 @@ void read_all_predictions(const ordered_json& object, const std::string& file,
       });
 }
 
-// The members that later versions added; an earlier plan without them has the
-// defaults.
+// Reads the members that later versions added; a missing one keeps its default.
 void read_later_members(const ordered_json& object, const std::string& file,
                         Plan& plan) {
   if (object.contains("even_batch_norm_groups")) {
@@ -227,7 +226,7 @@ std::string text(const ordered_json& object, const std::string& name,
   return value.get<std::string>();
 }
 
-// A reason quotes flags and paths, which need not be UTF-8.
+// A reason may quote flags and paths, which may not be UTF-8.
 std::string dump(const ordered_json& object, int indent) {
   return object.dump(indent, ' ', false,
                      ordered_json::error_handler_t::replace);
@@ -284,7 +283,7 @@ ordered_json network_object(const NetworkRates& network) {
 
 namespace {
 
-// Nothing for what network_object() would not write.
+// Returns no value for an object that network_object() would not write.
 std::optional<NetworkRates> network_of(const ordered_json& object) {
   if (!object.is_object()) return std::nullopt;
   NetworkRates network;

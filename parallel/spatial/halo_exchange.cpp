@@ -14,7 +14,7 @@
 namespace headroom::spatial {
 namespace {
 
-constexpr int64_t kRows = 2;  // the axis of rows in [N, C, H, W]
+constexpr int64_t kRows = 2;  // the rows' dimension in [N, C, H, W]
 
 at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
   const MemoryCategoryScope scope(MemoryCategory::kCommunication);
@@ -23,18 +23,18 @@ at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
       like.options().memory_format(at::MemoryFormat::ChannelsLast));
 }
 
-// Rows of several samples are not one piece of memory: they are copied.
+// Rows of several samples are not contiguous, so they are copied.
 at::Tensor one_piece(const at::Tensor& rows) {
   const MemoryCategoryScope scope(MemoryCategory::kCommunication);
   return rows.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// The messages of one exchange, each with the memory that it needs until done.
-// All memory is there before the first message leaves: a rank that runs out of
-// it has not begun the exchange.
+// The messages of one exchange, with their memory. All memory is allocated
+// before the first message is sent: a rank that runs out of memory has not
+// begun the exchange.
 class Messages {
  public:
-  // Both lie in one piece of memory.
+  // REQUIRES for both: `rows` is contiguous (channels-last).
   void send(const at::Tensor& rows, int peer) {
     sends_.push_back({rows, peer});
   }

@@ -1,12 +1,11 @@
 // CommunicatorHaloExchange: a HaloExchange over the ranks of a communicator.
 //
-// All messages of one exchange are under way at once, so the order in which
-// ranks reach it does not matter and nothing deadlocks. Rank i of the
-// communicator holds part i of the partition.
+// All messages of one exchange are in flight at once, so ranks may reach it in
+// any order. Rank i of the communicator holds part i of the split.
 //
-// The communicator must outlive it, and serve nothing that is not issued in the
-// same order on all ranks, as gradient buckets are not. Errors:
-// CommunicationError.
+// The communicator must outlive it. Everything else that uses the communicator
+// must be issued in the same order on all ranks; gradient buckets are not, so
+// they need another one. Errors: CommunicationError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +20,7 @@ namespace headroom::spatial {
 
 class CommunicatorHaloExchange final : public HaloExchange {
  public:
-  // REQUIRES: as many ranks as parts.
+  // REQUIRES: ranks.size() equals the number of parts.
   CommunicatorHaloExchange(collectives::Communicator& spatial_ranks,
                            const ImageSplit& partition);
 

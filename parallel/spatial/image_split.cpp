@@ -8,8 +8,7 @@
 namespace headroom::spatial {
 namespace {
 
-// The rows of `other` that a rank with rows `own` wants: they lie all above or
-// all below its own.
+// The rows of `other` that rows `own` need. `other` is above or below `own`.
 RowRange wanted(const RowRange& own, const RowRange& other, int64_t top,
                 int64_t bottom) {
   if (other.end <= own.begin)

@@ -1,10 +1,9 @@
-// ImageSplit: which rows of an image, and of every map made from it, lie on
-// which rank.
+// ImageSplit: which rank holds which rows of an image and of its maps.
 //
-// Rows are dealt out in blocks of the network's largest stride, in nearly equal
-// consecutive runs, so that every map of the network is cut at whole rows and
-// upsampling and concatenation stay local. Example, 224 rows in blocks of 32
-// over 3 ranks:
+// Rows are divided in blocks of the network's largest stride, into consecutive
+// ranges of nearly equal size. So every map of the network is cut between whole
+// rows, and upsampling and concatenation need no communication. Example, 224
+// rows in blocks of 32 over 3 ranks:
 //
 //   rank            0        1          2
 //   blocks          0 1 2    3 4        5 6
@@ -28,8 +27,8 @@ struct RowRange {
 
 class ImageSplit {
  public:
-  // The first blocks % spatial_parallel_size ranks hold one block more. Throws
-  // Error with the numbers when there are more ranks than blocks.
+  // The first (blocks % spatial_parallel_size) ranks hold one block more.
+  // Throws Error with the numbers if there are more ranks than blocks.
   // REQUIRES: positive arguments, image_rows a multiple of block_rows.
   ImageSplit(int64_t image_rows, int64_t block_rows, int spatial_parallel_size);
 
@@ -42,8 +41,8 @@ class ImageSplit {
   // The rows that `rank` holds of a map with `rows_per_block` rows per block.
   RowRange rows_of(int rank, int64_t rows_per_block) const;
 
-  // The rows per block of a map of which `rank` holds `local_rows`.
-  // REQUIRES: local_rows is a multiple of the rank's blocks.
+  // The rows per block of a map of which `rank` holds `local_rows`. REQUIRES:
+  // local_rows is a multiple of the rank's number of blocks.
   int64_t rows_per_block(int rank, int64_t local_rows) const;
 
  private:
@@ -52,13 +51,13 @@ class ImageSplit {
   int size_;
 };
 
-// HaloPlan: which rows a rank sends and receives so that it sees `top` rows
-// above its own and `bottom` rows below.
+// HaloPlan: which rows a rank sends and receives to get `top` rows above its
+// own and `bottom` rows below.
 //
-// Every rank makes its plan alone; they fit together: what rank a's plan
-// receives from b is what b's plan sends to a. Between two ranks there is at
-// most one message per direction, since one lies above the other. Rows wanted
-// may lie with several ranks: at the largest stride a rank may own one row.
+// Every rank computes its plan alone, and the plans match: what a receives from
+// b in a's plan, b sends to a in b's plan. Between two ranks there is at most
+// one message per direction, since one is entirely above the other. The halo
+// may span several ranks: at the largest stride a rank may own one row.
 //
 // Example, 2 rows per rank, rank 1 of 4, top = bottom = 3:
 //
@@ -75,21 +74,21 @@ struct HaloPiece {
 
 struct HaloPlan {
   RowRange own;
-  // Rows wanted that no rank has; they are the first and the last of the halo.
+  // Halo rows outside the whole map: the first and the last of the halo.
   int64_t rows_above_edge = 0;
   int64_t rows_below_edge = 0;
-  // Both by peer, hence in row order.
+  // Both sorted by peer, and therefore in row order.
   std::vector<HaloPiece> receives;
   std::vector<HaloPiece> sends;
 };
 
-// The exchange of a map with `rows_per_block` rows per block. REQUIRES: top,
-// bottom >= 0.
+// The halo of a map with `rows_per_block` rows per block. REQUIRES: top, bottom
+// >= 0.
 HaloPlan plan_halo(const ImageSplit& partition, int64_t rows_per_block,
                    int rank, int64_t top, int64_t bottom);
 
-// The place of row `row` of a received piece in the halo, which is the rows
-// above the own ones and then those below.
+// The index of row `row` of the map in the halo, which holds first the rows
+// above the own ones and then the rows below.
 int64_t place_in_halo(const HaloPlan& plan, int64_t row, int64_t top);
 
 }  // namespace headroom::spatial

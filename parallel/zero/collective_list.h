@@ -3,12 +3,13 @@
 //   forward   gather 0, gather 1, …            ZeRO 3 only
 //   backward  gather n, scatter n, gather n-1, scatter n-1, …
 //                                              ZeRO 3; ZeRO 2 scatters only
-//   the same, each layer fetched while the one before it runs
+//   backward, with each layer gathered while the previous one runs
 //             gather n, gather n-1, scatter n, gather n-2, scatter n-1, …
 //
-// An entry's place is that of its end: a fetched layer's gather begins earlier.
-// The list follows from the layers alone, so it is the same on all ranks. The
-// cursor refuses every other order: peers would exchange different layers.
+// An entry's position is where its collective ends; a gather in the background
+// begins earlier. The list depends only on the layers, so it is the same on all
+// ranks. The cursor refuses any other order, in which ranks would exchange
+// different layers.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct LayerCollective {
 // "gather 3".
 std::string to_string(const LayerCollective& collective);
 
-// `layers` in ascending order: those with parameters, and those that learn.
+// `layers`, in ascending order: for forward all layers with parameters; for
+// backward the layers that learn.
 std::vector<LayerCollective> forward_list(const std::vector<int64_t>& layers);
 enum class Gathers { kNone, kInTurn, kAhead };
 std::vector<LayerCollective> backward_list(const std::vector<int64_t>& layers,
@@ -35,9 +37,9 @@ std::vector<LayerCollective> backward_list(const std::vector<int64_t>& layers,
 
 class CollectiveCursor {
  public:
-  // Starts a pass. REQUIRES: the one before is done.
+  // Starts a pass. REQUIRES: the previous pass is done.
   void begin(std::vector<LayerCollective> list);
-  // Ticks off the next one. REQUIRES: it is `collective`.
+  // Advances past the next collective. REQUIRES: it equals `collective`.
   void pass(const LayerCollective& collective);
   bool done() const { return next_ == list_.size(); }
   // REQUIRES: !done().

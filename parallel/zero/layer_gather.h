@@ -1,5 +1,6 @@
-// Values that rest as shards and are whole, layer by layer, only while they are
-// needed: ZeRO 3's parameters; the averaged weights of ZeRO 1 to 3.
+// LayerGather: values that are stored as shards, and gathered layer by layer
+// only while they are needed. It holds ZeRO 3's parameters, and the averaged
+// weights of ZeRO 1 to 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,25 +14,27 @@
 
 namespace headroom::zero {
 
-// Owns the shard; keeps the layers' buffers, borrows the ranks. Used by the
-// thread that runs the step. Errors: CommunicationError; c10::OutOfMemoryError
-// before a rank has taken part in a gather, so that it can still do so.
+// Owns the shard, keeps the layers' buffers, and borrows the communicator. Used
+// by the thread that runs the step. Errors: CommunicationError;
+// c10::OutOfMemoryError before this rank has taken part in a gather, so that it
+// can still do so.
 class LayerGather {
  public:
-  // Takes its slices from `layers` and releases their memory. layers[i] is
-  // flat, of padded_layer_size(i) elements, with a storage of its own, and
+  // Copies its slices out of `layers` and releases their memory. layers[i] is
+  // flat, has padded_layer_size(i) elements in a storage of its own, and is
   // equal on all ranks. REQUIRES: ranks.size() == map.num_ranks().
   LayerGather(const ShardMap& map, std::vector<at::Tensor> layers,
               collectives::Communicator& ranks);
 
-  // [map.shard_size()]: the values between two uses.
+  // [map.shard_size()]: this rank's slices, which are the stored values.
   at::Tensor& shard() { return shard_; }
 
-  // Collective: the layer's values on every rank, from the shards as they are.
+  // Collective: gathers the layer's current values on every rank.
   void gather(int64_t layer) { begin_gather(layer)->wait(); }
-  // The layer must not be used, nor its memory released, before wait().
+  // Starts a gather. Do not use the layer or release its memory before wait().
   std::unique_ptr<collectives::Work> begin_gather(int64_t layer);
-  // What was written to the layer is lost. REQUIRES: is_whole(layer).
+  // Frees the gathered layer; changes to it are lost. REQUIRES:
+  // is_whole(layer).
   void release(int64_t layer);
   bool is_whole(int64_t layer) const;
 
@@ -42,19 +45,18 @@ class LayerGather {
   at::Tensor shard_;
 };
 
-// The memory of a layer comes and goes under tensors that stay. Its flat buffer
-// has a storage of its own; parameters are windows into it, which autograd
-// keeps, so freeing tensors would not free the memory. The storage object stays
-// and only what it points to is released and allocated again (as PyTorch's FSDP
-// does).
+// release_memory, restore_memory: free and allocate the memory of a layer while
+// its tensors stay. The parameters are views of the layer's flat buffer, and
+// autograd keeps them, so destroying tensors would not free the memory. Instead
+// the storage object stays, and only the memory it points to is released and
+// allocated again (as PyTorch's FSDP does).
 //
-// Nobody may touch a value of the layer until restore_memory().
-// REQUIRES: a tensor that covers its storage.
+// The layer's values must not be accessed until restore_memory(). REQUIRES: a
+// tensor that covers its whole storage.
 void release_memory(const at::Tensor& flat);
 
-// Allocates it again, uninitialised. Throws c10::OutOfMemoryError; nothing has
-// changed then.
-// REQUIRES: released.
+// Allocates the memory again, uninitialised. If it throws
+// c10::OutOfMemoryError, nothing has changed. REQUIRES: released.
 void restore_memory(const at::Tensor& flat);
 
 bool has_memory(const at::Tensor& flat);

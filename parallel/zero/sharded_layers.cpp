@@ -14,7 +14,7 @@
 
 namespace headroom::zero {
 
-// The hooks keep it beyond the scatter's end, and then find it inactive.
+// The hooks share it. It outlives the GradientScatter, and is then inactive.
 struct GradientScatter::State {
   State(const ShardMap& of_layers, collectives::Communicator& sharing,
         collectives::Communicator& copying,
@@ -32,12 +32,12 @@ struct GradientScatter::State {
   at::Tensor shard;
   at::Tensor received;  // room for the largest slice
   bool active = true;
-  std::vector<size_t> num_missing;  // each layer's, in this backward
+  std::vector<size_t> num_missing;  // for each layer, in this backward
 
   const at::Tensor& gradients(int64_t layer) const {
     return layers.at(static_cast<size_t>(layer)).gradients;
   }
-  // The layer's buffer, zeroed where it is new.
+  // Makes sure the layer's buffer has memory; new memory is zeroed.
   void provide(int64_t layer) {
     if (has_memory(gradients(layer))) return;
     restore_memory(gradients(layer));
@@ -128,7 +128,8 @@ GradientScatter::GradientScatter(const ShardMap& map, std::vector<Layer> layers,
   }
 }
 
-// The parameters' hooks keep the state, and must not keep themselves with it.
+// The parameters' hooks keep the state alive, so the state must drop its
+// references to the parameters.
 GradientScatter::~GradientScatter() {
   state_->active = false;
   state_->on_final = nullptr;
@@ -198,8 +199,8 @@ void ShardedLayers::use(int64_t layer) {
   if (fetch_ && cursor_.next_is(gather)) finish_fetch();
   if (!values_->is_whole(layer)) {
     HEADROOM_CHECK(cursor_.next_is(gather), to_string(gather) + " out of turn");
-    values_->gather(
-        layer);  // may run out of memory, and is then still to be done
+    // If this runs out of memory, the gather is still to be done.
+    values_->gather(layer);
     cursor_.pass(gather);
   }
   fetch_next();
@@ -224,7 +225,7 @@ void ShardedLayers::done_with(int64_t layer) {
 void ShardedLayers::on_final(int64_t layer) {
   finish_fetch();
   cursor_.pass({Kind::kScatter, layer});
-  done_with(layer);  // first: a backend's scratch then takes its place
+  done_with(layer);  // first, so that the backend can use its memory as scratch
   gradients_->reduce(layer);
 }
 

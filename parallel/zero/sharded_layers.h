@@ -4,19 +4,19 @@
 //
 //   begin_step()
 //   begin_forward()    use(layer) … done_with(layer) …        ZeRO 3
-//   begin_backward()   use(layer), then gradients; when the last one of a layer
-//                      is there they are scattered, and its values released
+//   begin_backward()   use(layer), then gradients; after the last gradient of a
+//                      layer they are scattered, and its values released
 //   abandon()          drops a step that failed on this or another rank
 //
-// Where gathers run in the background (Communicator), the next layer of the
-// pass is fetched while one runs: one layer more is whole then.
+// If the communicator gathers in the background, the next layer of the pass is
+// gathered while one runs; this takes the memory of one more whole layer.
 //
-// The passes of a step may come in any order that is the same on all ranks;
-// within one the collectives are a fixed list (collective_list.h).
+// The passes of a step may have any order that is the same on all ranks. Within
+// a pass, the collectives are a fixed list (collective_list.h).
 //
-// It owns the shards, keeps the layers, and borrows the ranks; the thread that
-// runs the step uses it. Errors: CommunicationError; c10::OutOfMemoryError,
-// after which only abandon() may follow.
+// Owns the shards, keeps the layers, and borrows the communicators. Used by the
+// thread that runs the step. Errors: CommunicationError; c10::OutOfMemoryError,
+// after which only abandon() may be called.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,16 +33,16 @@
 
 namespace headroom::zero {
 
-// Sums each layer's gradient over all ranks and leaves every
+// GradientScatter: sums each layer's gradient over all ranks and leaves each
 // rank with its slice (ZeRO 2 and 3).
 //
-// A layer's gradient buffer exists from the first gradient that backward
-// produces for the layer to the last; then it is reduced into the shard and
-// released. The shard adds up the micro-batches of a step.
+// A layer's gradient buffer exists from the layer's first gradient in a
+// backward to its last; then it is reduced into the shard and released. The
+// shard accumulates the micro-batches of a step.
 //
-// It owns the shard, keeps the layers' buffers and parameters, and borrows the
-// ranks. Errors: CommunicationError; c10::OutOfMemoryError where a buffer does
-// not fit. Both come out of backward.
+// Owns the shard, keeps the layers' buffers and parameters, and borrows the
+// communicators. Errors, thrown from backward: CommunicationError;
+// c10::OutOfMemoryError if a buffer does not fit.
 class GradientScatter {
  public:
   struct Layer {
@@ -50,11 +50,10 @@ class GradientScatter {
     std::vector<at::Tensor> parameters;  // learning ones; .grad views gradients
   };
 
-  // `on_final(layer)` is called within backward when the last of the layer's
-  // gradients is there; it calls reduce(layer) once it is the layer's turn.
-  // `ranks` share the layers; `copies` hold the same slice and other parts of
-  // the images.
-  // REQUIRES: ranks.size() == map.num_ranks().
+  // `on_final(layer)` is called within backward after the layer's last
+  // gradient; it must call reduce(layer) when it is that layer's turn. `ranks`
+  // share the layers; `copies` are the ranks that hold the same slice for other
+  // parts of the images. REQUIRES: ranks.size() == map.num_ranks().
   GradientScatter(const ShardMap& map, std::vector<Layer> layers,
                   collectives::Communicator& ranks,
                   collectives::Communicator& copies,
@@ -68,10 +67,10 @@ class GradientScatter {
 
   // Call it before the backward of each micro-batch.
   void begin_backward();
-  // Collective: the layer's buffer, summed over all ranks, is added to the
-  // shard and released.
+  // Collective: sums the layer's buffer over all ranks, adds this rank's slice
+  // to the shard, and releases the buffer.
   void reduce(int64_t layer);
-  // Frees what a failed backward left.
+  // Frees the buffers that a failed backward left.
   void release_all();
 
  private:
@@ -101,19 +100,18 @@ class ShardedLayers {
   void begin_step();
   void begin_forward();
   void begin_backward();
-  // Called before the first use of the layer's values in a pass; more calls do
-  // no harm.
+  // Call it before a pass first uses the layer's values; may be repeated.
   void use(int64_t layer);
-  // Forward calls it when the layer has run.
+  // Call it in forward after the layer has run.
   void done_with(int64_t layer);
-  // Frees what a failed step left whole, and its gather under way. REQUIRES: the
-  // ranks have been disconnected since, so that nothing writes there any more.
+  // Releases layers and drops the gather that a failed step left. REQUIRES: the
+  // communicator has been disconnected, so nothing writes to them.
   void abandon();
 
  private:
   void on_final(int64_t layer);
   void fetch_next();
-  // Waits until the layer that is being fetched is there.
+  // Waits until the gather in flight has finished.
   void finish_fetch();
 
   std::unique_ptr<LayerGather> values_;  // ZeRO 3
@@ -122,7 +120,7 @@ class ShardedLayers {
   std::vector<LayerCollective> backward_;
   CollectiveCursor cursor_;
   const bool fetches_ahead_;
-  // The gather of the cursor's next layer, where it is under way.
+  // The gather of the cursor's next layer, while it is in flight.
   std::unique_ptr<collectives::Work> fetch_;
 };
 

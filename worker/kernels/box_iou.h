@@ -1,4 +1,4 @@
-// Overlap of two boxes: IoU and its variants that serve as losses.
+// Overlap of two boxes: IoU and the variants used as losses.
 //
 //   IoU     intersection / union
 //   GIoU    IoU - (hull - union)/hull                       (Rezatofighi 2019)
@@ -7,10 +7,10 @@
 //           alpha = v/(v - IoU + 1 + eps) without gradient  (Zheng 2020)
 //
 // eps = 1e-7 is added to the union, the hull and the diagonal, never to a width
-// or a height: two boxes without height have no CIoU (NaN).
+// or height: CIoU is NaN for two boxes without height.
 //
-// One template serves numbers and Dual numbers (below), so gradients
-// follow. nvcc compiles all of it for the device too.
+// One template works with plain numbers and Dual numbers (below), so gradients
+// come from the same formula. nvcc also compiles all of it for the device.
 #pragma once
 
 #include <cmath>
@@ -20,15 +20,12 @@
 
 namespace headroom::kernels {
 
-// Dual<N>: a number with its derivatives along N inputs.
+// Dual<N>: a number with its derivatives by N inputs.
 //
 // A formula written once for T = double and T = Dual<N> gives its value and its
-// exact gradient, so that the closed-form backward of the box loss cannot
-// disagree with its forward. Ties follow PyTorch: min and max of two equal
-// numbers share the gradient half and half, clamping at zero passes it on at
-// zero.
-//
-// nvcc compiles it for the device too.
+// exact gradient, so the backward of the box loss always matches its forward.
+// At ties it follows PyTorch: min and max of two equal numbers give each half
+// of the gradient, and clamping at zero passes the gradient at zero.
 template <size_t N>
 struct Dual {
   double value = 0;
@@ -71,7 +68,7 @@ struct Dual {
   }
 };
 
-// Overloads for plain numbers, so that a template can name either.
+// Overloads for plain numbers, so that a template works for both.
 template <typename T>
 HEADROOM_HD T minimum(T a, T b) {
   return a < b ? a : b;
@@ -120,7 +117,7 @@ inline constexpr double kIouEpsilon = 1e-7;
 
 enum class IouKind { kIou, kGiou, kDiou, kCiou };
 
-// Centre and size, any unit.
+// Centre and size, in any unit.
 template <typename T>
 struct CentreBox {
   T x, y, w, h;
@@ -161,18 +158,18 @@ HEADROOM_HD T box_iou(IouKind kind, const CentreBox<T>& a,
 // How well a raw prediction of the detection head fits its target.
 struct RowFit {
   double ciou = 0;
-  double gradient[4] = {};  // ciou's, by the raw x, y, w, h
+  double gradient[4] = {};  // of ciou, by the raw x, y, w, h
 };
 
-// `raw` is before the sigmoid; box = (2s - 0.5, (2s)^2 * anchor) in cells.
+// `raw` is before the sigmoid s; the box: (2s - 0.5, (2s)^2 * anchor) in cells.
 HEADROOM_HD RowFit fit_row(const double raw[4], const double anchor[2],
                            const double target[4]) {
   using Number = Dual<4>;
   double sigmoid[4];
   for (int i = 0; i < 4; ++i) sigmoid[i] = 1 / (1 + std::exp(-raw[i]));
 
-  // Differentiated by the box here and by the raw values below: four inputs
-  // that are the box itself keep the duals' first derivatives trivial.
+  // The duals differentiate by the box, and the chain rule to the raw values is
+  // applied below. So the duals' initial derivatives are trivial.
   CentreBox<Number> box;
   double by_raw[4];
   for (int i = 0; i < 4; ++i) {

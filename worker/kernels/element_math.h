@@ -1,9 +1,9 @@
-// element_math: what batch norm with its activation and the optimizers do to
-// one element.
+// element_math: the arithmetic of batch norm with activation and of the
+// optimizers, for one element.
 //
-// One text for the CPU's loops and for CUDA's kernels (parallel/cuda/kernels),
-// so that both compute the same; nvcc compiles it for the device too. It
-// includes nothing that it cannot.
+// The CPU's loops and the CUDA kernels (parallel/cuda/kernels) use the same
+// code, so both compute the same; nvcc compiles it for the device too. It must
+// include only headers that nvcc can compile.
 #pragma once
 
 #include <cmath>
@@ -43,8 +43,8 @@ template <typename T>
 struct AdamCoefficients {
   T step_size = 0, root_of_correction = 1, one_minus_beta1 = 0, beta2 = 0,
     one_minus_beta2 = 0, epsilon = 0, clip = 1;
-  T weight_decay = 0;  // added to the gradient
-  T shrink = 1;        // what the parameter is multiplied by first
+  T weight_decay = 0;  // as part of the gradient
+  T shrink = 1;        // factor of the parameter before the update
 };
 
 // g = clip*gradient + weight_decay*p; p *= shrink; m += one_minus_beta1*(g -
@@ -63,8 +63,8 @@ HEADROOM_HD void adam_element(T& parameter, T gradient, T& first_moment,
       c.step_size * (m / (std::sqrt(v) / c.root_of_correction + c.epsilon));
 }
 
-// The average moves by `weight` of the way to the value; as LibTorch's lerp,
-// exact at both ends.
+// Moves the average towards the value by the fraction `weight`. Like LibTorch's
+// lerp it is exact at both ends.
 template <typename T>
 HEADROOM_HD void average_element(T& average, T value, T weight) {
   average = weight < T(0.5) ? average + weight * (value - average)
@@ -79,9 +79,9 @@ struct NormCoefficients {
   A mean, scale, bias;
 };
 
-// One channel, from statistics in double. What rounding the mean to A loses
-// goes into the bias, so that channels whose mean is large against their
-// deviation keep their precision.
+// Coefficients of one channel, from statistics in double. The rounding error of
+// the mean in A is added to the bias, so that channels whose mean is large
+// against their deviation keep their precision.
 template <typename A>
 HEADROOM_HD NormCoefficients<A> norm_coefficients(double mean,
                                                   double inverse_deviation,
@@ -92,8 +92,8 @@ HEADROOM_HD NormCoefficients<A> norm_coefficients(double mean,
   return {rounded, static_cast<A>(scale), static_cast<A>(bias + lost * scale)};
 }
 
-// e^x and 1/x. On a device float's are the card's own instructions, within two
-// units in the last place; what is too small for a normal number is 0.
+// e^x and 1/x. On a device, float uses approximate instructions, accurate to
+// two units in the last place; subnormal results become 0.
 template <typename A>
 HEADROOM_HD A exponential(A x) {
 #ifdef __CUDA_ARCH__
@@ -124,7 +124,7 @@ HEADROOM_HD A sigmoid(A z) {
   return reciprocal(A(1) + exponential(-z));
 }
 
-// Mish is z * t, t = tanh(log(1 + e^z)); from 20 on t is 1.
+// Mish is z * t with t = tanh(log(1 + e^z)); from z = 20 on t is 1.
 template <typename A>
 struct MishParts {
   A power;            // e^z
@@ -136,8 +136,9 @@ HEADROOM_HD MishParts<A> mish_parts(A z) {
   return {power, reciprocal(power * (power + A(2)) + A(2))};
 }
 
-// An activation whose kind is known when compiling: nothing is chosen for each
-// element. The functions below take it or layers::ActivationFunction.
+// An activation whose kind is known at compile time, so that no branch is
+// needed per element. The functions below accept it or
+// layers::ActivationFunction.
 template <layers::ActivationKind kKind>
 struct KnownActivation {
   static constexpr layers::ActivationKind kind = kKind;
@@ -202,14 +203,14 @@ HEADROOM_HD A norm_activation_gradient(A y, A dout,
          activation_derivative((y - c.mean) * c.scale + c.bias, function);
 }
 
-// What the gradient of y takes off scale * dz: offset + (y - mean) * slope.
+// The gradient of y is scale * dz minus (offset + (y - mean) * slope).
 template <typename A>
 struct NormGradientCoefficients {
   A offset, slope;
 };
 
-// `mean_dz` and `mean_dz_n` are over the whole group: of dz, and of dz times
-// the normalised value; 0 for fixed statistics.
+// `mean_dz` and `mean_dz_n` are means over the whole group: of dz, and of dz
+// times the normalised value. Both are 0 for fixed statistics.
 template <typename A>
 HEADROOM_HD NormGradientCoefficients<A> norm_gradient_coefficients(
     double mean, double inverse_deviation, double weight, double mean_dz,

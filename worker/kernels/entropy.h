@@ -5,7 +5,7 @@
 //   focal    = L * (.25 t + .75 (1 - t)) * q^gamma,
 //              q = (1 - t) s + t (1 - s), s = sigmoid(x)      (Lin et al. 2017)
 //
-// nvcc compiles it for the device too.
+// nvcc also compiles it for the device.
 #pragma once
 
 #include <cfloat>

@@ -1,10 +1,10 @@
-// LossKernels: the detection loss where its heads do not lie on the CPU.
+// LossKernels: the detection loss for heads that are not on the CPU.
 //
-// The loss knows no CUDA: it is handed this interface, as maps are handed
-// MapKernels. All levels go through one kernel each way, and the number of
-// matches is read on the device: no launch depends on a number of the step, so
-// a graph of the device holds for every step. Work is put on the device's
-// current stream, and nothing waits for it.
+// The loss contains no CUDA code; it uses this interface, as batch norm uses
+// MapKernels. One kernel in each direction processes all levels, and the number
+// of matches is read on the device. So no launch depends on a number of the
+// step, and a captured graph is valid for every step. Work is queued on the
+// device's current stream, and nothing waits for it.
 //
 // Errors: HEADROOM_CHECK for shapes and types; c10::Error from the device.
 #pragma once
@@ -22,31 +22,30 @@ struct Device;
 
 namespace headroom::kernels {
 
-// The number of blocks of threads that share a level's cells, and of those that
-// share its matches.
+// Thread blocks for a level's cells; as many more process its matches.
 inline constexpr int64_t kLossBlocks = 128;
-// The most levels of a head; the largest shipped models have four.
+// Largest number of levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
-// The scales hold one value for each item (box, obj, cls) of each level, then
-// two for all levels: the images of the global batch, and what the loss is
-// multiplied by for backward.
+// The scales: one value for each item (box, obj, cls) of each level, then two:
+// the number of images of the global batch, and the loss's factor in backward.
 inline constexpr int64_t kLossItems = 3;
 inline constexpr int64_t kScalesOfAll = 2;
-// What a match keeps for backward: the gradient of its overlap by the raw box,
-// and its objectness target, 0 where another match of the cell is the last.
+// Values of a match kept for backward: the gradient of its overlap by the raw
+// box (4), and its objectness target, which is 0 if a later match of the same
+// cell overwrites it.
 inline constexpr int64_t kFitFields = 5;
 
-// What of the loss stays the same throughout a run.
+// The part of the loss that is constant in a run.
 struct LossRules {
   EntropyRule obj, cls;
   double positive_target = 1, negative_target = 0;
 };
 
-// Bytes of a level's matches in their packed buffer, for at most `capacity` of
-// them, sorted by cell and in the order of assignment within one:
+// Layout of a level's matches in their packed buffer, for at most `capacity` of
+// them; sorted by cell, and by order of assignment within a cell:
 //
-//   int32    how many there are, and three more to fill 16 bytes
-//   int32    [capacity]: the cell, its place in [n, H, W, anchors]
+//   int32    the number of matches, then padding to 16 bytes
+//   int32    [capacity]: the cell's index in [n, H, W, anchors]
 //   int32    [capacity]: the class
 //   T        [capacity, 4] boxes, then [capacity, 2] anchors, in cells
 struct MatchLayout {
@@ -68,43 +67,44 @@ struct MatchLayout {
   }
 };
 
-// One call over all levels. All tensors are dense, on one device.
+// One call for all levels. All tensors are dense and on one device.
 struct LossCall {
   struct Level {
     at::Tensor head;    // [n, H, W, anchors, 5 + classes], float32 or float64
-    int64_t begin = 0;  // the byte in `targets` at which its matches begin
+    int64_t begin = 0;  // offset of its matches in `targets`
     int64_t capacity = 0;
-    // What forward keeps for backward, of the head's type but for `fit`:
-    at::Tensor objectness;  // the logits of all cells
-    at::Tensor classes;     // [capacity, classes], the class logits of the
-                            // matches; no columns for a single class
-    at::Tensor fit;         // [capacity, kFitFields], double
-    at::Tensor gradient;    // the head's; undefined in forward
+    // Kept by forward for backward; of the head's type except `fit`:
+    at::Tensor objectness;  // logits of all cells
+    // [capacity, classes]: class logits of the matches; [capacity, 0] for one
+    // class
+    at::Tensor classes;
+    at::Tensor fit;       // [capacity, kFitFields], double
+    at::Tensor gradient;  // of the head; undefined in forward
   };
   std::vector<Level> levels;
-  at::Tensor targets;  // bytes, each level as MatchLayout says
+  at::Tensor targets;  // bytes; each level has the layout of MatchLayout
   at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
   LossRules rules;
-  // Forward: double [levels * 2 * kLossBlocks * kLossItems] of scratch, and
-  // what it fills.
-  at::Tensor partial, items, total;  // items [3] and total [], double
-  at::Tensor by_total;               // backward: double []
+  // Forward: scratch double [levels * 2 * kLossBlocks * kLossItems], outputs.
+  at::Tensor partial, items, total;  // outputs, double: items [3], total []
+  at::Tensor by_total;               // for backward: double []
 };
 
 class LossKernels {
  public:
-  // A copy of a contiguous CPU tensor on a device; the host does not wait and
-  // may release its own.
+  // Copies a contiguous CPU tensor to a device. Does not wait; the host tensor
+  // may be released at once.
   virtual at::Tensor upload(const at::Tensor& host,
                             const c10::Device& device) = 0;
 
-  // The items and their sum over all levels (worker/loss/level_loss.h).
+  // Computes the items and their sum over all levels
+  // (worker/loss/level_loss.h).
   virtual void loss(const LossCall& call) = 0;
-  // The gradients of all heads, every element of them.
+  // Computes the gradients of all heads; writes every element.
   virtual void loss_gradient(const LossCall& call) = 0;
 
  protected:
-  ~LossKernels() = default;  // nobody owns them through this
+  ~LossKernels() = default;  // never deleted through this type
 };
 
 }  // namespace headroom::kernels

@@ -1,14 +1,15 @@
-// pixel_math: what augmentation does to one pixel: where a warp fetches it
-// from, how four neighbours are blended, two pictures mixed, colours jittered.
+// pixel_math: the arithmetic of augmentation for one pixel: the source position
+// of a warp, bilinear blending, mixing of two pictures, colour jitter.
 //
-// One text for the CPU's loops (worker/data) and for the kernel that renders
-// samples on a device (parallel/cuda/kernels/render_body.h): a sample has the
-// same bytes wherever it is made. So nothing here may depend on a processor:
-// whole numbers, and floating point in which no product is fused with a sum.
-// Who includes this is compiled with -ffp-contract=off, or nvcc's -fmad=false.
+// The CPU's loops (worker/data) and the kernel that renders samples on a device
+// (parallel/cuda/kernels/render_body.h) use the same code, so a sample has the
+// same bytes wherever it is rendered. Nothing here may depend on the processor:
+// it uses integers, and floating point without fused multiply-add. Files that
+// include it are compiled with -ffp-contract=off, or nvcc's -fmad=false.
 //
-// Everything is inlined by force: row_kernels.cpp is compiled once per
-// instruction set, and a function that its objects shared would be one set's.
+// All functions are forced inline: row_kernels.cpp is compiled once per
+// instruction set, and a function shared by its object files would have the
+// code of one of them.
 #pragma once
 
 #include <climits>
@@ -22,35 +23,35 @@
 
 namespace headroom::kernels {
 
-// Places in a source picture are in 32nds of a pixel.
+// Positions in a source picture are in 1/32 of a pixel.
 inline constexpr int kPlaceBits = 5;
 inline constexpr int kPlaces = 1 << kPlaceBits;
 
-// --- where a warp fetches from -----------------------------------------------
+// --- source position of a warp ----------------------------------------------
 // The fixed-point arithmetic of OpenCV's warpAffine and warpPerspective (4.6).
 
 inline constexpr int kAffineBits = 10;
 inline constexpr int kAffineScale = 1 << kAffineBits;
-// warpPerspective counts columns from the start of a block of its own.
+// warpPerspective counts columns from the start of a block of this width.
 inline constexpr int kPerspectiveBlock = 64;
 
-// The way from the warped picture to the source; row by row.
+// The map from the warped picture to the source; a 3 x 3 matrix, row by row.
 struct WarpInverse {
   double at[9];
   int32_t is_affine;
 };
 
 struct FetchPlace {
-  int x, y;  // 32nds of a pixel
+  int x, y;  // in 1/32 of a pixel
 };
 
-// Half to even. Above 2^51 a double has no fraction to lose.
+// Rounds half to even. Above 2^51 a double has no fraction that could be lost.
 HEADROOM_PIXEL double rounded(double value) {
   constexpr double kNoFraction = 6755399441055744.0;  // 1.5 * 2^52
   return value + kNoFraction - kNoFraction;
 }
 
-// INT_MIN for what no int holds, as x86's instruction has it.
+// INT_MIN for values that do not fit in an int, as x86's instruction returns.
 HEADROOM_PIXEL int rounded_or_least(double value) {
   const bool fits = value > -2147483648.5 && value < 2147483647.5;
   return fits ? static_cast<int>(rounded(value)) : INT_MIN;
@@ -62,13 +63,13 @@ HEADROOM_PIXEL int rounded_within_int(double value) {
   return static_cast<int>(rounded(within));
 }
 
-// Adds without the undefined overflow: places that far out are gray anyway.
+// Addition without undefined overflow. Positions so far out are gray anyway.
 HEADROOM_PIXEL int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 
-// Affine, in 1024ths: what a column adds, and where a row starts. `row` of the
-// matrix is 0 for x and 1 for y.
+// Affine, in 1/1024: the contribution of a column, and the start of a row.
+// `row` of the matrix is 0 for x and 1 for y.
 HEADROOM_PIXEL int affine_along(const WarpInverse& inverse, int row, int x) {
   return rounded_or_least(inverse.at[3 * row] * x * kAffineScale);
 }
@@ -81,7 +82,7 @@ HEADROOM_PIXEL int affine_place(int first, int along) {
   return wrapping_sum(first, along) >> (kAffineBits - kPlaceBits);
 }
 
-// Perspective: of the first column of a block, and of those behind it.
+// Perspective: the values for a block's first column; the others follow.
 struct BlockStart {
   double x, y, w;
 };
@@ -103,7 +104,7 @@ HEADROOM_PIXEL int block_columns(int width) {
   return width < kPerspectiveBlock ? width : kPerspectiveBlock;
 }
 
-// The place at which pixel (x, y) of a warped picture of that width is fetched.
+// The source position of pixel (x, y) of a warped picture of that width.
 HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
                                       int x, int64_t y) {
   const auto row = static_cast<double>(y);
@@ -119,11 +120,10 @@ HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
                            x - first);
 }
 
-// --- what is fetched ---------------------------------------------------------
+// --- blending and mixing -----------------------------------------------------
 
-// Bilinearly: a pixel, those right of and below it, and how far it is to them,
-// in 32nds.
-// `Level` is uint8_t or uint16_t.
+// Bilinear blending of a pixel with those right of and below it; `along_x` and
+// `along_y` are the distances in 1/32. `Level` is uint8_t or uint16_t.
 template <typename Level = uint8_t>
 HEADROOM_PIXEL Level blended(int upper_left, int upper_right, int lower_left,
                              int lower_right, int along_x, int along_y) {
@@ -135,7 +135,7 @@ HEADROOM_PIXEL Level blended(int upper_left, int upper_right, int lower_left,
       (2 * kPlaceBits));
 }
 
-// Mixup: fractions cut.
+// Mixup of two levels; fractions are truncated.
 template <typename Level>
 HEADROOM_PIXEL Level mixed(Level first, Level second, double ratio) {
   return static_cast<Level>(first * ratio + second * (1 - ratio));
@@ -147,8 +147,8 @@ struct HsvFactors {
   float hue = 1, saturation = 1, value = 1;  // 0 or more
 };
 
-// One pixel at a time. Who has vectors brings lanes of its own: then Ints and
-// Floats are vectors, a comparison is a mask, and `?:` picks by it.
+// Processes one pixel at a time. Vector code uses another type, in which Ints
+// and Floats are vectors, a comparison gives a mask, and `?:` selects by it.
 struct OneLane {
   using Ints = int32_t;
   using Floats = float;
@@ -172,19 +172,19 @@ HEADROOM_PIXEL Value smaller(Value a, Value b) {
   return b < a ? b : a;
 }
 
-// Less a turn, if it is one or more.
+// Subtracts one turn from a hue of at least one turn.
 template <typename Ints>
 HEADROOM_PIXEL Ints within_turn(Ints hue) {
   return hue >= kHues ? hue - kHues : hue;
 }
 
-// RGB, or hue in [0, 180), saturation and value.
+// Either RGB, or hue in [0, 180), saturation and value.
 template <typename Lanes>
 struct Levels {
   typename Lanes::Ints first, second, third;
 };
 
-// Rounded to the nearest.
+// Converts RGB to HSV, rounded to nearest.
 template <typename Lanes>
 HEADROOM_PIXEL Levels<Lanes> to_hsv(const Levels<Lanes>& colour) {
   using Ints = typename Lanes::Ints;
@@ -200,7 +200,7 @@ HEADROOM_PIXEL Levels<Lanes> to_hsv(const Levels<Lanes>& colour) {
   const Ints third = is_red ? Ints{} : (is_green ? Ints{} + 2 : Ints{} + 4);
   const Ints difference =
       is_red ? green - blue : (is_green ? blue - red : red - green);
-  // A turn more, so that rounding is that of numbers above 0.
+  // Adds one turn, so that only positive numbers are rounded.
   const Ints turned =
       Lanes::cut(Lanes::floats(difference) * per_spread +
                  (Lanes::floats(kHues + third * kSixthOfHues) + 0.5F));
@@ -225,8 +225,8 @@ HEADROOM_PIXEL typename Lanes::Ints jittered_level(typename Lanes::Ints level,
       smaller<Floats>(Lanes::floats(level) * factor, Floats{} + 255.0F));
 }
 
-// V - V S m, m in [0, 1] by how far the hue is from the channel's; cut, as
-// OpenCV does. All whole numbers: 7650 = 255 * 30.
+// V - V S m, where m in [0, 1] depends on the distance of the hue from the
+// channel's hue. Truncated, as in OpenCV. In integers: 7650 = 255 * 30.
 template <typename Lanes>
 HEADROOM_PIXEL typename Lanes::Ints channel_level(
     const Levels<Lanes>& hsv, typename Lanes::Floats value_saturation,
@@ -238,15 +238,15 @@ HEADROOM_PIXEL typename Lanes::Ints channel_level(
                      Ints{} + kSixthOfHues),
              Ints{});
   constexpr float kScale = 255.0F * kSixthOfHues;
-  // Rounded up, exactly: below 2^21, and half a unit is left.
+  // Rounds up, exactly: the numbers are below 2^21, and half a unit remains.
   const Ints taken = Lanes::cut(
       (value_saturation * Lanes::floats(distance) + (kScale - 0.5F)) *
       (1.0F / kScale));
   return hsv.third - taken;
 }
 
-// RGB to 8-bit HSV (hue in 0..179), each times its factor (hue modulo 180, the
-// others at most 255), and back.
+// Converts RGB to 8-bit HSV (hue in 0..179), multiplies each by its factor (hue
+// modulo 180, the others at most 255), and converts back.
 template <typename Lanes>
 HEADROOM_PIXEL Levels<Lanes> jittered_colour(const Levels<Lanes>& colour,
                                              const HsvFactors& factors) {

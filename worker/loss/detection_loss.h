@@ -5,10 +5,10 @@
 //                 + w_obj*balance_l/(B*cells_l) * sum(BCE_obj)
 //                 + w_cls/(n_l*classes) * sum(BCE_cls) ]
 //
-// n_l: matches of level l over the whole global batch of B images; both follow
-// from labels, so each rank and micro-batch computes its own numerators with
-// these constants and gradients simply add: no world-size factor anywhere. In
-// one process this is YOLOv5's loss.
+// n_l is the number of matches of level l in the whole global batch of B
+// images. Both numbers follow from the labels, so every rank and micro-batch
+// computes its own sums with these constants, and gradients simply add up: no
+// factor depends on the number of ranks. In one process this is YOLOv5's loss.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,14 +24,15 @@ namespace headroom::loss {
 
 // Constants of a run.
 struct LossGains {
-  double box = 0, obj = 0, cls = 0;  // scaled by levels, classes and size
-  std::vector<double> balance;       // each level's
-  double positive_target = 1;        // label smoothing
+  // scaled by number of levels, classes and image size
+  double box = 0, obj = 0, cls = 0;
+  std::vector<double> balance;  // for each level
+  double positive_target = 1;   // label smoothing
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
   double focal_gamma = 0;
   int64_t num_classes = 1;
-  double distill = 1;  // multiplies a teacher's terms, beside the gains above
+  double distill = 1;  // factor of a teacher's terms, on top of the gains above
 };
 
 // box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *
@@ -40,42 +41,42 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       int64_t num_classes, int64_t image_size,
                       double label_smoothing);
 
-// Counts of the whole global batch. Every match counts once: where an image's
-// rows are split over ranks, matches are counted either before the targets are
-// split, on one rank per image, or after, summed over all these ranks.
+// Counts over the whole global batch. Every match counts once. If the rows of
+// an image are split over ranks, count matches either before the targets are
+// split, on one rank per image, or afterwards, summed over those ranks.
 struct GlobalCounts {
   int64_t images = 0;
-  std::vector<int64_t> matches;  // each level's
-  // Height of each level in cells where its rows are split over ranks; empty:
-  // heads hold all of theirs.
+  std::vector<int64_t> matches;  // for each level
+  // Height of each level in cells, if its rows are split over ranks; empty if
+  // each head holds all rows of its level.
   std::vector<int64_t> global_rows = {};
 };
 
 struct DetectionLoss {
-  at::Tensor total;  // 0-dim, differentiable: this part's share of L
-  // This part's share of the logged items box, obj, cls (with their gains,
-  // without the factor B); detached, double [3].
+  at::Tensor total;  // 0-dim, differentiable: this part's contribution to L
+  // This part's contribution to the logged items box, obj, cls (with their
+  // gains, without the factor B). Detached, double [3].
   at::Tensor items;
 };
 
-// heads[level] [n, anchors, H, W, 5 + classes]; targets are those of the heads'
-// rows (targets_of_rows). `teacher`: its heads for the same images, or none;
-// what it asks (distillation.h) is added to the three terms with their gains
-// times `distill`, divided by the same counts; where a level has no match,
-// by 1.
+// heads[level]: [n, anchors, H, W, 5 + classes]. `targets` are those of the
+// rows that the heads hold (targets_of_rows). `teacher`: the teacher's heads
+// for the same images, or empty. Its terms (distillation.h) are added with the
+// gains times `distill` and divided by the same counts; by 1 for a level
+// without matches.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const std::vector<LevelTargets>& targets,
                              const GlobalCounts& counts, const LossGains& gains,
                              const std::vector<at::Tensor>& teacher = {});
 
-// The same on a device, to which what the host knows of a step has gone already
-// (device_loss.h): nothing in it is a number of the step. Where `scales` have a
-// loss scale, it is in the total, not in the items.
+// Variant for a device. The host's numbers of the step are already on the
+// device (device_loss.h), so no argument of a launch depends on the step. A
+// loss scale in `scales` multiplies the total, not the items.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const PackedTargets& targets,
                              const at::Tensor& scales, const LossGains& gains);
 
-// A step's numbers for it, on the host.
+// The numbers of a step for that variant, on the host.
 at::Tensor detection_scales(const std::vector<HeadSize>& heads,
                             const GlobalCounts& counts, const LossGains& gains,
                             double loss_scale = 1);

@@ -25,7 +25,7 @@ Registration& registration() {
   return registered;
 }
 
-// What backward needs beside tensors.
+// Data for backward that is not in tensors.
 struct Kept final : torch::CustomClassHolder {
   kernels::LossKernels* kernels = nullptr;
   kernels::LossRules rules;
@@ -33,16 +33,15 @@ struct Kept final : torch::CustomClassHolder {
   std::vector<std::vector<int64_t>> sizes;  // the sizes of each head's cells
 };
 
-// The places of the first level's tensors among the saved ones, behind targets
-// and scales, and their number on each level.
+// Saved tensors: targets and scales, then kSavedOfLevel tensors for each level.
 constexpr size_t kFirstSaved = 2, kSavedOfLevel = 3;
 
 at::Tensor doubles(const at::Tensor& head, at::IntArrayRef sizes) {
   return at::empty(sizes, at::TensorOptions(head.device()).dtype(at::kDouble));
 }
 
-// [n, H, W, anchors, fields], as Detect lays a head out; one that was put
-// together of several ranks' is copied.
+// Views the head as [n, H, W, anchors, fields], the memory order that Detect
+// produces. A head assembled from several ranks is copied.
 at::Tensor cells_of(const at::Tensor& head) {
   return head.permute({0, 2, 3, 1, 4}).contiguous();
 }

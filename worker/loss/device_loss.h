@@ -1,15 +1,15 @@
-// device_loss: the loss over all levels where the heads are not on the CPU, as
-// one autograd function and two kernels each way (worker/kernels/
-// loss_kernels.h).
+// device_loss: the loss over all levels for heads that are not on the CPU, as
+// one autograd function with two kernels in each direction
+// (worker/kernels/loss_kernels.h).
 //
-// Everything that follows from labels alone (which cells match, which of a
-// cell's matches is the last) is packed by the host (packed_targets.h), and the
-// numbers of a step that the launches do not depend on lie on the device, too:
-// so nothing waits for the host, and all of it can be captured as a graph. For
-// backward it keeps the objectness logits and the matches, not the heads.
+// The host packs everything that follows from the labels (which cells match,
+// and which match of a cell is the last; packed_targets.h). The numbers of a
+// step are in device memory too. So no launch waits for the host, and the whole
+// loss can be captured in a graph. For backward it keeps the objectness logits
+// and the matches, not the heads.
 //
-// Meaning: as in level_loss.h; total and items lie on the device.
-// Threads: set_loss_kernels before any other; the rest reentrant.
+// Results: as in level_loss.h; total and items are on the device.
+// Threads: call set_loss_kernels first; the others are reentrant.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,11 +22,12 @@
 
 namespace headroom::loss {
 
-// Heads of this device type go through `kernels` from now on; null: none do.
-// Borrowed.
+// From now on heads of this device type use `kernels`; nullptr ends that. The
+// pointer is borrowed.
 void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels);
 
-// Null: the CPU's own loops. Error for a head elsewhere that has none.
+// Returns nullptr for the CPU, which uses its own loops. Throws Error for a
+// head on another device without registered kernels.
 kernels::LossKernels* loss_kernels_for(const at::Tensor& head);
 
 // The numbers of a step, on the host: double [levels * 3 + 2]

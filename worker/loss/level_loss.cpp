@@ -28,7 +28,7 @@
 namespace headroom::loss {
 namespace {
 
-// softplus(x) is x beyond 40 in double too; before it exp cannot overflow.
+// Above 40, softplus(x) equals x even in double; below it exp cannot overflow.
 at::Tensor softplus_map(const at::Tensor& x) { return at::softplus(x, 1, 40); }
 
 at::Tensor plain_values(const at::Tensor& x, double target,
@@ -39,8 +39,8 @@ at::Tensor plain_values(const at::Tensor& x, double target,
   return values.add_(softplus_map(x.neg()), rule.positive_weight * target);
 }
 
-// q, the probability that the entry is wrong. Kept off zero: there q^(gamma-1)
-// may be infinite where the derivative is zero.
+// q, the probability that the entry is wrong. It is kept above zero, because
+// q^(gamma-1) may be infinite at zero although the derivative is zero there.
 at::Tensor wrongness(const at::Tensor& sigmoid, double target) {
   const double smallest = sigmoid.scalar_type() == at::kDouble
                               ? std::numeric_limits<double>::min()
@@ -51,7 +51,7 @@ at::Tensor wrongness(const at::Tensor& sigmoid, double target) {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The places of a level's matches in its head.
+// Positions of a level's matches in its head.
 class RowPlaces {
  public:
   RowPlaces(const at::Tensor& index, at::IntArrayRef sizes,
@@ -98,7 +98,7 @@ class RowPlaces {
   std::vector<int64_t> strides_;
 };
 
-// The matched rows of a head, in double: CIoU and its gradient by the raw box.
+// Computes each matched row's CIoU and its gradient by the raw box, in double.
 template <typename T>
 void fit_rows(const T* head, const RowPlaces& places,
               const LevelTargets& targets, double* ciou, double* gradient) {
@@ -120,7 +120,7 @@ void fit_rows(const T* head, const RowPlaces& places,
   });
 }
 
-// Objectness target of each row's cell, 0 for a row that another overwrites.
+// The objectness target of each row's cell; 0 if a later row overwrites it.
 at::Tensor last_writes(const at::Tensor& ciou, const RowPlaces& places,
                        int64_t num_cells) {
   at::Tensor map = at::zeros({num_cells}, at::kDouble);
@@ -152,7 +152,7 @@ at::Tensor gather_classes(const at::Tensor& head, const RowPlaces& places,
   return logits;
 }
 
-// What the entries with another target add to a sum taken with `common`.
+// Correction for an entry with another target in a sum over `common`.
 struct Correction {
   kernels::EntropyRule rule;
   double common;
@@ -240,7 +240,7 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
     scales.obj *= by_total;
     scales.cls *= by_total;
 
-    // The teacher's part is there already, and nobody else's.
+    // The gradient already contains the distillation terms, and nothing else.
     const bool has_teacher = distilled.defined();
     at::Tensor by_head = has_teacher
                              ? distilled
@@ -342,7 +342,7 @@ double entropy_sum(const at::Tensor& logits, double target,
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,
                               const kernels::EntropyRule& rule) {
   const at::Tensor s = at::sigmoid(logits);
-  // (1-t) s - p t (1-s), with p t (1-s) written by s alone.
+  // (1-t) s - p t (1-s), rearranged so that s is used once.
   const double positive = rule.positive_weight * target;
   at::Tensor derivative = s.mul(1 - target + positive).sub_(positive);
   if (rule.focal_gamma == 0) return derivative;

@@ -1,15 +1,15 @@
 // level_loss: the three terms of one detection level as one autograd function.
 //
-// Composed of tensor operators a level is some forty small ones each way. Here
-// the M matched rows are handled one by one in double, with a closed-form
-// gradient, and only the objectness map and the rows' class logits go through
-// vectorised passes. For backward it keeps the objectness logits and the rows,
-// not the head.
+// Composed of tensor operators, a level would take about forty small ones in
+// each direction. Here the M matched rows are processed one by one in double,
+// with a closed-form gradient; only the objectness map and the rows' class
+// logits use vectorised passes. For backward it keeps the objectness logits and
+// the rows, not the head.
 //
-// Objectness of a matched cell is the CIoU of its last row, at least 0 and
-// without gradient, whatever the number of threads.
+// The objectness target of a matched cell is the CIoU of its last row, at least
+// 0 and without gradient, for any number of threads.
 //
-// Heads on a device go through device_loss.h.
+// Heads on a device use device_loss.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,19 +20,19 @@
 
 namespace headroom::loss {
 
-// Binary cross-entropy on logits with a weight for positives, and its focal
-// form, split so that a map that is almost everywhere negative stays cheap.
+// entropy_sum, entropy_derivative: binary cross-entropy on logits with a weight
+// for positives, and its focal form.
 //
 //   L(x, t)  = (1 - t) softplus(x) + positive_weight t softplus(-x)
 //   focal    = L * (.25 t + .75 (1 - t)) * q^gamma,
 //              q = (1 - t) s + t (1 - s), s = sigmoid(x)      (Lin et al. 2017)
 //
-// A map has one target almost everywhere (0, or the smoothed negative): it is
-// summed with that target in vectorised passes, and the few other entries are
-// then corrected one by one in double.
+// Almost all entries of a map have the same target (0, or the smoothed
+// negative). So the map is summed with that target in vectorised passes, and
+// the few other entries are then corrected one by one in double.
 
-// The sum of L over a tensor of logits that all have `target`, in double, so
-// that it depends little on how a batch is cut.
+// The sum of L over logits that all have `target`. Summed in double, so that it
+// depends little on how a batch is divided.
 double entropy_sum(const at::Tensor& logits, double target,
                    const kernels::EntropyRule& rule);
 
@@ -40,12 +40,12 @@ double entropy_sum(const at::Tensor& logits, double target,
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,
                               const kernels::EntropyRule& rule);
 
-// What each sum is multiplied by, and the rules of the two entropies.
+// The factor of each sum, and the rules of the two entropies.
 struct LevelScales {
-  double box = 0;     // one match's factor
-  double obj = 0;     // one cell's factor
-  double cls = 0;     // one class of a match
-  double images = 0;  // the factor between the items and the loss
+  double box = 0;     // for one match
+  double obj = 0;     // for one cell
+  double cls = 0;     // for one class of a match
+  double images = 0;  // ratio of the loss to the items
   double positive_target = 1;
   double negative_target = 0;
   kernels::EntropyRule obj_rule;
@@ -57,9 +57,9 @@ struct LevelLoss {
   at::Tensor items;  // double [3]: box, obj, cls
 };
 
-// head [n, anchors, H, W, 5 + classes] on the CPU, any strides, n may be 0;
-// with one class there is no class term. What `distillation` asks is part of
-// the items, its gradient is made in forward and kept for backward.
+// head: [n, anchors, H, W, 5 + classes] on the CPU, with any strides; n may be
+// 0. With one class there is no class term. Terms of `distillation` are part of
+// the items; their gradient is computed in forward and kept for backward.
 LevelLoss level_loss(const at::Tensor& head, const LevelTargets& targets,
                      const LevelScales& scales,
                      const Distillation& distillation = {});

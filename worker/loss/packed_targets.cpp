@@ -14,7 +14,7 @@
 namespace headroom::loss {
 namespace {
 
-// The places of a level's matches in [n, H, W, anchors].
+// Index of each match's cell in [n, H, W, anchors].
 std::vector<int64_t> cells_of(const LevelTargets& targets,
                               const HeadSize& head) {
   const int64_t sizes[] = {head.images, head.anchors, head.height, head.width,

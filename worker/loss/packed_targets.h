@@ -1,10 +1,10 @@
-// PackedTargets: a micro-batch's matches as the device's loss reads them: one
-// buffer of bytes for all levels, which loader threads fill and one copy takes
-// to the device.
+// PackedTargets: the matches of a micro-batch in the form that the device's
+// loss reads: one byte buffer for all levels, which loader threads fill and one
+// copy moves to the device.
 //
-// A level has room for `capacity` matches, however many there are: buffers of
-// equal capacities are laid out alike, so that a graph of the device that was
-// captured with one holds for all (kernels::MatchLayout).
+// A level has room for `capacity` matches, of which fewer may be used. Buffers
+// with equal capacities have the same layout, so a CUDA graph captured with one
+// works with all of them (kernels::MatchLayout).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +16,12 @@
 
 namespace headroom::loss {
 
-// A level's head, [images, anchors, height, width, 5 + classes].
+// Sizes of a level's head, [images, anchors, height, width, 5 + classes].
 struct HeadSize {
   int64_t images = 0, anchors = 0, height = 0, width = 0, classes = 0;
 };
 
-// A level of a model: heads' sizes follow from it and the images'.
+// A detection level of a model. With the image size it gives the head's sizes.
 struct HeadGrid {
   int64_t stride = 1, anchors = 0;
 };
@@ -31,16 +31,17 @@ std::vector<HeadSize> head_sizes(const std::vector<HeadGrid>& grids,
 
 struct PackedTargets {
   at::Tensor bytes;                         // uint8, on the host or on a device
-  std::vector<int64_t> begins, capacities;  // each level's
-  // Laid out as that one.
+  std::vector<int64_t> begins, capacities;  // for each level
+  // Returns true if both have the same layout.
   bool is_like(const PackedTargets& other) const {
     return begins == other.begins && capacities == other.capacities;
   }
 };
 
-// A capacity of 0 is that of the matches there are; so is one that is too
-// small. REQUIRES: targets of the heads' rows. Throws HEADROOM_CHECK's error
-// where a match lies outside its head.
+// Each level gets room for `capacity` matches, or for its own number of matches
+// if that is larger. A larger capacity makes equal layouts more likely and
+// costs memory. REQUIRES: targets of the rows that the heads hold. Fails
+// HEADROOM_CHECK if a match is outside its head.
 PackedTargets pack_targets(const std::vector<LevelTargets>& targets,
                            const std::vector<HeadSize>& heads,
                            int64_t capacity = 0);

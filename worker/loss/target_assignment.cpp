@@ -15,9 +15,9 @@
 namespace headroom::loss {
 namespace {
 
-constexpr int64_t kCellRow = 2;  // column of LevelTargets::index
+constexpr int64_t kCellRow = 2;  // in LevelTargets::index
 
-// A kept pair of label and anchor, in cells of the level.
+// A pair of label and anchor that passed the size test; in cells of the level.
 template <typename T>
 struct Pair {
   const LabelRow* label;
@@ -31,7 +31,7 @@ struct Match {
   int64_t row, column;
 };
 
-// The distance to the cell border on the low side, PyTorch's x % 1.
+// Distance to the lower cell border, as PyTorch's x % 1.
 template <typename T>
 T fraction(T x) {
   return x - std::floor(x);
@@ -66,7 +66,8 @@ std::vector<Pair<T>> keep_pairs(const std::vector<LabelRow>& labels,
   return pairs;
 }
 
-// The own cell, then the neighbours whose centre is near enough, in blocks.
+// First the own cell of every pair, then the neighbours near enough to the
+// centre, one direction after the other.
 template <typename T>
 std::vector<Match<T>> spread(const std::vector<Pair<T>>& pairs,
                              const LevelGrid& grid) {
@@ -145,8 +146,8 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
   HEADROOM_CHECK(scalar_type == at::kFloat || scalar_type == at::kDouble,
                  std::string("targets in ") + at::toString(scalar_type));
   for (const LabelRow& label : labels) {
-    // Rounding may push a box a little over the edge, a fault much further:
-    // its cell would not even be an integer.
+    // Rounding may move a box slightly over the edge. A larger deviation is a
+    // bug, and its cell might not even be a valid integer.
     bool is_sane = true;
     for (const double value : {label.cx, label.cy, label.w, label.h})
       is_sane = is_sane && value >= -1 && value <= 2;

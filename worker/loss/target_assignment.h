@@ -1,12 +1,13 @@
 // Target assignment: which anchors at which cells predict which box.
 //
-// YOLOv5's rule looks at labels, anchors and grid sizes only, never at a
-// prediction, so the loader does it and a training step has nothing to decide.
-// Emission order matters (in the objectness map the last write wins): per level
-// the own cell, then left, up, right, down; inside each, anchor-major.
+// YOLOv5's rule uses labels, anchors and grid sizes only, never a prediction,
+// so the loader does it and the training step only reads the result. The order
+// of matches matters, because the last write to an objectness cell wins: per
+// level first the own cells, then left, up, right, down; within each, anchor by
+// anchor.
 //
-// Arithmetic is in the run's precision: float32 and float64 may choose
-// different cells for a centre that rounds onto a border.
+// Computed in the run's precision: float32 and float64 may choose different
+// cells if a centre rounds onto a border.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,10 +19,10 @@
 
 namespace headroom::loss {
 
-// Fields of a match: image, anchor, row, column, class.
+// Number of fields of a match: image, anchor, row, column, class.
 inline constexpr int64_t kIndexFields = 5;
 
-// A box of a label, normalised to the image the network sees.
+// One box of a label, normalised to the network's input image.
 struct LabelRow {
   int64_t image = 0;  // position in the batch
   int64_t class_index = 0;
@@ -49,10 +50,9 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
                                          double anchor_threshold,
                                          at::ScalarType scalar_type);
 
-// The matches of a level whose cells lie in rows [first_row, first_row + rows)
-// of it, in their order, with cells counted from first_row. Each match belongs
-// to one cell, hence to one rank of a split image, and the last one of a cell
-// stays the last.
+// The matches of a level whose cells are in rows [first_row, first_row + rows),
+// in the same order, with rows counted from first_row. Each match belongs to
+// one cell, so to one rank of a split image; a cell's last match stays last.
 LevelTargets targets_of_rows(const LevelTargets& targets, int64_t first_row,
                              int64_t rows);
 

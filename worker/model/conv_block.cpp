@@ -22,20 +22,20 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward needs besides tensors. The groups are copied: StepContext's may
-// be replaced by the next micro-batch's before this one's backward.
+// Data for backward besides tensors. The groups are copied, because the next
+// micro-batch may replace StepContext's before this one's backward.
 struct BlockPlan : torch::CustomClassHolder {
   kernels::ConvolutionShape convolution;
   kernels::GroupedBatchNorm norm;
-  HaloReach reach;               // empty: x has all rows that the kernel needs
-  HaloExchange* halo = nullptr;  // null where the reach is empty
-  at::Tensor ready;              // the weight's copy, if there is one
-  // The parameters whose gradients are added to in place (StepContext::
-  // adds_gradients); undefined: autograd does it.
+  HaloReach reach;  // empty if x has all rows that the kernel needs
+  HaloExchange* halo = nullptr;  // nullptr if the reach is empty
+  at::Tensor ready;              // 16-bit copy of the weight; may be undefined
+  // The parameters whose gradients are added to in place
+  // (StepContext::adds_gradients). If undefined, autograd adds the gradient.
   at::Tensor weight, norm_weight, norm_bias;
 };
 
-// Does autograd keep a gradient with the parameter that a kernel can add to?
+// Returns true if the parameter has a gradient that a kernel can add to.
 bool holds_gradient(const at::Tensor& parameter, const at::Tensor& x) {
   const bool computes_in_double = x.scalar_type() == at::kDouble;
   return parameter.is_leaf() && parameter.requires_grad() &&
@@ -45,7 +45,7 @@ bool holds_gradient(const at::Tensor& parameter, const at::Tensor& x) {
          parameter.grad().is_non_overlapping_and_dense();
 }
 
-// What autograd does once it has accumulated a gradient.
+// Calls the hook that autograd would call after accumulating a gradient.
 void tell_that_gradient_is_ready(const at::Tensor& parameter) {
   if (const auto& hook =
           torch::autograd::impl::post_acc_grad_hooks(parameter)) {
@@ -63,7 +63,7 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   if (context.halo != nullptr) {
     plan->reach = convolution_reach(arguments.weight.size(2), arguments.stride,
                                     arguments.padding);
-    // The rows around x stand in for the padding.
+    // The rows around x replace the padding.
     plan->convolution.padding_height = 0;
     if (!plan->reach.is_empty()) plan->halo = context.halo;
   }
@@ -88,7 +88,7 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   return plan;
 }
 
-// This layer's slice of the step's sums; undefined where they are not wanted.
+// This layer's slice of the step's sums; undefined if they are not wanted.
 at::Tensor sums_slice(const ConvBlockArguments& arguments,
                       const StepContext& context) {
   if (!context.batch_norm_sums.defined()) return {};
@@ -101,8 +101,8 @@ at::Tensor sums_slice(const ConvBlockArguments& arguments,
   return context.batch_norm_sums.narrow(0, arguments.sums_offset, size);
 }
 
-// Statistics of the step's groups; those of the first pass where the layer is
-// run again, so that sums are exchanged and counted once.
+// Statistics of the step's groups. If the layer is run again, returns those of
+// the first pass, so that sums are exchanged and counted only once.
 at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
                            const ConvBlockArguments& arguments,
                            const StepContext& context) {
@@ -122,9 +122,10 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
                                        : compute();
 }
 
-// The output follows from y and its statistics. The affine parameters are
-// copied: a layer's may be released between its forward and its backward, and
-// who reads the output comes before.
+// Registers how the output is computed again from y and its statistics. The
+// affine parameters are copied, because a layer's parameters may be released
+// between its forward and its backward, and later layers need the output before
+// that backward.
 void note_derivation(const at::Tensor& out, const at::Tensor& y,
                      const at::Tensor& statistics,
                      const at::Tensor& norm_weight, const at::Tensor& norm_bias,
@@ -175,8 +176,8 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     return out;
   }
 
-  // The list is a reference: a copy would hold a second reference to the
-  // gradient, which is worked on in place where nobody else has one.
+  // `grads` is a reference because a copy would hold a second reference to the
+  // gradient, which is changed in place if there is only one.
   static variable_list backward(AutogradContext* ctx, variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& x = saved[0];

@@ -23,12 +23,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [k * k * C_out, C_in, 1, 1]: outputs by row, column, channel.
+// Weight as [k * k * C_out, C_in, 1, 1], output channels ordered by kernel row,
+// kernel column, channel.
 at::Tensor as_one_by_one(const at::Tensor& weight) {
   return weight.permute({2, 3, 1, 0}).reshape({-1, weight.size(0), 1, 1});
 }
 
-// Cells [N, k * k * C, H, W] to a map [N, C, k H, k W], channels-last: a copy.
+// Rearranges cells [N, k * k * C, H, W] into a map [N, C, k H, k W],
+// channels-last; makes a copy.
 at::Tensor spread(const at::Tensor& cells, int64_t k) {
   const int64_t n = cells.size(0), height = cells.size(2),
                 width = cells.size(3), channels = cells.size(1) / (k * k);
@@ -96,20 +98,19 @@ void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
 
 // --- Squeeze and excitation
 
-// The slope of a hard sigmoid between its ends.
+// Slope of the hard sigmoid between its ends.
 constexpr double kSlope = 1.0 / 6;
 
 at::Tensor as_matrix(const at::Tensor& weight) {
   return weight.reshape({weight.size(0), weight.size(1)});
 }
 
-// Values of each sample and channel, in `map`'s type, to be spread over its
-// cells.
+// Values per sample and channel, shaped and typed to broadcast over `map`.
 at::Tensor over_cells(const at::Tensor& values, const at::Tensor& map) {
   return values.to(map.scalar_type()).view({map.size(0), map.size(1), 1, 1});
 }
 
-// Exchanges take memory of the host.
+// Adds values over the ranks that share images; this needs host memory.
 void sum_over_images(HaloExchange* halo, at::Tensor& values) {
   if (halo == nullptr) return;
   at::Tensor here = values.cpu();
@@ -141,7 +142,7 @@ class SqueezeExciteFunction
     const at::Tensor hidden =
         at::addmm(bias1, means, as_matrix(weight1).t()).relu_();
     at::Tensor gate = at::addmm(bias2, hidden, as_matrix(weight2).t());
-    // ATen's own has a sixth of float's precision.
+    // ATen's hardsigmoid has only a sixth of float's precision.
     gate.mul_(kSlope).add_(0.5).clamp_(0, 1);
     ctx->save_for_backward({input, weight1, weight2, means, hidden, gate});
     ctx->saved_data["cells"] = cells;

@@ -1,16 +1,16 @@
-// The modules that have parameters, as objects that own them:
+// The modules with parameters, as objects that own them:
 //
 //   Conv   convolution, batch norm, activation as one operation (conv_block.h)
 //   TransposedConv   transposed convolution with a bias, kernel and stride
-//          equal: every cell becomes kernel x kernel cells of its own, so that
-//          ranks which hold some rows of an image need nothing from each other
-//   SqueezeExcite   squeeze and excitation; its products are 1x1 convolutions
-//          of means in the state, "fc1." and "fc2."
+//          equal: every cell becomes its own kernel x kernel cells, so ranks
+//          that split an image by rows need no exchange
+//   SqueezeExcite   squeeze and excitation; its matrix products are 1x1
+//          convolutions of means in the state, "fc1." and "fc2."
 //
 // `prefix` is the module's name in the state, "model.4.m.0.cv1.".
 //
-// Shapes: maps [N, C, H, W] channels-last, N may be 0.
-// Modules own their tensors, which stay at their addresses.
+// Shapes: maps [N, C, H, W] channels-last, N may be 0. Modules own their
+// tensors, whose addresses do not change.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,12 +24,12 @@
 
 namespace headroom::model {
 
-// A transposed convolution whose kernel is its stride k: each cell
+// A transposed convolution whose kernel size equals its stride k. Each cell
 // becomes k x k cells, by a 1x1 convolution to k * k times the channels.
 //
 // Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_in, C_out, k,
 // k], bias [C_out]; returns [N, C_out, k H, k W] channels-last, of x's type.
-// `ready`: weight in that type, or undefined (worker/model/conv_block.h).
+// `ready`: the weight in x's type, or undefined (worker/model/conv_block.h).
 // Saved for backward: x and the weight.
 at::Tensor transposed_conv(const at::Tensor& x, const at::Tensor& weight,
                            const at::Tensor& bias, const at::Tensor& ready);
@@ -38,23 +38,22 @@ struct SqueezeExciteParameters {
   at::Tensor weight1, bias1, weight2, bias2;
 };
 
-// Squeeze and excitation (Hu et al., 2018), as MobileNetV3 has
-// it, as one autograd function:
+// Squeeze and excitation (Hu et al., 2018) in MobileNetV3's form, as one
+// autograd function:
 //
 //   m = mean of x over an image's cells          [N, C]
 //   h = relu(W1 m + b1)                          [N, S]
 //   g = hardsigmoid(W2 h + b2)                   [N, C]
-//   returns x times g of its sample and channel
+//   returns x times g, per sample and channel
 //
-// Means are summed in double. Where ranks hold some rows of the images each
-// (StepContext::halo) the sums of all of them are added up, and in backward the
-// gradients of the means; each rank's parameter gradients are then its rows'
-// share, as those of a convolution.
+// Means are summed in double. If each rank holds some rows of the images
+// (StepContext::halo), the sums are added over the ranks, and so are the
+// gradients of the means in backward. Each rank's parameter gradients are the
+// contribution of its rows, as for a convolution.
 //
 // Shapes: x [N, C, H, W] channels-last, N may be 0; weights [S, C, 1, 1] and
-// [C, S, 1, 1]; returns x's shape and type. Maps of 16 bits: what is per sample
-// is of the parameters' type.
-// Saved for backward: x, the weights, m, h, g.
+// [C, S, 1, 1]; returns x's shape and type. For 16-bit maps, values per sample
+// have the parameters' type. Saved for backward: x, the weights, m, h, g.
 at::Tensor squeeze_excite(const at::Tensor& x,
                           const SqueezeExciteParameters& parameters,
                           const StepContext& context);

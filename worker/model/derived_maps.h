@@ -1,8 +1,9 @@
-// DerivedMaps: where a layer says what can be made again instead of being kept.
+// DerivedMaps: the interface through which a layer reports maps that can be
+// computed again instead of being kept.
 //
-// A layer knows no memory policies. It says what a map was made from and how;
-// whoever set StepContext::derived decides whether the map is kept until
-// backward.
+// Layers do not depend on memory policies. A layer reports a map's sources and
+// how to compute it; the implementation in StepContext::derived decides whether
+// the map is kept until backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,28 +19,28 @@ class DerivedMaps {
  public:
   virtual ~DerivedMaps() = default;
 
-  // Makes the same bits again; without gradient mode, in backward, when the
-  // layer's parameters may be gone.
+  // Computes the same bits again. Called in backward with gradient mode off,
+  // when the layer's parameters may have been released.
   using Make =
       std::function<at::Tensor(const std::vector<at::Tensor>& sources)>;
 
-  // `map` was made from `sources` without a convolution.
+  // Reports that `map` was computed from `sources` without a convolution.
   virtual void can_be_made(const at::Tensor& map,
                            const std::vector<at::Tensor>& sources,
                            Make make) = 0;
 
-  // A piece from a map to a map that saves much more than its input and takes
-  // little time.
+  // A part of a layer, from one map to one map, that saves much more than its
+  // input and takes little time.
   using Piece = std::function<at::Tensor(const at::Tensor& input,
                                          const StepContext& inside)>;
 
-  // piece(input, context); what it saves may be made again by running it once
-  // more in backward, then without communication.
+  // Returns piece(input, context). The tensors it saves may be computed again
+  // by running it once more in backward, then without communication.
   virtual at::Tensor run_again(const at::Tensor& input,
                                const StepContext& context, Piece piece) = 0;
 };
 
-// make(sources), and said so.
+// Returns make(sources), and reports it to context.derived if that is set.
 template <typename Make>
 at::Tensor derived_map(const std::vector<at::Tensor>& sources,
                        const StepContext& context, const Make& make) {

@@ -23,8 +23,8 @@ namespace {
 
 using Anchors = std::vector<std::vector<std::pair<double, double>>>;
 
-// A fresh detector expects 8 objects in an image of 640 pixels and treats
-// classes as nearly equally rare, so that training does not begin with a flood
+// The bias of a new detector: it expects 8 objects in an image of 640 pixels
+// and nearly equally rare classes, so that training does not begin with a flood
 // of false detections (Lin et al., arXiv:1708.02002, section 3.3).
 at::Tensor fresh_bias(const InitialisationKey& key, int64_t c_in,
                       int64_t num_anchors, int64_t num_fields, int64_t stride) {
@@ -71,13 +71,13 @@ at::Tensor anchors_in_cells(const std::vector<layers::MapShape>& inputs,
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The channels of a head as they are computed.
+// The number of channels of a head in computation; padded on a device.
 int64_t computed_channels(const at::Tensor& map, int64_t channels) {
   return map.is_cpu() || map.element_size() != 2 ? channels
                                                  : filled_channels(channels);
 }
 
-// The weight [C_out, C_in, 1, 1] with rows of zeros up to so many.
+// The weight [C_out, C_in, 1, 1] padded with zeros to `rows` output channels.
 at::Tensor filled_up(const at::Tensor& weight, int64_t rows) {
   if (weight.size(0) == rows) return weight;
   at::Tensor filled = at::zeros({rows, weight.size(1), 1, 1}, weight.options());
@@ -85,8 +85,7 @@ at::Tensor filled_up(const at::Tensor& weight, int64_t rows) {
   return filled;
 }
 
-// The gradient [N, C, H, W] in that type, channels-last, with channels of zeros
-// up to so many.
+// The gradient in `type`, channels-last, zero-padded to `channels` channels.
 at::Tensor filled_up(const at::Tensor& gradient, int64_t channels,
                      at::ScalarType type) {
   if (gradient.size(1) == channels) {
@@ -114,7 +113,7 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
                                        computed_channels(input, channels)),
                              {});
     const at::Tensor added = bias.view({1, -1, 1, 1});
-    // A device widens and adds in one pass.
+    // A device converts and adds in one pass.
     return y.is_cpu() || y.scalar_type() == bias.scalar_type()
                ? y.to(bias.scalar_type()).add_(added)
                : at::add(y.narrow(1, 0, channels), added);
@@ -170,7 +169,7 @@ Detect::Detect(ModelState& state, const std::string& prefix,
 }
 
 at::Tensor Detect::convolve(const Head& head, const at::Tensor& map) {
-  // A device observes the workspace of both passes, as everywhere.
+  // On a device head_convolution records the workspace of both passes.
   if (map.is_cpu() && map.scalar_type() == head.weight.scalar_type())
     return at::conv2d(map, head.weight, head.bias);
   return head_convolution(map, head.weight, head.bias, head.compute_weight);

@@ -1,9 +1,9 @@
 // Detect: the detection head.
 //
-// Per level one biased 1x1 convolution to anchors * (5 + num_classes) channels.
-// In channels-last memory its result is [N, H, W, anchors, 5 + num_classes],
-// and the raw head [N, anchors, H, W, 5 + num_classes] is a view of that:
-// nothing is copied. Raw heads are float32 where maps have 16 bits.
+// Each level has one 1x1 convolution with bias to anchors * (5 + num_classes)
+// channels. In channels-last memory its result is [N, H, W, anchors, 5 +
+// num_classes], and the raw head [N, anchors, H, W, 5 + num_classes] is a view
+// of it, without a copy. Raw heads are float32 if maps have 16 bits.
 //
 // Decoding: s = sigmoid(raw); xy = (2s - 0.5 + cell) * stride; wh = (2s)^2 *
 // anchor; objectness and classes = s.
@@ -24,9 +24,9 @@ namespace headroom::model {
 
 class Detect final : public Layer {
  public:
-  // One level per input. anchors[level]: pixels (w, h), equally many per level;
-  // when their areas fall while strides rise, the levels of `anchors` are
-  // turned round.
+  // One level per input. anchors[level] are in pixels (w, h), the same number
+  // for each level. If the anchors' areas decrease while strides increase, the
+  // order of their levels is reversed.
   Detect(ModelState& state, const std::string& prefix,
          const std::vector<layers::MapShape>& inputs,
          std::vector<std::vector<std::pair<double, double>>> anchors,
@@ -38,11 +38,11 @@ class Detect final : public Layer {
     return layers::LayerInside::kNothing;
   }
 
-  // LayerGraph::decode says what it does.
+  // See LayerGraph::decode.
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows = {}) const;
 
-  // Anchors as the state has them now: loading weights may have changed them.
+  // The anchors from the current state, since loading weights may change them.
   std::vector<LayerGraph::Level> levels() const;
 
  private:
@@ -63,17 +63,16 @@ class Detect final : public Layer {
   std::vector<Head> heads_;
 };
 
-// The detection head's 1x1 convolution where maps have 16 bits, or are on a
-// device.
+// The head's 1x1 convolution for 16-bit maps and for maps on a device.
 //
-// The convolution computes in the maps' type. Its result is float32: the bias
-// is added to it unrounded, and loss and decoding are float32. Backward rounds
-// the gradient to the maps' type for the convolution alone.
+// The convolution computes in the maps' type. Its result is converted to
+// float32 before the bias is added, because loss and decoding use float32.
+// Backward rounds the gradient to the maps' type for the convolution only.
 //
 // Shapes: x [N, C, H, W] bfloat16 or float16; weight [F, C, 1, 1] and bias [F]
-// float32; returns [N, F, H, W] float32 channels-last. `compute_weight`: weight
-// in the maps' type, or undefined (worker/model/conv_block.h).
-// Saved for backward: x and the weights.
+// float32; returns [N, F, H, W] float32 channels-last. `compute_weight`: the
+// weight in the maps' type, or undefined (worker/model/conv_block.h). Saved for
+// backward: x and the weights.
 at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias,
                             const at::Tensor& compute_weight);

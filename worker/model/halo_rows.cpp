@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRows = 2;  // the axis of rows in [N, C, H, W]
+constexpr int64_t kRows = 2;  // the rows' dimension in [N, C, H, W]
 
 at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
   return at::empty(
@@ -89,7 +89,7 @@ at::Tensor give_back_halo(const at::Tensor& djoined, const HaloReach& reach,
   const at::Tensor dhalo = empty_rows(djoined, reach.top + reach.bottom);
   copy_rows(djoined, 0, dhalo, 0, reach.top);
   copy_rows(djoined, reach.top + rows, dhalo, reach.top, reach.bottom);
-  // A copy: the incoming gradient may be another consumer's too.
+  // A copy, because another consumer may share the incoming gradient.
   at::Tensor dx = empty_rows(djoined, rows);
   copy_rows(djoined, reach.top, dx, 0, rows);
   exchange.give_back(dhalo, dx, reach.top);

@@ -1,12 +1,12 @@
-// halo_rows: a map together with the rows around it that lie with other ranks.
+// halo_rows: a map together with rows around it that other ranks hold.
 //
-// What a kernel that reaches beyond a rank's rows needs: how far it reaches,
-// the rows themselves (once, also when a layer of the table is run again), and
-// the way back of their gradients. The halo stays apart from the map, so that
-// the map, which its producer keeps anyway, is not kept twice.
+// For a kernel that reads beyond a rank's rows, this computes how far it
+// reaches, fetches the rows (only once, even if the layer is run again), and
+// returns their gradients. The halo is stored apart from the map, so that the
+// map, which its producer keeps anyway, is not stored twice.
 //
-// REQUIRES everywhere: StepContext::halo is set; the thread that runs the step
-// calls, in backward too.
+// REQUIRES for all functions: StepContext::halo is set; called from the thread
+// that runs the step, in backward too.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,34 +18,35 @@
 
 namespace headroom::model {
 
-// Rows wanted above and below a rank's own.
+// Number of rows needed above and below a rank's own.
 struct HaloReach {
   int64_t top = 0;
   int64_t bottom = 0;
   bool is_empty() const { return top == 0 && bottom == 0; }
 };
 
-// A convolution makes the output rows [a/s, b/s) from input rows [a, b) of a
-// rank, s the stride, a and b multiples of it. The first begins `padding` rows
-// above a, the last ends kernel - stride - padding rows beyond b.
-// REQUIRES: it divides a map exactly by its stride (checked).
+// A convolution computes output rows [a/s, b/s) from a rank's input rows [a,
+// b), where s is the stride and a and b are multiples of it. The first output
+// row starts `padding` rows above a; the last ends kernel - stride - padding
+// rows below b. REQUIRES: the convolution divides a map exactly by its stride
+// (checked).
 HaloReach convolution_reach(int64_t kernel, int64_t stride, int64_t padding);
 
-// The halo [N, C, top + bottom, W] of x, from the replay log where the layer is
-// run again. Not tracked by autograd.
+// Fetches the halo [N, C, top + bottom, W] of x; from the replay log if the
+// layer is run again. Not tracked by autograd.
 at::Tensor fetch_halo(const at::Tensor& x, const HaloReach& reach,
                       double beyond_edge, const StepContext& context);
 
-// [N, C, top + H + bottom, W], channels-last: a copy.
+// Returns [N, C, top + H + bottom, W], channels-last; makes a copy.
 at::Tensor join_halo(const at::Tensor& x, const at::Tensor& halo,
                      const HaloReach& reach);
 
-// The gradient of x [N, C, H, W] from that of the joined map; what belongs to
-// other ranks goes there, and theirs is added.
+// Returns the gradient of x [N, C, H, W] from that of the joined map. Sends the
+// gradients of other ranks' rows to them and adds those they send.
 at::Tensor give_back_halo(const at::Tensor& djoined, const HaloReach& reach,
                           HaloExchange& exchange);
 
-// fetch and join as one differentiable operation; keeps nothing for backward.
+// Fetch and join as one differentiable operation; keeps nothing for backward.
 at::Tensor with_halo(const at::Tensor& x, const HaloReach& reach,
                      double beyond_edge, const StepContext& context);
 

@@ -1,9 +1,9 @@
-// Layer: one line of the model table, ready to run.
+// Layer: one layer of the model table, ready to run.
 //
-// A layer is handed its inputs and a context and returns its outputs; it never
-// looks at other layers, ranks or files. All but the detection head take maps
-// [N, C, H, W] in channels-last memory and return one; N may be 0. A layer's
-// tensors stay at their addresses.
+// A layer computes its outputs from its inputs and a context; it never accesses
+// other layers, ranks or files. All layers but the detection head take maps [N,
+// C, H, W] in channels-last memory and return one; N may be 0. The addresses of
+// a layer's tensors do not change.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,10 +31,9 @@ class Layer {
   }
 };
 
-// NamedTensor: one entry of the model's state under YOLOv5's name.
-//
-// The model owns the tensor; `tensor` points into it, so that it can be
-// replaced by a view of a flat buffer.
+// NamedTensor: one entry of the model's state, under YOLOv5's name. The model
+// owns the tensor; `tensor` points to it, so that it can be replaced by a view
+// of a flat buffer.
 enum class TensorRole {
   kConvolutionWeight,  // decayed
   kBias,               // convolution and batch-norm biases
@@ -47,10 +46,10 @@ struct NamedTensor {
   std::string name;
   TensorRole role = TensorRole::kConstant;
   at::Tensor* tensor = nullptr;
-  // The 16-bit copy of a convolution's weight, for maps of that type; null:
-  // none is used. Whoever changes the weight renews the copy.
+  // The 16-bit copy of a convolution's weight, for maps of that type; nullptr
+  // if there is none. Code that changes the weight must update the copy.
   at::Tensor* compute = nullptr;
-  int64_t layer = 0;  // a layer of the model table
+  int64_t layer = 0;  // index in the model table
 
   bool is_parameter() const {
     return role == TensorRole::kConvolutionWeight ||
@@ -60,18 +59,18 @@ struct NamedTensor {
 
 using NamedTensors = std::vector<NamedTensor>;
 
-// LayerExecutor: how a layer is run, where it is not simply called.
+// LayerExecutor: a hook that runs layers instead of calling them directly.
 //
-// A memory policy or a sharding of parameters acts around whole layers, without
-// the layers or the graph knowing: StepContext hands in a runner, and the graph
-// runs each layer through it. Runners may be stacked; the innermost calls
-// layer.forward(inputs, context).
+// A memory policy or a sharding of parameters acts around whole layers, and
+// neither layers nor graph depend on it: the graph runs every layer through
+// StepContext::runner if it is set. Executors may be nested; the innermost one
+// calls layer.forward(inputs, context).
 class LayerExecutor {
  public:
   virtual ~LayerExecutor() = default;
 
-  // The outputs of layer number `index` of the model table. Backward runs
-  // later; nodes added to the outputs are told of it.
+  // Returns the outputs of layer `index` of the model table. Backward runs
+  // later; to be notified of it, add autograd nodes to the outputs.
   virtual std::vector<at::Tensor> run(int64_t index, Layer& layer,
                                       const std::vector<at::Tensor>& inputs,
                                       const StepContext& context) = 0;

@@ -1,8 +1,8 @@
-// layer_factory makes a Layer from one line of the model table. What a module
-// consists of is configs/layers/layer_modules.h's business.
+// layer_factory builds a Layer from one layer of the model table.
+// configs/layers/layer_modules.h defines what a module consists of.
 //
 // Errors: Error with the table's file:line:column for an unknown module, wrong
-// arguments, maps that do not fit together.
+// arguments, or maps whose shapes do not match.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,8 @@
 
 namespace headroom::model {
 
-// ProgramLayer: a layer that runs a LayerProgram on tensors.
-//
-// It owns its modules, whose tensors stay at their addresses.
+// ProgramLayer: a layer that runs a LayerProgram on tensors. It owns its
+// modules, whose tensors' addresses do not change.
 class ProgramLayer final : public Layer {
  public:
   // `prefix`: the layer's name in the state, "model.4.".
@@ -39,14 +38,14 @@ class ProgramLayer final : public Layer {
 
   const layers::LayerProgram program_;
   const std::vector<std::vector<int>> released_;
-  // One for each of its blocks.
+  // One for each block of the program.
   std::vector<std::unique_ptr<ConvolutionModule>> modules_;
 };
 
 struct BuiltLayer {
   std::unique_ptr<Layer> layer;
-  layers::MapShape output;   // unset for the head
-  Detect* detect = nullptr;  // the layer itself, where it is the head
+  layers::MapShape output;   // unset for the detection head
+  Detect* detect = nullptr;  // the layer itself if it is the head, else nullptr
 };
 
 // Builds table.layers[index] for inputs of these shapes.

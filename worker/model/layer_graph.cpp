@@ -19,7 +19,7 @@ constexpr int kImages = layers::kImageEdge;
 constexpr int64_t kMaxClasses = 10000;
 constexpr int64_t kMaxInputChannels = 1024;
 
-// ITU-R BT.601's luma of red, green, blue: [N, 1, H, W].
+// Luma of red, green, blue (ITU-R BT.601), [N, 1, H, W].
 at::Tensor gray(const at::Tensor& images) {
   return at::mul(images.narrow(1, 0, 1), 0.299)
       .add_(images.narrow(1, 1, 1), 0.587)
@@ -57,11 +57,11 @@ struct LayerGraph::Implementation {
       : state(scalar_type, seed) {}
 
   ModelState state;
-  std::vector<std::unique_ptr<Layer>> layers;  // null where dropped
-  std::vector<std::vector<int>> inputs;        // absolute layers, or kImages
+  std::vector<std::unique_ptr<Layer>> layers;  // nullptr if dropped
+  std::vector<std::vector<int>> inputs;        // layer indices, or kImages
   std::vector<layers::MapShape> map_shapes;
   LayerRange kept;
-  Detect* detect = nullptr;  // null where dropped
+  Detect* detect = nullptr;  // nullptr if dropped
   int64_t input_channels = 3;
   int64_t num_classes = 0;
   int64_t max_stride = 0;
@@ -77,7 +77,7 @@ struct LayerGraph::Implementation {
     return input_channels == 1 && images.size(1) == layers::kColours;
   }
 
-  // `images`, checked, in channels-last memory.
+  // Checks `images` and returns them in channels-last memory.
   at::Tensor network_input(const at::Tensor& images) const {
     HEADROOM_CHECK(
         images.defined() && images.dim() == 4 &&
@@ -124,7 +124,7 @@ LayerGraph::LayerGraph(const layers::ModelTable& table, int64_t num_classes,
     graph.layers.push_back(std::move(built.layer));
   }
   graph.kept = {0, num_layers()};
-  // A layer without a reader would never get a gradient.
+  // A layer that no later layer reads would never get a gradient.
   for (std::size_t i = 0; i + 1 < table.layers.size(); ++i)
     if (!is_read[i])
       layers::fail_layer(table, i, "no later layer reads its output",
@@ -168,7 +168,7 @@ std::vector<at::Tensor> LayerGraph::forward_layers(
   const auto begin = static_cast<std::size_t>(graph.kept.begin);
   const auto end = static_cast<std::size_t>(graph.kept.end);
   std::vector<at::Tensor> maps(graph.layers.size());
-  std::vector<int> uses(graph.layers.size(), 0);  // still to come
+  std::vector<int> uses(graph.layers.size(), 0);  // number of remaining reads
   bool reads_images = false;
   for (std::size_t i = begin; i < end; ++i)
     for (const int from : graph.inputs[i]) {

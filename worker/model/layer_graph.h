@@ -1,17 +1,17 @@
 // LayerGraph: a detector as layers and edges, built from a model table.
 //
 // A layer is one line of the YAML table (configs/model): its inputs, its
-// module, its place in the state. The graph knows no ranks, files or plans;
-// what spans ranks reaches it through StepContext. A part of a graph is one
-// that has kept a run of its layers: it is handed the maps that its layers read
-// from others.
+// module, its position in the state. The graph does not depend on ranks, files
+// or plans; anything that spans ranks is in StepContext. A pipeline stage uses
+// a part of a graph: keep_layers() keeps a range of layers, which get the maps
+// of other layers as arguments.
 //
-// Shapes: images [N, C, H, W] in channels-last memory, C the table's `ch`, H
-// and W multiples of max_stride(); for a `ch` of 1 they may have three
-// channels, of which gray is made; heads[level] [N, anchors, H/stride,
-// W/stride, 5 + num_classes] with fields x, y, w, h, objectness, classes,
-// before the sigmoid. Types: the state is float32 or float64. Maps are of the
-// images' type: the state's, or bfloat16 or float16 beside a float32 state;
+// Shapes: images [N, C, H, W] in channels-last memory, with C the table's `ch`,
+// and H and W multiples of max_stride(). If `ch` is 1, images may have three
+// channels, which are converted to gray. heads[level] [N, anchors, H/stride,
+// W/stride, 5 + num_classes] have the fields x, y, w, h, objectness, classes,
+// before the sigmoid. Types: the state is float32 or float64. Maps have the
+// images' type: that of the state, or bfloat16 or float16 with a float32 state;
 // then heads are float32.
 #pragma once
 
@@ -33,19 +33,18 @@ namespace headroom::model {
 
 class LayerGraph {
  public:
-  // Builds the layers with freshly initialised weights that follow from `seed`
-  // and each tensor's name alone: Kaiming-uniform convolutions, the detection
-  // bias of YOLOv5, running_var 0.9 and num_batches_tracked 1 as a fresh
-  // YOLOv5 model holds them (its stride probe has touched them).
-  // Throws Error with the table's file:line:column for an unknown module, wrong
-  // arguments or a wrong edge.
+  // Builds the layers with initial weights that depend only on `seed` and each
+  // tensor's name: Kaiming-uniform convolutions, YOLOv5's detection bias, and
+  // running_var 0.9 and num_batches_tracked 1, the values in a new YOLOv5 model
+  // after its stride probe. Throws Error with the table's file:line:column for
+  // an unknown module, wrong arguments or a wrong edge.
   LayerGraph(const layers::ModelTable& table, int64_t num_classes,
              at::ScalarType scalar_type, uint64_t seed);
   ~LayerGraph();
   LayerGraph(const LayerGraph&) = delete;
   LayerGraph& operator=(const LayerGraph&) = delete;
 
-  // One tensor per detection level, finest first. REQUIRES: all layers kept.
+  // One tensor per level, finest first. REQUIRES: all layers are kept.
   std::vector<at::Tensor> forward(const at::Tensor& images,
                                   const StepContext& context);
 
@@ -55,36 +54,36 @@ class LayerGraph {
     bool operator==(const LayerRange&) const = default;
   };
   // Drops the layers outside `layers` and frees their tensors. From then on
-  // state(), batch_norms() and batch_norm_sums_size() speak of the kept layers
-  // alone, and anchors stay as they are now where the head goes: weights are
-  // loaded before. REQUIRES: a run of the layers kept so far, not empty.
+  // state(), batch_norms() and batch_norm_sums_size() cover the kept layers
+  // only. If the head is dropped, levels() keeps the anchors it has at this
+  // moment, so load weights first. REQUIRES: a non-empty range of kept layers.
   void keep_layers(LayerRange layers);
   LayerRange kept_layers() const;
 
-  using LayerMaps = std::map<int, at::Tensor>;  // keyed by their layers
-  // Runs the kept layers. `received` holds the map of every other layer that
-  // they read; `images` may be undefined unless a kept layer reads them.
-  // Returns the maps of layers `wanted`, in that order, or the heads if the
-  // last layer is kept; nothing can be wanted beside the heads. A map is
-  // released once the last kept layer has read it, unless it is wanted.
+  using LayerMaps = std::map<int, at::Tensor>;  // by layer
+  // Runs the kept layers. `received` has the map of every other layer that they
+  // read; `images` may be undefined if no kept layer reads them. Returns the
+  // maps of the layers in `wanted`, in that order, or the heads if the last
+  // layer is kept; with the head, `wanted` must be empty. A map that is not
+  // wanted is released after its last reader.
   std::vector<at::Tensor> forward_layers(LayerMaps received,
                                          const at::Tensor& images,
                                          const StepContext& context,
                                          const std::vector<int>& wanted);
 
-  // Heads to boxes: [N, rows, 5 + num_classes], xywh in pixels, scores after
-  // the sigmoid; rows ordered level, anchor, y, x. first_rows[level]: where
-  // heads that hold some rows of an image begin; empty: they hold all.
-  // REQUIRES: the last layer kept.
+  // Converts heads to boxes [N, rows, 5 + num_classes]: xywh in pixels, scores
+  // after the sigmoid; rows ordered by level, anchor, y, x. first_rows[level]:
+  // the first row of each head if heads hold only some rows of an image; empty
+  // if they hold all. REQUIRES: the last layer is kept.
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows = {}) const;
 
-  // All state in state-dict order. Pointers stay valid until keep_layers()
-  // drops their layer or the graph is destroyed.
+  // All state entries in state-dict order. Pointers are valid until
+  // keep_layers() drops their layer or the graph is destroyed.
   NamedTensors state();
 
-  // A batch-norm layer's slice of StepContext::batch_norm_sums, and what the
-  // commit moves.
+  // A batch-norm layer: its slice of StepContext::batch_norm_sums, and the
+  // running statistics that the commit updates.
   struct BatchNorm {
     std::string name;  // "model.0.bn"
     int64_t channels = 0;
@@ -100,20 +99,20 @@ class LayerGraph {
     int64_t stride = 0;
     std::vector<std::pair<double, double>> anchors;  // pixels (w, h)
   };
-  // Read from the state: loading weights may change anchors. Valid until the
-  // next call.
+  // Read from the state, because loading weights may change anchors. Valid
+  // until the next call.
   const std::vector<Level>& levels() const;
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;
-  int64_t num_layers() const;  // the table's, kept or not
+  int64_t num_layers() const;  // of the table, kept or not
 
-  // What each layer of the table reads: earlier layers, or -1 for the images.
+  // The layers that each layer reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;
-  // Each layer's output, kept or not; the head's is unset.
+  // The output shape of each layer, kept or not; unset for the head.
   const std::vector<layers::MapShape>& map_shapes() const;
 
-  // The state entries of layers [0, num_layers_frozen) stop learning.
+  // Stops the parameters of layers [0, num_layers_frozen) from learning.
   void freeze(int64_t num_layers_frozen);
 
  private:

@@ -1,10 +1,9 @@
-// max_pool: the largest of each window of a map, with a stride of 1 as all
-// layers have it.
+// max_pool: the maximum over each window of a map, with stride 1.
 //
-// On the CPU it is LibTorch's. On a device the kernels are the project's own
-// (worker/kernels/map_kernels.h): what backward keeps is a byte for each
-// element instead of the input and an index of 8 bytes. Windows wider than a
-// byte can tell (parallel/base/device_scratch.h) are LibTorch's there as well.
+// The CPU uses LibTorch. A device uses the project's own kernels
+// (worker/kernels/map_kernels.h), which keep one byte per element for backward
+// instead of the input and an 8-byte index. Windows too wide for a byte
+// (parallel/base/device_scratch.h) use LibTorch there as well.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +12,10 @@
 
 namespace headroom::model {
 
-// x [N, C, H, W]. Columns beyond the map and `rows_beyond` rows above and below
-// it are lower than everything: [N, C, H + 2 * rows_beyond - window + 1, W],
-// channels-last.
-// REQUIRES: an odd window; rows_beyond <= window / 2.
+// x [N, C, H, W]. Columns beyond the map, and `rows_beyond` rows above and
+// below it, count as minus infinity. Returns [N, C, H + 2 * rows_beyond -
+// window + 1, W], channels-last. REQUIRES: an odd window; rows_beyond <= window
+// / 2.
 at::Tensor max_pool(const at::Tensor& x, int64_t window, int64_t rows_beyond);
 
 }  // namespace headroom::model

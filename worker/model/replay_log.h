@@ -1,9 +1,9 @@
-// ReplayLog: what a layer received from other ranks while it ran, for running
-// it once more.
+// ReplayLog: records values that a layer received from other ranks, so that the
+// layer can be run once more.
 //
-// A recomputation must communicate nothing and count nothing twice. So whatever
-// a layer gets from elsewhere (batch-norm statistics, halo rows) goes through
-// this log: the first pass records, a replay returns the records in order.
+// A recomputation must not communicate, and must not count anything twice. So
+// values from elsewhere (batch-norm statistics, halo rows) are obtained through
+// this log: the first pass records them, and a replay returns them in order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ namespace headroom::model {
 
 class ReplayLog {
  public:
-  // The value of `produce`, which is called in the first pass only.
+  // Returns the value of `produce`, which is called in the first pass only.
   template <typename Produce>
   at::Tensor once(const Produce& produce) {
     if (!replaying_) {

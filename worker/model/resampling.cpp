@@ -16,9 +16,9 @@
 namespace headroom::model {
 namespace {
 
-// Maps are concatenated as the view [N, H, W, C]: each is one block per cell
-// and the result is channels-last whatever its sizes; along dimension 1 it
-// takes up to 1.6 times as long.
+// Concatenates in the view [N, H, W, C]: each cell of a map is one contiguous
+// block, and the result is channels-last for all sizes. Along dimension 1 it
+// would take up to 1.6 times as long.
 at::Tensor concatenate(const std::vector<at::Tensor>& maps) {
   std::vector<at::Tensor> cells;
   for (const at::Tensor& map : maps) cells.push_back(map.permute({0, 2, 3, 1}));
@@ -27,8 +27,9 @@ at::Tensor concatenate(const std::vector<at::Tensor>& maps) {
 
 constexpr double kBelowEverything = -std::numeric_limits<double>::infinity();
 
-// `rows` without those beyond the image's edge, which no pooling may choose:
-// `above` at the top and `below` at the bottom become lower than everything.
+// Returns `rows` with `above` rows at the top and `below` rows at the bottom
+// replaced by minus infinity, because rows beyond the image's edge must not be
+// chosen by a pooling.
 at::Tensor without_rows_beyond_edge(const at::Tensor& rows, int64_t above,
                                     int64_t below) {
   if (above == 0 && below == 0) return rows;
@@ -37,10 +38,10 @@ at::Tensor without_rows_beyond_edge(const at::Tensor& rows, int64_t above,
       kBelowEverything);
 }
 
-// The chain on a rank's rows [N, C, H, W]: the rows that all poolings together
-// reach come in one exchange, and each pooling makes as many fewer. The windows
-// are those of the whole map, in its order, so that ties between equal values
-// go the same way.
+// The chain of poolings on a rank's rows [N, C, H, W]. All rows that the whole
+// chain needs are fetched in one exchange, and each pooling uses up its part of
+// them. Windows are those of the whole map, in the same order, so ties between
+// equal values are resolved in the same way.
 std::vector<at::Tensor> pools_of_rows(const at::Tensor& x,
                                       const std::vector<int64_t>& windows,
                                       const StepContext& context) {
@@ -95,14 +96,14 @@ at::Tensor upsampled_map(const at::Tensor& x, const StepContext& context) {
   });
 }
 
-// A reshape alone would be a view with no samples, or one row, but a derived
-// map needs memory of its own.
+// Clones, because a reshape alone would be a view if there are no samples or
+// only one row, and a derived map must have its own memory.
 at::Tensor folded_map(const at::Tensor& x, const StepContext& context) {
   return derived_map({x}, context, [](const std::vector<at::Tensor>& maps) {
     const at::Tensor& map = maps.front();
     const int64_t n = map.size(0), channels = map.size(1),
                   height = map.size(2) / 2, width = map.size(3) / 2;
-    // Columns vary slower than rows among the four.
+    // Among the four cells, columns vary slower than rows.
     return map.permute({0, 2, 3, 1})
         .reshape({n, height, 2, width, 2, channels})
         .permute({0, 1, 3, 4, 2, 5})

@@ -1,6 +1,6 @@
-// A pointer that an autograd function keeps for its backward pass, with its
-// type. It owns nothing: what it points to must live until backward is done, as
-// all that a step hands to its layers does.
+// A typed pointer that an autograd function keeps for its backward. It does not
+// own its target, which must exist until backward is done; this holds for
+// everything that a step passes to its layers.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -20,7 +20,7 @@ c10::IValue save_pointer(T* pointer) {
       c10::make_intrusive<SavedPointer<T>>(pointer));
 }
 
-// REQUIRES: save_pointer<T> made it.
+// REQUIRES: `value` was made by save_pointer<T>.
 template <typename T>
 T* saved_pointer(const c10::IValue& value) {
   return c10::static_intrusive_pointer_cast<SavedPointer<T>>(value.toCapsule())

@@ -3,8 +3,8 @@
 namespace headroom::optim {
 namespace {
 
-// Independent partial sums: without them a compiler may not reorder the
-// additions, and there would be no vector code. The order is fixed by this.
+// Independent partial sums. With a single sum the compiler may not reorder the
+// additions, and could not use vector code. This fixes the order of the sum.
 constexpr int64_t kLanes = 8;
 
 template <typename T, typename Element>
@@ -31,7 +31,7 @@ template <typename T>
 void sgd_range(T* __restrict parameters, const T* __restrict gradients,
                T* __restrict buffer, int64_t size,
                const kernels::SgdCoefficients<T>& coefficients) {
-  // A copy, which the arrays cannot overlap; a loop for each case.
+  // A copy cannot overlap the arrays; a loop per case can be vectorised.
   kernels::SgdCoefficients<T> c = coefficients;
   if (c.first_step) {
     for (int64_t i = 0; i < size; ++i)
@@ -61,7 +61,7 @@ double sum_of_squares(const T* __restrict a, const T* __restrict b,
   if (b == nullptr)
     return sum_of_lanes<T>(
         size, [a](int64_t i) { return static_cast<double>(a[i]); });
-  // The sum is rounded to T first: it is the gradient that the step will use.
+  // The sum is rounded to T first, as the gradient that the step uses is.
   return sum_of_lanes<T>(
       size, [a, b](int64_t i) { return static_cast<double>(a[i] + b[i]); });
 }

@@ -1,11 +1,11 @@
-// LossScale: what the loss is multiplied by before backward, so that gradients
-// survive in float16 (Micikevicius et al., arXiv:1710.03740).
+// LossScale: the factor of the loss before backward, so that small gradients do
+// not underflow in float16 (Micikevicius et al., arXiv:1710.03740).
 //
-// It falls to half when a step's gradient is not finite, whose update is then
-// skipped, and doubles after 2,000 steps without such a one, as
-// torch.amp.GradScaler does. A power of two, so dividing by it is exact.
+// Like torch.amp.GradScaler: halved when a step's gradient is not finite (that
+// step's update is skipped), and doubled after 2,000 steps in a row with finite
+// gradients. It is a power of two, so dividing by it is exact.
 //
-// A plain value; the same on every rank, for it follows from votes.
+// A plain value. It is equal on all ranks, because it follows from the votes.
 #pragma once
 
 #include <cmath>
@@ -21,12 +21,12 @@ struct LossScale {
   double value = kFirst;
   int64_t good_steps = 0;  // steps since it last changed
 
-  // A gradient that is not finite is none of its doing at the smallest scale.
+  // False at the smallest scale: an overflow there has another cause.
   bool can_fall() const { return value > kSmallest; }
 
   void note_finite() {
     if (++good_steps < kGrowthInterval) return;
-    // It has to be a float, like the gradients themselves.
+    // The scale must be a finite float, like the gradients.
     if (std::isfinite(static_cast<float>(2 * value))) value *= 2;
     good_steps = 0;
   }

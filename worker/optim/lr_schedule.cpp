@@ -36,7 +36,7 @@ void check_options(const ScheduleOptions& options) {
           std::to_string(options.nominal_batch_size));
 }
 
-// The epoch whose factor a step's rate has.
+// The epoch whose factor the rate of a step uses.
 int64_t epoch_of_rate(const ScheduleOptions& options, int64_t epoch) {
   const int64_t last_warmup_epoch =
       std::max<int64_t>(last_warmup_step(options) / options.steps_per_epoch, 0);

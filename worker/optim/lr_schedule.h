@@ -1,22 +1,22 @@
 // Learning rate, momentum and accumulation of every step: YOLOv5's rules.
 //
-// Pure: a step's settings follow from the options, the step and the epoch
-// alone, so a resumed or re-planned run continues exactly.
+// Pure: the settings of a step depend only on the options, the step and the
+// epoch, so a resumed or re-planned run continues exactly.
 //
 //   f(e)      linear (1 - e/E)(1 - lrf) + lrf, or cosine
 //             ((1 - cos(pi e/E))/2)(lrf - 1) + 1, with e the epoch of the step
-//             up to the epoch in which the warm-up ends, and the epoch before
-//             it from then on: YOLOv5 moves its rate after an epoch, and its
-//             first move sets f(0)
+//             up to the epoch in which the warm-up ends, and one epoch less
+//             afterwards: YOLOv5 updates its rate after an epoch, and its
+//             first update sets f(0)
 //   warm-up   steps 0..nw, both included, nw = max(round(warmup_epochs *
 //             steps_per_epoch), 100): bias rate from warmup_bias_lr, other
 //             rates from 0, to lr0*f(e); momentum from warmup_momentum;
 //             accumulation from 1 to nominal/batch; all linear in the step
 //   nominal   gradients are summed over `accumulate` steps until about 64
-//             images are seen; the decay is scaled by what that rounding leaves
+//             images are seen; the decay is scaled by their number / 64
 //
-// warmup_epochs = 0 means no warm-up at all. YOLOv5's floor of 100 steps would
-// hold there too: Headroom's one deviation, so that calm runs can be asked for.
+// warmup_epochs = 0 means no warm-up at all. In YOLOv5 the minimum of 100 steps
+// would still apply; this is the one deviation from it.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 namespace headroom::optim {
 
-// Order of StepSettings::lr and of the settings of sgd_step.
+// Index into StepSettings::lr and the settings of sgd_step.
 enum ParameterGroup : int {
   kBiasGroup = 0,        // every bias, batch norm's included; no decay
   kWeightGroup = 1,      // convolution weights; decayed
@@ -41,7 +41,7 @@ struct ScheduleOptions {
   int64_t global_batch_size = 1;
   bool cos_lr = false;
   int64_t nominal_batch_size = 64;
-  // SGD's momentum is warmed up, Adam's beta1 is not.
+  // True for SGD, whose momentum is warmed up; false for Adam's beta1.
   bool warms_momentum = true;
 };
 
@@ -56,7 +56,7 @@ struct StepSettings {
 StepSettings settings_at(const ScheduleOptions& options, int64_t step,
                          int64_t epoch);
 
-// The function f above.
+// Factor of lr0 at an epoch: the function f above.
 double lr_factor(const ScheduleOptions& options, int64_t epoch);
 
 // Last step of the warm-up; -1 without one.
@@ -65,10 +65,10 @@ int64_t last_warmup_step(const ScheduleOptions& options);
 // The decay of kWeightGroup: weight_decay * batch * accumulate / nominal.
 double weight_decay(const ScheduleOptions& options);
 
-// Whether the optimizer moves at the end of `step`. `last_optimizer_step` is
-// -1 before the first. At an epoch's start the caller zeroes the accumulated
-// gradient while this count runs on: a partial sum at the end of an epoch is
-// thrown away, as in YOLOv5.
+// Returns true if the optimizer updates at the end of `step`.
+// `last_optimizer_step` is -1 before the first. At the start of an epoch the
+// caller zeroes the accumulated gradient, but this count continues: a partial
+// sum at the end of an epoch is dropped, as in YOLOv5.
 bool is_optimizer_step(int64_t step, int64_t last_optimizer_step,
                        int64_t accumulate);
 

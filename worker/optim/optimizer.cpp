@@ -52,7 +52,8 @@ double clip_coefficient(double norm, double max_norm) {
 
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // elements; three arrays of it fit in L2
+// elements; three arrays of this length fit in L2
+constexpr int64_t kGrain = 1 << 15;
 
 void check_segments(std::span<const Segment> segments, int64_t size) {
   int64_t end = 0;

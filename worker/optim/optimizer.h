@@ -1,8 +1,8 @@
 // Optimizer: SGD, Adam and AdamW behind one call.
 //
-// An optimizer has no state of its own: its moments are flat buffers like the
-// parameters, so that they are sharded, saved and loaded in the same way.
-// It works on at::get_num_threads() threads, and their number changes no bit.
+// It has no state of its own: the moments are flat buffers like the parameters,
+// so they are sharded, saved and loaded in the same way. It uses
+// at::get_num_threads() threads; their number does not change the result.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,29 +22,28 @@
 
 namespace headroom::optim {
 
-// The gradient's norm, for the vote, the log and clipping.
+// The norm of the gradient, for the vote, the log and clipping.
 //
-// In a step that accumulates, the norm is that of the accumulated gradient with
-// this step's added, before either is changed: hence the sum of two tensors.
-// Squares are summed in double over chunks that depend on the size alone, so
-// the result is the same for any number of threads.
+// In a step that accumulates, the norm is that of the accumulated gradient plus
+// this step's gradient, before either is changed: hence the sum of two tensors.
+// Squares are summed in double over chunks whose size depends only on the
+// tensor's size, so the result does not depend on the number of threads.
 // Nothing is allocated.
 
-// ||a + b||^2; ||a||^2 where b is undefined.
-// REQUIRES: flat tensors of one size, both float or both double.
+// Returns ||a + b||^2, or ||a||^2 if b is undefined. REQUIRES: flat tensors of
+// equal size, both float or both double.
 double squared_norm_of_sum(const at::Tensor& a, const at::Tensor& b);
 
-// a += b.
 void add_in_place(const at::Tensor& a, const at::Tensor& b);
 
-// What a gradient of `norm` is multiplied by so that it has at most about
-// `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch clips.
+// The factor that limits a gradient's norm to about `max_norm`: min(1, max_norm
+// / (norm + 1e-6)), as PyTorch clips.
 double clip_coefficient(double norm,
                         double max_norm = kernels::kMostGradientNorm);
 
 // A range of a flat buffer that belongs to one parameter group.
 struct Segment {
-  int64_t offset = 0;  // counted in elements
+  int64_t offset = 0;  // in elements
   int64_t size = 0;
   int group = kWeightGroup;
 };
@@ -56,14 +55,14 @@ struct GroupSettings {
 using AllGroupSettings = std::array<GroupSettings, kNumParameterGroups>;
 
 // Calls `update(from, to, settings)` for ranges that cover all segments once,
-// on at::get_num_threads() threads; what runs where changes no result.
-// REQUIRES: segments in ascending order without overlap, inside [0, size).
+// on at::get_num_threads() threads. REQUIRES: segments in ascending order
+// without overlap, inside [0, size).
 void for_each_range(
     std::span<const Segment> segments, int64_t size,
     const AllGroupSettings& groups,
     const std::function<void(int64_t, int64_t, const GroupSettings&)>& update);
 
-// Checks that two flat tensors have one size and one type.
+// Checks that two flat tensors have equal size and type.
 inline void check_flat_pair(const char* name_a, const at::Tensor& a,
                             const char* name_b, const at::Tensor& b) {
   const bool alike = a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel() &&
@@ -78,15 +77,14 @@ inline void check_flat_pair(const char* name_a, const at::Tensor& a,
 // SGD with Nesterov momentum over a flat buffer, in one pass over memory.
 //
 // Clipping, decay, momentum and update are one loop: parameter, gradient and
-// momentum are read once and nothing is allocated, because after the vote of a
-// step nothing may fail. The arithmetic is PyTorch's SGD(nesterov=True) with
-// dampening 0 (Sutskever et al. 2013 in that formulation).
+// momentum are read once. Nothing is allocated, because nothing may fail after
+// the vote of a step. The arithmetic is that of PyTorch's SGD(nesterov=True)
+// with dampening 0 (the form of Sutskever et al. 2013).
 //
-// Elements outside all segments (padding, frozen layers) are left as they are.
-// `first_step`: the momentum buffer takes the gradient instead of averaging it
-// in; what it held before is not read.
-// REQUIRES: three flat CPU tensors of one size, all float or all double;
-// segments in ascending order without overlap, inside the tensors.
+// Elements outside all segments (padding, frozen layers) are not changed.
+// `first_step`: the momentum buffer is set to the gradient, and its old content
+// is not read. REQUIRES: three flat CPU tensors of equal size, all float or all
+// double; segments in ascending order without overlap, inside the tensors.
 void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
               const at::Tensor& momentum_buffer,
               std::span<const Segment> segments, const AllGroupSettings& groups,
@@ -97,45 +95,45 @@ void sgd_step(const at::Tensor& parameters, const at::Tensor& gradients,
 //   m = m + (1 - beta1)(g - m)      v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //
-// Kingma and Ba, arXiv:1412.6980, in PyTorch's order of operations. The decay
-// of Adam is added to the gradient; AdamW's is decoupled, p *= 1 - lr * decay
-// (Loshchilov and Hutter, arXiv:1711.05101). beta2 is 0.999 and eps 1e-8, as
-// YOLOv5 has them.
+// Kingma and Ba, arXiv:1412.6980, in PyTorch's order of operations. Adam adds
+// the decay to the gradient; AdamW decouples it, p *= 1 - lr * decay
+// (Loshchilov and Hutter, arXiv:1711.05101). beta2 is 0.999 and eps 1e-8, as in
+// YOLOv5.
 struct AdamSettings {
   double beta1 = 0.9;
-  int64_t step = 1;  // counts this one
+  int64_t step = 1;  // number of this step, from 1
   double clip_coefficient = 1;
-  bool decoupled_decay = true;  // AdamW
+  bool decoupled_decay = true;  // true: AdamW, false: Adam
 };
 
-// Elements outside all segments are left as they are.
-// REQUIRES: four flat CPU tensors of one size, all float or all double, moments
-// 0 before the first step; segments as in sgd_step; step >= 1.
+// Elements outside all segments are not changed. REQUIRES: four flat CPU
+// tensors of equal size, all float or all double; moments 0 before the first
+// step; segments as in sgd_step; step >= 1.
 void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
                const at::Tensor& first_moment, const at::Tensor& second_moment,
                std::span<const Segment> segments,
                const AllGroupSettings& groups, const AdamSettings& settings);
 
-// The coefficients of one group, before rounding to the parameters' type.
+// The coefficients of one group, not yet rounded to the parameters' type.
 kernels::AdamCoefficients<double> adam_coefficients(
     const GroupSettings& group, const AdamSettings& settings);
 
 using configs::OptimizerKind;
 
-// The names of the moment buffers in checkpoints, configs::num_moments(kind) of
-// them.
+// Names of the moment buffers in checkpoints; there are
+// configs::num_moments(kind).
 std::vector<std::string> moment_names(OptimizerKind kind);
 
-// Settings that are the same for every range of the parameters.
+// Settings of one optimizer step.
 struct OptimizerStep {
   AllGroupSettings groups;
-  double momentum = 0;  // SGD's momentum, Adam's beta1
+  double momentum = 0;  // for Adam, beta1
   double clip_coefficient = 1;
-  int64_t step = 1;  // optimizer steps, counting this one
+  int64_t step = 1;  // number of this optimizer step, from 1
 };
 
-// Moves `parameters` and the moments in place; allocates nothing.
-// REQUIRES: flat tensors of one size and type, one moment per name.
+// Updates `parameters` and the moments in place; allocates nothing. REQUIRES:
+// flat tensors of equal size and type, one moment per name.
 void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
                     const at::Tensor& parameters, const at::Tensor& gradients,
                     std::span<const at::Tensor> moments,
@@ -146,13 +144,13 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
 //   average = d*average + (1 - d)*value,  d(t) = 0.9999*(1 - exp(-t/2000))
 //
 // t counts optimizer steps from 1. The average covers every floating-point
-// state tensor, batch-norm statistics included, and starts as a copy;
-// num_batches_tracked is no average and stays.
+// state tensor, batch-norm statistics included, and starts as a copy.
+// num_batches_tracked is not averaged.
 
 double ema_decay(int64_t updates);
 
-// Works in place; allocates nothing. `updates` counts this one.
-// REQUIRES: two flat tensors of one size and type; updates >= 1.
+// Works in place; allocates nothing. `updates` includes this one. REQUIRES: two
+// flat tensors of equal size and type; updates >= 1.
 void ema_update(const at::Tensor& average, const at::Tensor& value,
                 int64_t updates);
 

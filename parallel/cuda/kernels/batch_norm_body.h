@@ -1,16 +1,16 @@
-// What the passes of batch norm and activation are made of: how a block finds
-// its part of a map, the values per channel that it shares, and what follows
-// from a map's sums. batch_norm_passes.cu has the passes.
+// The parts of the passes of batch norm and activation: how a block finds its
+// part of a map, the values per channel that its threads share, and the results
+// computed from a map's sums. batch_norm_passes.cu has the passes.
 //
-// A map is channels-last: pixels of `channels` neighbouring elements. Its
-// samples form groups, which are runs of pixels. A block works on a tile of
-// channels and a chunk of one group's pixels; each of its threads has V
-// neighbouring channels, 16 bytes, of every size_y-th pixel.
-// T is the map's element, A what is computed with: float, double for T double.
-// Sums stay in A within a block, and are added up in double over blocks, in
-// their order: the same bits again.
+// A map is channels-last: pixels of `channels` adjacent elements. Its samples
+// form groups, which are ranges of pixels. A block processes a tile of channels
+// and a chunk of one group's pixels. Each of its threads processes V adjacent
+// channels (16 bytes) of every size_y-th pixel. T is the map's element type and
+// A the type of the arithmetic: double if T is double, else float. Sums are in
+// A within a block and are added over blocks in double, in the blocks' order,
+// so the result has the same bits every time.
 //
-// The same text runs on the CPU in tests (tests/support/host_cuda).
+// Tests run the same code on the CPU (tests/support/host_cuda).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@
 
 namespace headroom::cuda {
 
-inline constexpr int kMapThreads = 256;  // a block's threads
+inline constexpr int kMapThreads = 256;  // threads per block
 inline constexpr int kWarp = 32;
 inline constexpr int kMapWarps = kMapThreads / kWarp;
-// The least that run at a time.
+// Minimum number of blocks that a multiprocessor runs at a time.
 inline constexpr int kBlocksPerMultiprocessor = 4;
-inline constexpr int kVectorBytes = 16;  // a load's width
+inline constexpr int kVectorBytes = 16;  // width of a load
 
-// The most columns of threads: 128 bytes of a pixel, a line of the cache.
+// Maximum number of thread columns: 128 bytes of a pixel, one cache line.
 HEADROOM_HD constexpr int columns_of(int vector) {
   return vector > 1 ? 8 : kWarp;
 }
@@ -70,14 +70,14 @@ struct BatchNormMap {
 // A block's part of a map.
 struct BlockPlace {
   int tile, chunk, group;
-  int64_t begin, end;  // pixels
+  int64_t begin, end;  // in pixels
 };
 
 template <typename Map>
 HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
                                    unsigned group) {
   BlockPlace place;
-  // Neighbouring tiles run side by side, so that whole pixels are read.
+  // Adjacent tiles run side by side, so that whole pixels are read.
   const auto tiles = static_cast<unsigned>(map.tiles);
   place.tile = static_cast<int>(block % tiles);
   place.chunk = static_cast<int>(block / tiles);
@@ -86,12 +86,13 @@ HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
   place.begin = map.groups.begin[group] + place.chunk * map.chunk_pixels;
   place.end = place.begin + map.chunk_pixels;
   if (place.end > end) place.end = end;
-  if (place.end < place.begin) place.end = place.begin;  // a smaller group
+  // this group is smaller than the largest
+  if (place.end < place.begin) place.end = place.begin;
   return place;
 }
 
-// A value for each channel of a tile, in a block's shared memory: every thread
-// reads its own V in loads of 16 bytes, and no two columns meet in a bank.
+// One value for each channel of a tile, in a block's shared memory. Every
+// thread reads its V values in loads of 16 bytes, without bank conflicts.
 template <typename A, int V>
 struct TileValues {
   static constexpr int kWide = V * sizeof(A) > kVectorBytes
@@ -118,7 +119,7 @@ struct TileNorm {
   }
 };
 
-// The mean, scale and bias of kWide neighbouring channels.
+// The mean, scale and bias of kWide adjacent channels.
 template <typename A, int kWide>
 struct WideNorm {
   Pack<A, kWide> mean, scale, bias;
@@ -140,10 +141,9 @@ struct ColumnSums {
   A second[V] = {};
 };
 
-// --- what follows from sums of one channel of one group ----------------------
+// --- results from the sums of one channel of one group -----------------------
 
-// Turns sums around the shift, the group's first pixel, into those of y and its
-// square.
+// Converts sums relative to the shift (the first pixel) to those of y and y^2.
 template <typename Map>
 HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
                                    double (&sums)[2]) {
@@ -157,7 +157,7 @@ HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
   sums[0] += n * shift;
 }
 
-// Turns sums of dz * (y - rounded mean) into those of dz * n.
+// Converts sums of dz * (y - rounded mean) to sums of dz * n.
 template <typename Map>
 HEADROOM_HD void finish_gradient_sums(const Map& map, int group,
                                       int64_t channel, double (&sums)[2]) {
@@ -167,7 +167,7 @@ HEADROOM_HD void finish_gradient_sums(const Map& map, int group,
   sums[1] = (sums[1] + (rounded - mean[0]) * sums[0]) * mean[map.channels];
 }
 
-// One channel's targets; groups come in their order.
+// Writes the results of one channel. Groups must be passed in order.
 class ChannelTargets {
  public:
   HEADROOM_HD ChannelTargets(const SumTargets& to, int64_t channel,
@@ -184,8 +184,7 @@ class ChannelTargets {
     const double n = to_.values[group];
     const double mean = sums[0] / n;
     const double squares = sums[1] - n * mean * mean;
-    // Rounding may leave a constant channel slightly below zero; written so
-    // that a NaN stays one.
+    // Rounding may make a constant channel slightly negative; NaN stays NaN.
     const double centred = squares < 0 ? 0 : squares;
     put(to_.statistics, group, mean, 1 / std::sqrt(centred / n + to_.epsilon));
     if ((to_.counted >> group & 1) == 0) return;

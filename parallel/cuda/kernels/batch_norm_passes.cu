@@ -1,13 +1,13 @@
 // Batch norm and activation on a device: four passes over a map.
 //
-// Memory bounds their speed where enough loads are in flight and an element
-// takes few instructions. So pixels are loaded several at a time before any is
-// worked on, what a channel needs lies in shared memory and not in registers,
-// the kind of activation is known when compiling, and the last block of a sum
-// writes what follows from it: no kernel after it works on a few numbers.
+// Their speed is limited by memory bandwidth if enough loads are in flight and
+// an element needs few instructions. So several pixels are loaded before any is
+// processed, per-channel values are in shared memory instead of registers, the
+// kind of activation is known at compile time, and the last block of a sum
+// computes the results from it, so that no further kernel runs on a few
+// numbers.
 //
-// Forward reads y twice and writes once, backward reads y and the gradient
-// twice and writes once.
+// Forward reads y twice, backward y and the gradient twice; each writes once.
 #include "parallel/base/units.h"
 #include "parallel/cuda/kernels/batch_norm_body.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
@@ -18,12 +18,12 @@ namespace {
 
 using layers::ActivationKind;
 
-// Pixels that a thread loads before it works on them: four loads of 16 bytes,
-// one array's or two arrays'.
+// Number of pixels that a thread loads before it processes them: four loads of
+// 16 bytes in total, from one array or from two.
 constexpr int kPixelsAtOnce = 4;
 constexpr int kPixelsOfTwo = 2;
 
-// Each thread puts the coefficients of a channel where all find them.
+// Each thread puts the coefficients of one channel into shared memory.
 template <int V, typename Map>
 __device__ void share_norm(const Map& map, const BlockPlace& place,
                            TileNorm<typename Map::A, V>& norm) {
@@ -39,7 +39,7 @@ __device__ void share_norm(const Map& map, const BlockPlace& place,
 
 // --- sums --------------------------------------------------------------------
 
-// The block's sums of each channel of its tile.
+// Writes the block's sums for each channel of its tile.
 template <int V, typename Map>
 __device__ void write_partial(const Map& map, const BlockPlace& place,
                               ColumnSums<typename Map::A, V>& sums) {
@@ -75,7 +75,7 @@ __device__ void write_partial(const Map& map, const BlockPlace& place,
   map.partial[(chunk * 2 + which) * map.channels + channel] = total;
 }
 
-// Is this the last block of its tile, so that all others' sums are there?
+// True in the last block of its tile to arrive: all other sums are written.
 template <typename Map>
 __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
                                 const BlockPlace& place) {
@@ -93,8 +93,7 @@ __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
   return is_last;
 }
 
-// The sums of all chunks of a tile and what follows from them, group after
-// group.
+// Adds up the chunks of a tile and computes the results, group by group.
 template <bool kOfGradients, int V, typename Map>
 __device__ void finish_tile(const Map& map, const SumTargets& to,
                             const BlockPlace& place) {
@@ -102,7 +101,7 @@ __device__ void finish_tile(const Map& map, const SumTargets& to,
   constexpr int kWide = TileValues<A, V>::kWide;
   __shared__ double shared[kMapThreads * kWide];  // [rows, 2, width]
   const int width = tile_width<V>();
-  // Columns of threads; rows share the chunks.
+  // Threads form columns; the rows of threads divide the chunks.
   const int columns = 2 * width / kWide;
   const int rows = kMapThreads / columns;
   const int own = own_thread();
@@ -154,9 +153,8 @@ __device__ void finish_tile(const Map& map, const SumTargets& to,
   }
 }
 
-// Sums of y - shift and of its square; shift is the group's first pixel, so
-// that the variance of channels with a large mean survives until it is in
-// double.
+// Sums of y - shift and of its square. shift is the group's first pixel, so
+// that channels with a large mean keep the precision of their variance.
 template <typename T, int V, typename Map>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     sum_values(const Map map, const SumTargets to) {
@@ -189,8 +187,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   if (is_last_of_tile(map, to, place)) finish_tile<false, V>(map, to, place);
 }
 
-// Sums of dz and of dz * (y - mean). dz is not written: the next pass derives
-// it again from what this one reads, which costs less than writing it.
+// Sums of dz and of dz * (y - mean). dz is not written: the next pass computes
+// it again from the data it reads anyway, which costs less than writing it.
 template <typename T, int V, typename Map>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     sum_gradients(const Map map, const SumTargets to) {
@@ -276,7 +274,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   });
 }
 
-// What the statistics feed back to each value, beside the norm.
+// The contribution of the statistics to the gradient of each value.
 template <typename A, int V>
 struct TileFeedback {
   TileValues<A, V> offset, slope;
@@ -299,8 +297,8 @@ __device__ void share_feedback(const Map& map, const BlockPlace& place,
   feedback.slope.put(own, c.slope);
 }
 
-// The gradient of y. Where result is gradient each element is read before it
-// is written, by one thread.
+// The gradient of y. If result and gradient are the same memory, each element
+// is read before it is written, by the same thread.
 template <typename T, int V, typename Map>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     normalise_backward(const Map map) {
@@ -350,7 +348,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   });
 }
 
-// One thread a channel: a few numbers.
+// One thread per channel; there are few numbers.
 __global__ void use_sums(const double* sums, const SumTargets to, int groups,
                          int64_t channels) {
   const int64_t channel =
@@ -425,8 +423,8 @@ cudaError_t launch(const BatchNormArguments& a, const SumTargets* to,
   }
 }
 
-// What is fast is compiled for each activation: whole vectors of the types that
-// networks are trained in.
+// The fast variants are compiled for each activation: whole vectors, for the
+// types that networks are trained in.
 template <Pass kPass, typename T>
 cudaError_t launch_typed(const BatchNormArguments& a, const SumTargets* to,
                          cudaStream_t stream) {
@@ -475,7 +473,7 @@ int launch_any(const BatchNormArguments& arguments, const SumTargets* to,
   return cudaErrorInvalidValue;
 }
 
-constexpr int kArrivalSlots = 32;  // streams
+constexpr int kArrivalSlots = 32;  // number of streams
 
 __device__ unsigned arrival_counters[kArrivalSlots][kMostTiles];
 

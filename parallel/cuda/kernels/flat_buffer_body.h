@@ -1,10 +1,10 @@
-// A step's end over a flat buffer as CUDA's threads run it, in plain C++; a
-// test runs the same text on the CPU: the gradient's norm; then accumulation,
+// The end of a step over a flat buffer as CUDA threads run it, in plain C++; a
+// test runs the same code on the CPU. It has the gradient norm; accumulation,
 // clipping, optimizer and EMA in one pass; and the running statistics.
 //
-// The flat buffer is cut into pieces that lie in one parameter group each; a
-// block of threads works on one piece. What belongs to no group (frozen layers,
-// padding) is only averaged.
+// The flat buffer is divided into pieces, each within one parameter group; a
+// block of threads processes one piece. Elements in no group (frozen layers,
+// padding) are only averaged.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +16,31 @@
 namespace headroom::cuda {
 
 struct FlatBufferPiece {
-  int64_t offset = 0;  // counted in elements
-  int32_t size = 0;    // kMostPieceElements at most
-  // The piece's coefficient group; -1: it is only averaged.
+  int64_t offset = 0;  // in elements
+  int32_t size = 0;    // at most kMostPieceElements
+  // Parameter group of the piece; -1 if it is only averaged.
   int32_t group = -1;
 };
 static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
 
-// Pointers are the device's. Arrays of the flat buffer's elements, float or
-// double, without overlap.
+// Pointers are device pointers, to arrays of the flat buffer's elements, float
+// or double, which do not overlap.
 struct FlatBufferArguments {
   bool is_double = false;
   void* parameters = nullptr;
-  const void* gradients = nullptr;  // the step's
+  const void* gradients = nullptr;  // of this step
   void* accumulated = nullptr;
   void* first_moment = nullptr;   // SGD's momentum
-  void* second_moment = nullptr;  // Adam's; null: SGD
-  void* average = nullptr;        // null: there is none
+  void* second_moment = nullptr;  // of Adam; nullptr for SGD
+  void* average = nullptr;        // EMA; nullptr if there is none
   const FlatBufferPiece* pieces = nullptr;
   int64_t num_pieces = 0;
   const kernels::CommitNumbers* numbers = nullptr;
   const kernels::CommitOutcome* outcome = nullptr;
-  double* partial = nullptr;  // [num_pieces], of squares
+  double* partial = nullptr;  // [num_pieces], sums of squares
 };
 
-// Whether a step whose `partial` sums of squares these are counts.
+// The decision whether a step counts, from the `partial` sums of squares.
 struct DecisionArguments {
   const double* partial = nullptr;
   int64_t count = 0;
@@ -49,20 +49,20 @@ struct DecisionArguments {
   kernels::CommitOutcome* outcome = nullptr;
 };
 
-// Running statistics and their average, float or double.
+// The running statistics and their EMA, float or double.
 struct RunningArguments {
   bool is_double = false;
   void* statistics = nullptr;
   void* average = nullptr;
-  const double* sums = nullptr;     // sums of the step's groups
-  const int64_t* places = nullptr;  // each element's place in `sums`
+  const double* sums = nullptr;     // of the step's groups
+  const int64_t* places = nullptr;  // index into `sums` for each element
   int64_t size = 0;
   double momentum = 0;
   const kernels::CommitNumbers* numbers = nullptr;
   const kernels::CommitOutcome* outcome = nullptr;
 };
 
-// The gradient that the step would use, element `i`.
+// Element `i` of the gradient that the step would use.
 template <typename T>
 HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
                              int64_t i) {
@@ -70,8 +70,8 @@ HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
          static_cast<const T*>(arguments.gradients)[i] * scale;
 }
 
-// Sums squares of elements first, first + step, ... of `piece`; those below
-// take the same range.
+// Sums the squares of elements first, first + step, ... of `piece`. The
+// functions below use the same range.
 template <typename T>
 HEADROOM_HD double squares_of_piece(const FlatBufferArguments& arguments,
                                     FlatBufferPiece piece, int first,
@@ -106,7 +106,7 @@ HEADROOM_HD bool is_committed(const C& arguments) {
   return arguments.numbers->ends_step && arguments.outcome->commits != 0;
 }
 
-// Each coefficient rounded once, from double.
+// Rounds each coefficient once, from double.
 template <typename T>
 HEADROOM_HD kernels::SgdCoefficients<T> rounded(
     const kernels::SgdCoefficients<double>& c, double clip) {
@@ -151,13 +151,13 @@ HEADROOM_HD void commit_piece(const FlatBufferArguments& arguments,
   const bool is_averaged = steps && averages != nullptr;
   for (int k = first; k < piece.size; k += step) {
     const int64_t i = piece.offset + k;
-    // All is read before anything is written: the compiler must assume that the
-    // buffers overlap, so that a load behind a store would wait for it.
+    // Read everything before writing anything: the compiler must assume that
+    // the buffers overlap, so a load after a store would wait for it.
     const T gradient = whole_gradient(arguments, scale, i);
     T parameter = 0, first_moment = 0, second_moment = 0, average = 0;
     if (is_stepped || is_averaged) parameter = parameters[i];
     if (is_stepped) {
-      // What SGD's held before the first step is not read.
+      // SGD's momentum before the first step is not read.
       if (kIsAdam || !sgd.first_step) first_moment = first_moments[i];
       if constexpr (kIsAdam) second_moment = second_moments[i];
     }
@@ -200,15 +200,15 @@ HEADROOM_HD void move_running_element(const RunningArguments& arguments,
 
 }  // namespace headroom::cuda
 
-// The launchers; launch.h has what they promise. Where numbers->ends_step is
+// The launchers; see launch.h for their contract. If numbers->ends_step is
 // false, their kernels do nothing.
 extern "C" {
-// partial = squares of the gradient, by piece.
+// Writes the sum of squares of the gradient for each piece to `partial`.
 int headroom_gradient_squares(
     const headroom::cuda::FlatBufferArguments* arguments, void* stream);
 int headroom_decide(const headroom::cuda::DecisionArguments* arguments,
                     void* stream);
-// Nothing either where the outcome does not commit.
+// Also does nothing if the outcome does not commit.
 int headroom_commit(const headroom::cuda::FlatBufferArguments* arguments,
                     void* stream);
 int headroom_move_running(const headroom::cuda::RunningArguments* arguments,

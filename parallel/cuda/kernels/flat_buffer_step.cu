@@ -10,8 +10,8 @@ namespace {
 constexpr int kThreads = 256, kLanes = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// Returns the block's sum in thread 0, always in one order. All threads of the
-// block call it.
+// Returns the block's sum in thread 0, always added in the same order. All
+// threads of the block must call it.
 __device__ double block_sum(double value) {
   __shared__ double values[kThreads];
   const int thread = static_cast<int>(threadIdx.x);
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) arguments.partial[blockIdx.x] = sum;
 }
 
-// One block.
+// Runs as one block.
 __global__ void __launch_bounds__(kThreads)
     decide_kernel(const __grid_constant__ DecisionArguments arguments) {
   if (!arguments.numbers->ends_step) return;

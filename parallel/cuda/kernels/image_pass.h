@@ -1,5 +1,5 @@
-// Loaded images as the network's input: the launcher of its kernel; launch.h
-// has what it promises.
+// Conversion of loaded images to the network's input: the launcher of its
+// kernel. See launch.h for its contract.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace headroom::cuda {
 struct ImageArguments {
   ElementType type = ElementType::kFloat32;  // the input's type
   const void* images = nullptr;
-  bool is_deep = false;     // Images are uint16, else uint8.
-  void* input = nullptr;    // each level / the largest, in the same order
-  int64_t size = 0;         // counted in elements
-  bool is_aligned = false;  // both, to 16 bytes
+  bool is_deep = false;     // true: uint16, false: uint8
+  void* input = nullptr;    // level / largest level, in the same order
+  int64_t size = 0;         // in elements
+  bool is_aligned = false;  // both pointers are aligned to 16 bytes
 };
 
 }  // namespace headroom::cuda

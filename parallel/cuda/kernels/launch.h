@@ -1,8 +1,8 @@
-// The kernels' launchers: plain pointers, so that nvcc reads none of LibTorch's
-// headers, and g++ none of the kernels'.
+// The kernels' launchers. They take plain pointers, so that nvcc compiles none
+// of LibTorch's headers, and g++ none of the kernels'.
 //
-// All work is put on `stream` and nothing waits. Pointers are the device's.
-// Each returns a cudaError_t; 0 is success.
+// All work is queued on `stream`, and nothing waits. Pointers are device
+// pointers. Each launcher returns a cudaError_t; 0 is success.
 #pragma once
 
 #include <cstdint>
@@ -15,84 +15,85 @@ enum class ElementType { kFloat64, kFloat32, kBFloat16, kFloat16 };
 
 inline constexpr int kMostGroups = 64;  // groups of one launch
 
-// Group g is pixels [begin[g], begin[g + 1]).
+// Group g has the pixels [begin[g], begin[g + 1]).
 struct PixelGroups {
   int64_t begin[kMostGroups + 1];
   int count;
 };
 
-// A map [pixels, channels] and what a pass over it needs. Weights, bias and
-// partial sums are float, double where the map is double.
+// A map [pixels, channels] and the inputs of a pass over it. Weights, bias and
+// partial sums are float; double if the map is double.
 struct BatchNormArguments {
   ElementType type = ElementType::kFloat32;
   const void* y = nullptr;
-  const void* gradient = nullptr;  // the output's; null in forward
-  int64_t gradient_stride = 0;  // elements from one of its pixels to the next
-  void* result = nullptr;       // null where a pass only sums
+  const void* gradient = nullptr;  // of the output; nullptr in forward
+  int64_t gradient_stride = 0;     // elements between two adjacent pixels of it
+  void* result = nullptr;          // nullptr if a pass only sums
   const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
   const void* weight = nullptr;        // [C]
   const void* bias = nullptr;
-  const double* means = nullptr;  // [groups, 2, C]: dz, dz * n; null: zeros
-  void* partial = nullptr;        // partial_elements() of them
+  const double* means = nullptr;  // [groups, 2, C]: dz, dz * n; nullptr: zeros
+  void* partial = nullptr;        // partial_elements() elements
   PixelGroups groups;
   int64_t channels = 0;
   layers::ActivationFunction activation;
   int multiprocessors = 1;
 };
 
-// What is made of a map's sums, by the last of the blocks that add them up:
-// each is null where it is not wanted.
+// Results computed from a map's sums, by the last of the blocks that add them
+// up. Each is nullptr if it is not wanted.
 struct SumTargets {
-  double* sums = nullptr;        // [groups, 2, C]: themselves
+  double* sums = nullptr;        // [groups, 2, C]: the sums
   double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
-  // [2, C]: mean and unbiased variance of every group in `counted` are added.
+  // [2, C]: mean and unbiased variance of each group in `counted` are added.
   double* running = nullptr;
-  double* means = nullptr;          // [groups, 2, C]: the sums / values
-  void* weight_gradient = nullptr;  // [C], of the weights' type
+  double* means = nullptr;          // [groups, 2, C]: sums / values
+  void* weight_gradient = nullptr;  // [C], in the weights' type
   void* bias_gradient = nullptr;
-  bool adds_gradients = false;   // adds to what the two hold
-  double epsilon = 0;            // the statistics' epsilon
-  double values[kMostGroups];    // values per channel in a whole group
-  uint64_t counted = 0;          // groups, as bits
-  unsigned* arrivals = nullptr;  // kMostTiles zeros, and so again afterwards
+  bool adds_gradients = false;  // true: add to the two gradients
+  double epsilon = 0;           // of the statistics
+  double values[kMostGroups];   // number of values per channel in a whole group
+  uint64_t counted = 0;         // bit set of groups
+  unsigned* arrivals = nullptr;  // kMostTiles zeros; zero again afterwards
 };
 
 inline constexpr int kMostTiles = 1024;
 
-// How a map is laid over blocks of threads: x over the channels of a tile, y
-// over pixels, and over each tile as many blocks as there are chunks.
+// How a map is divided among blocks of threads: x covers the channels of a tile
+// and y the pixels; each tile has as many blocks as there are chunks.
 struct MapGrid {
-  int vector = 1;  // neighbouring channels of a thread
+  int vector = 1;  // adjacent channels per thread
   int size_x = 1;
   int size_y = 1;
   int64_t tiles = 1;
-  int64_t chunks = 1;  // chunks of the largest group
+  int64_t chunks = 1;  // of the largest group
   int64_t chunk_pixels = 1;
 };
-// Enough blocks for every multiprocessor where the map is large enough; for
-// sums no more than that, because the last block of a tile adds up all others'.
+// Uses enough blocks for all multiprocessors if the map is large enough. For
+// sums it uses no more than that, because the last block of a tile adds up the
+// results of all others.
 MapGrid map_grid(const BatchNormArguments& arguments, bool sums);
 
-// Elements of `partial` that the two summing passes need.
+// Number of elements of `partial` that the two summing passes need.
 int64_t partial_elements(const BatchNormArguments& arguments);
 
 extern "C" {
-// Sums of y and of its square.
+// Computes the sums of y and of its square.
 int headroom_channel_sums(const BatchNormArguments* arguments,
                           const SumTargets* targets, void* stream);
 int headroom_normalise_and_activate(const BatchNormArguments* arguments,
                                     void* stream);
-// Sums of dz and of dz * n.
+// Computes the sums of dz and of dz * n.
 int headroom_activation_gradient_sums(const BatchNormArguments* arguments,
                                       const SumTargets* targets, void* stream);
 int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream);
-// The targets' statistics, running sums and means, of sums [groups, 2, C] that
-// ranks have exchanged.
+// Computes the targets' statistics, running sums and means from sums [groups,
+// 2, C] that ranks have exchanged.
 int headroom_use_sums(const double* sums, const SumTargets* targets, int groups,
                       int64_t channels, void* stream);
 
-// Arrival counters of the current device for the `slot`-th stream, all 0 unless
-// a kernel of that stream uses them. Fails beyond the last slot.
+// The arrival counters of the current device for stream number `slot`. All are
+// 0 unless a kernel of that stream uses them. Fails beyond the last slot.
 int headroom_arrivals(int slot, unsigned** arrivals);
 }
 

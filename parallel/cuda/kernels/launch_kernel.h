@@ -1,17 +1,17 @@
-// launch_kernel: how every kernel is launched. A function instead of <<<>>>, so
-// that the same text is C++ where a host stands for the device
+// launch_kernel: launches every kernel. A function instead of <<<>>>, so that
+// the same code is C++ when the host simulates the device
 // (tests/support/host_cuda).
 #pragma once
 
 #include <cuda_runtime.h>
-#ifdef __CUDACC__  // the stand-in has these types beside the rest
+#ifdef __CUDACC__  // the simulation has these types elsewhere
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
 
 namespace headroom::cuda {
 
-// Puts the kernel on a cudaStream_t; returns a cudaError_t.
+// Queues the kernel on a cudaStream_t. Returns a cudaError_t.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const dim3& blocks,
                           const dim3& threads, void* stream,

@@ -1,13 +1,12 @@
-// The loss as CUDA's threads compute it, in plain C++; a test runs the same
-// text on the CPU.
+// The loss as CUDA threads compute it, in plain C++; a test runs it on the CPU.
 //
-//   forward    blocks of kLossThreads threads: half of them go over a level's
-//              cells, a thread a cell; half over its matches, a warp a match.
-//              A block's sums go to its place in `partial`, which one last
-//              block adds up.
-//   backward   a warp a cell writes zeros and the objectness's derivative; then
-//              a warp a match, the first of its cell, adds up the cell's
-//              matches: no two warps write to one place.
+//   forward    blocks of kLossThreads threads: half of the blocks process a
+//              level's cells, one thread per cell; the others its matches, one
+//              warp per match. Each block writes its sums to `partial`, and one
+//              last block adds them up.
+//   backward   one warp per cell writes zeros and the objectness's derivative;
+//              then one warp per match, if it is the first of its cell, adds up
+//              the cell's matches: no two warps write to the same place.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +22,13 @@ constexpr int kLanes = 32;
 constexpr int kLossParts = 2;  // cells and matches
 constexpr int kLossSums = 3;   // box, obj, cls
 constexpr int kLossLevels = 5;
-constexpr int kFit = 5;  // numbers that a match keeps
+constexpr int kFit = 5;  // numbers kept for a match
 
 struct LossLevel {
   const void* head = nullptr;  // [num_cells, fields]
   int64_t num_cells = 0;
   const int32_t* num_matches = nullptr;
-  const int32_t* cells = nullptr;  // the matches' cells, ascending
+  const int32_t* cells = nullptr;  // cells of the matches, ascending
   const int32_t* classes = nullptr;
   const void* boxes = nullptr;
   const void* anchors = nullptr;
@@ -47,7 +46,7 @@ struct LossArguments {
   kernels::EntropyRule obj_rule, cls_rule;
   double positive_target = 1, negative_target = 0;
   const double* scales = nullptr;
-  int64_t blocks = 0;         // blocks of each level and part
+  int64_t blocks = 0;         // number of blocks for each level and part
   double* partial = nullptr;  // [levels, parts, blocks, sums]
   double* items = nullptr;
   double* total = nullptr;
@@ -58,7 +57,7 @@ struct LossSums {
   double of[kLossSums] = {};
 };
 
-// Plain cross-entropy in the logits' own type; the focal form in double.
+// Plain cross-entropy uses the logits' own type, the focal form double.
 template <typename T>
 HEADROOM_HD kernels::EntropyTerm entropy_of(T x, double target,
                                             const kernels::EntropyRule& rule) {
@@ -67,7 +66,7 @@ HEADROOM_HD kernels::EntropyTerm entropy_of(T x, double target,
   }
   const T t = static_cast<T>(target);
   const T positive = static_cast<T>(rule.positive_weight * target);
-  const T small = std::exp(x > 0 ? -x : x);  // 1 or less
+  const T small = std::exp(x > 0 ? -x : x);  // at most 1
   const T rest = std::log1p(small);
   const T of_x = (x > 0 ? x : T(0)) + rest;         // softplus(x)
   const T of_minus_x = (x > 0 ? T(0) : -x) + rest;  // softplus(-x)
@@ -85,7 +84,7 @@ HEADROOM_HD bool is_last_of_cell(const LossLevel& level, int64_t match) {
          level.cells[match + 1] != level.cells[match];
 }
 
-// What the numerators of an item are multiplied by in the loss.
+// The factor of an item's sum in the loss.
 HEADROOM_HD double loss_scale(const LossArguments& a, int level, int item) {
   const double* of_all = a.scales + a.num_levels * kLossSums;
   return a.scales[level * kLossSums + item] * of_all[0] * of_all[1];
@@ -100,7 +99,7 @@ HEADROOM_HD double cell_loss(const LossArguments& a, const LossLevel& level,
   return entropy_of(x, 0, a.obj_rule).value;
 }
 
-// One lane's share of a match.
+// One lane's part of a match.
 template <typename T>
 HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
                                 int64_t match, int lane) {
@@ -143,7 +142,7 @@ HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
   return sums;
 }
 
-// One lane's share of one of a level's sums.
+// One lane's part of one of a level's sums.
 HEADROOM_HD double level_sum(const LossArguments& a, int level, int item,
                              int lane) {
   const int64_t count = kLossParts * a.blocks;
@@ -155,7 +154,7 @@ HEADROOM_HD double level_sum(const LossArguments& a, int level, int item,
   return sum;
 }
 
-// Writes items and total from the sums of all levels.
+// Writes items and total, from the sums of all levels.
 HEADROOM_HD void write_loss(const LossArguments& a, const double* sums) {
   double total = 0;
   for (int item = 0; item < kLossSums; ++item) {
@@ -187,7 +186,7 @@ HEADROOM_HD void cell_gradient(const LossArguments& a, int number, int64_t cell,
   }
 }
 
-// Runs after cell_gradient() of all cells.
+// REQUIRES: cell_gradient() has run for all cells.
 template <typename T>
 HEADROOM_HD void match_gradient(const LossArguments& a, int number,
                                 int64_t match, int lane) {
@@ -230,7 +229,7 @@ HEADROOM_HD void match_gradient(const LossArguments& a, int number,
   }
 }
 
-// The launchers; launch.h has what they promise.
+// The launchers; see launch.h for their contract.
 extern "C" {
 int headroom_loss(const LossArguments* arguments, void* stream);
 int headroom_loss_gradient(const LossArguments* arguments, void* stream);

@@ -8,11 +8,12 @@ namespace {
 
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
-// Blocks that a multiprocessor runs at a time. The compiler keeps some numbers
-// of the box loss in memory for it; more threads hide the time of cells' loads.
+// Number of blocks that a multiprocessor runs at a time. To allow this, the
+// compiler keeps some numbers of the box loss in memory; more threads hide the
+// latency of loading cells.
 constexpr int kBlocksAtATime = 4;
 
-// Returns the sum in every lane; always in the same order.
+// Returns the sum in every lane, always added in the same order.
 __device__ double warp_sum(double value) {
   for (int mask = kLanes / 2; mask > 0; mask /= 2) {
     value += __shfl_xor_sync(kAllLanes, value, mask);
@@ -20,7 +21,7 @@ __device__ double warp_sum(double value) {
   return value;
 }
 
-// Blocks x levels x parts.
+// The grid is blocks x levels x parts.
 template <typename T>
 __global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
     loss_kernel(const __grid_constant__ LossArguments arguments) {
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
   arguments.partial[place * kLossSums + threadIdx.x] = sum;
 }
 
-// One block, a warp for each level and item.
+// Runs as one block, with a warp for each level and item.
 __global__ void finish_kernel(const __grid_constant__ LossArguments arguments) {
   __shared__ double sums[kLossLevels * kLossSums];
   const int number = static_cast<int>(threadIdx.x) / kLanes;
@@ -110,7 +111,7 @@ int forward(const LossArguments& arguments, void* stream) {
                        arguments);
 }
 
-// Gradients are most of the bytes: more blocks than sums want.
+// Gradients are most of the bytes, so more blocks are used than for the sums.
 template <typename T>
 int backward(const LossArguments& arguments, void* stream) {
   constexpr unsigned kBlocksOfSums = 8;

@@ -8,8 +8,8 @@
 namespace headroom::cuda {
 namespace {
 
-// Pixels of a thread: no fewer than it loads at a time, and where it writes
-// them no more than let other blocks even out what one is late by.
+// Number of pixels per thread: at least as many as it loads at a time. If it
+// writes them, at most so many that other blocks can compensate for a late one.
 constexpr int64_t kLeastPixels = 4;
 constexpr int64_t kMostPixels = 32;
 
@@ -47,7 +47,7 @@ MapGrid map_grid(const BatchNormArguments& arguments, bool sums) {
     grid.vector = wide;
   }
   const int64_t columns = divided_up(arguments.channels, grid.vector);
-  // A power of two, so that threads of the same channels lie evenly in a warp.
+  // A power of two, so that threads of one channel are evenly spaced in a warp.
   grid.size_x = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(
       std::clamp<int64_t>(columns, 1, columns_of(grid.vector)))));
   grid.size_y = kMapThreads / grid.size_x;

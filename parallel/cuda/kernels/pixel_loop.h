@@ -1,6 +1,6 @@
-// How the threads of a block go over the pixels of its part of a map
-// (batch_norm_body.h): several loads of 16 bytes before any is worked on.
-// CUDA's language: for kernels alone.
+// How the threads of a block iterate over the pixels of its part of a map
+// (batch_norm_body.h): several loads of 16 bytes before any pixel is processed.
+// CUDA code, included by kernels only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ __device__ inline int own_thread() {
   return static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
 }
 
-// Channels of a tile.
+// Number of channels of a tile.
 template <int V>
 __device__ int tile_width() {
   return static_cast<int>(blockDim.x) * V;
@@ -38,9 +38,8 @@ __device__ int64_t first_channel(const BlockPlace& place) {
   return static_cast<int64_t>(place.tile) * tile_width<V>();
 }
 
-// 0, but the compiler does not know it: what is read at an index with it is
-// read anew in each round of a loop, which costs less than the registers to
-// hold it.
+// Returns 0, but hides this from the compiler. Data at an index that includes
+// it is read again in each iteration, which costs less than registers.
 __device__ inline int zero_anew() {
   int zero = 0;
   asm volatile("" : "+r"(zero));
@@ -48,8 +47,8 @@ __device__ inline int zero_anew() {
 }
 
 // Calls body(left, are_all_here) for every kAtOnce of this thread's pixels,
-// which lie blockDim.y apart; at the end some of them may be missing: those
-// that are `left` or more pixels behind the first.
+// which are blockDim.y apart. In the last call some pixels may be missing:
+// those that are `left` or more pixels after the first.
 template <int kAtOnce, typename Body>
 __device__ void for_own_pixels(const BlockPlace& place, const Body& body) {
   const int step = static_cast<int>(blockDim.y);
@@ -61,8 +60,9 @@ __device__ void for_own_pixels(const BlockPlace& place, const Body& body) {
   if (left > 0) body(left, std::false_type());
 }
 
-// A thread's way over one map, kAtOnce pixels at a time. It goes by addition:
-// addresses from pixels' numbers would take the registers of loads.
+// A thread's position in one map; it advances by kAtOnce pixels. It uses
+// additions, because computing addresses from pixel numbers would need
+// registers that the loads need.
 template <int kAtOnce, int V, typename T>
 class PixelPointer {
  public:
@@ -71,7 +71,7 @@ class PixelPointer {
             first_channel<V>(place) + static_cast<int64_t>(threadIdx.x) * V),
         hop_(static_cast<int64_t>(blockDim.y) * stride) {}
 
-  // A pixel that is missing is `missing`.
+  // Missing pixels get the value `missing`.
   template <typename AllHere, typename Element>
   __device__ void load(int left, AllHere, const Pack<Element, V>& missing,
                        Pack<Element, V> (&to)[kAtOnce]) const {
@@ -99,7 +99,7 @@ class PixelPointer {
   const int64_t hop_;
 };
 
-// 16 bytes in one store, which the compiler makes four of otherwise.
+// Stores 16 bytes at once; the compiler would otherwise generate four stores.
 template <int V, typename T>
 __device__ void store_pack(const Pack<T, V>& pack, T* to) {
   if constexpr (sizeof(pack) == kVectorBytes) {

@@ -1,7 +1,7 @@
-// A thread has V neighbouring channels, 16 bytes, of kPoolRows cells below one
-// another: their windows overlap, and what it loads of a row serves all of
-// them. Threads side by side have the channels of a cell, then other columns,
-// which find most of what they load in the cache.
+// A thread processes V adjacent channels (16 bytes) of kPoolRows vertically
+// adjacent cells: their windows overlap, so each row that it loads is used for
+// all of them. Adjacent threads have the channels of one cell, then other
+// columns, for which most data is in the cache.
 #include "parallel/cuda/kernels/pool_passes.h"
 
 #include <cuda_runtime.h>
@@ -18,23 +18,23 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kBlocks = 4;        // a multiprocessor runs at least so many
-constexpr int kMostColumns = 32;  // threads over the channels of a cell
-// Loads of a row that are in flight together: all of the commonest window.
+constexpr int kBlocks = 4;        // minimum number of blocks per multiprocessor
+constexpr int kMostColumns = 32;  // threads for the channels of a cell
+// Number of loads of a row in flight together: all of the most common window.
 constexpr int kAtOnce = 5;
 
 __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a > b ? a : b; }
 
-// Where a thread's cells lie, and what they have to do with.
+// The position of a thread's cells, and the cells that it reads.
 struct PoolPlace {
   bool is_inside;
   int64_t channel;
   int64_t sample;
-  int row, column;  // the first cell's
-  int count;        // how many cells
-  // Rows and columns of what it reads. The first may be cut off by the edge:
-  // where they would begin are `top` and `left`.
+  int row, column;  // of the first cell
+  int count;        // number of cells
+  // Rows and columns that it reads, clipped at the map's edge. `top` and `left`
+  // are where they would begin without clipping.
   int top, row_begin, row_end;
   int left, column_begin, column_end;
 };
@@ -62,13 +62,13 @@ __device__ PoolPlace pool_place(const PoolArguments& a) {
   return at;
 }
 
-// The first cell that a thread reads of a row, counted in pixels.
+// The first cell that a thread reads in a row, as a pixel index.
 __device__ inline int64_t first_pixel(const PoolArguments& a,
                                       const PoolPlace& at, int row) {
   return (at.sample * a.from_rows + row) * a.width + at.column_begin;
 }
 
-// The place of its first channel in its cell `i`, among the cells it writes.
+// Index of the thread's first channel in its cell `i` of the written map.
 __device__ inline int64_t written_element(const PoolArguments& a,
                                           const PoolPlace& at, int i) {
   const int64_t pixel =
@@ -76,7 +76,7 @@ __device__ inline int64_t written_element(const PoolArguments& a,
   return pixel * a.channels + at.channel;
 }
 
-// Bytes of neighbouring channels in one store.
+// Writes the bytes of adjacent channels in one store.
 template <int V>
 __device__ void store_choices(const Pack<uint8_t, V>& choices, uint8_t* to) {
   if constexpr (V == 8) {
@@ -88,9 +88,9 @@ __device__ void store_choices(const Pack<uint8_t, V>& choices, uint8_t* to) {
   }
 }
 
-// The largest values so far, and which cells they are. A later one that is as
-// large is not taken; a NaN is, and only another NaN after it: as LibTorch has
-// it on the CPU.
+// The largest values so far, and their positions. An equal later value does not
+// replace one; a NaN does, and after it only another NaN (as LibTorch on the
+// CPU).
 template <typename A, int V>
 struct Largest {
   A value[V];
@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Each cell gathers from the windows that chose it, row by row: no two threads
-// add to one, and the bits are the same each time.
+// Each cell adds up the windows that chose it, row by row. So no two threads
+// add to the same cell, and the result has the same bits every time.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     pool_gradient_kernel(const __grid_constant__ PoolArguments a) {
@@ -191,8 +191,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       }
       from += kAtOnce * a.from_stride;
       chosen += kAtOnce * a.channels;
-      // The number of the thread's first cell in the first of these windows. A
-      // cell above or below a window has a number that no choice has.
+      // Position of the thread's first cell in the first of these windows. For
+      // a cell above or below a window it is a number that no choice has.
       const int cell =
           (at.top + a.window - row) * a.window - 1 - (column - at.left);
       HEADROOM_UNROLL
@@ -225,7 +225,7 @@ template <Pass kPass, typename T, int V>
 int launch(const PoolArguments& a, void* stream) {
   const int64_t strips = a.strips(), columns = divided_up(a.channels, V);
   if (strips == 0 || columns == 0) return cudaSuccess;
-  // A power of two, so that no thread is left over.
+  // A power of two, so that no thread is unused.
   const unsigned wide = std::bit_ceil(
       static_cast<unsigned>(std::min<int64_t>(columns, kMostColumns)));
   const dim3 threads(wide, kThreads / wide);

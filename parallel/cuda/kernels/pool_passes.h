@@ -1,5 +1,5 @@
-// Max pooling of maps with a stride of one cell, and its gradient: the
-// launchers of their kernels; launch.h has what they promise.
+// Max pooling of maps with stride 1, and its gradient: the launchers of their
+// kernels. See launch.h for their contract.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,21 @@
 
 namespace headroom::cuda {
 
-inline constexpr int kPoolRows = 4;  // cells of a thread, below one another
+inline constexpr int kPoolRows = 4;  // vertically adjacent cells per thread
 
-// Both passes go from one channels-last map to another of as many samples,
-// columns and channels: pooling from a map to its windows' largest cells, its
-// gradient from the windows' back to the map's. A cell of the latter has to do
-// with `window` rows of the former, of which the first lies `rows_before` rows
-// above its own, and with as many columns around its own.
+// Both passes read one channels-last map and write another with the same
+// samples, columns and channels: pooling reads a map and writes the largest
+// cell of each window; its gradient reads the windows' gradients and writes the
+// map's. A written cell depends on `window` rows of the map that is read, of
+// which the first is `rows_before` rows above its own, and on `window` columns
+// centred on its own.
 struct PoolArguments {
   ElementType type = ElementType::kFloat32;
   const void* from = nullptr;
-  int64_t from_stride = 0;  // elements from one of its pixels to the next
+  int64_t from_stride = 0;  // elements between two adjacent pixels of it
   void* to = nullptr;
-  // The number of each window's cell that was chosen, row by row: pooling
-  // writes them where they are not null, the gradient reads them.
+  // The position of each window's chosen cell, counted row by row. Pooling
+  // writes them if this is not nullptr; the gradient reads them.
   uint8_t* choices = nullptr;
   int64_t samples = 0;
   int64_t channels = 0;
@@ -30,10 +31,10 @@ struct PoolArguments {
   int32_t width = 0;
   int32_t window = 1;  // odd
   int32_t rows_before = 0;
-  // Whether channels can be loaded and stored 16 bytes at a time.
+  // True if channels can be loaded and stored 16 bytes at a time.
   bool is_aligned = false;
 
-  // Columns of kPoolRows cells, which kernels count in 31 bits.
+  // Number of columns of kPoolRows cells; kernels count them in 31 bits.
   int64_t strips() const {
     return samples * ((to_rows + kPoolRows - 1) / kPoolRows) * width;
   }

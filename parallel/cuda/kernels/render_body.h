@@ -1,7 +1,7 @@
-// A packed sample's pixels as CUDA's threads render them, in plain
-// C++; a test runs the same text on the CPU. One thread a pixel.
+// Renders the pixels of a packed sample as CUDA threads do, in plain C++; a
+// test runs the same code on the CPU. One thread per pixel.
 //
-// The arithmetic is that of the CPU's loops (pixel_math.h), so the bytes are
+// The arithmetic is that of the CPU's loops (pixel_math.h), so the bytes equal
 // those of render_sample (worker/data/augment/sample_recipe.h).
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace headroom::cuda {
 
-// `Level` is what a band of a pixel is: uint8_t or uint16_t.
+// `Level` is the type of one band of a pixel: uint8_t or uint16_t.
 
-// The four pixels that one is blended from; null: gray.
+// The four pixels from which one is blended; nullptr means gray.
 template <typename Level>
 struct FetchedPlace {
   const Level* around[4];
@@ -47,7 +47,7 @@ HEADROOM_PIXEL FetchedPlace<Level> fetched_place(
   const auto* const tiles = reinterpret_cast<const kernels::PackedTile*>(
                                 sample + sizeof(kernels::PackedSample)) +
                             picture.first_tile;
-  // Each neighbour may lie in another tile, at the seam of a mosaic.
+  // At a seam of a mosaic, each neighbour may be in another tile.
   for (int i = 0; i < picture.num_tiles; ++i) {
     const kernels::PackedTile& tile = tiles[i];
     for (int k = 0; k < 4; ++k) {
@@ -73,7 +73,7 @@ HEADROOM_PIXEL Level fetched_level(const FetchedPlace<Level>& place, int band) {
                                  place.along_x, place.along_y);
 }
 
-// Pixel (column, row) of image `index`.
+// Renders pixel (column, row) of image `index`.
 template <typename Level>
 HEADROOM_PIXEL void render_pixel(const RenderArguments& a, int index, int row,
                                  int column) {

@@ -1,5 +1,5 @@
-// Compiled without fused multiply-add (CMakeLists.txt): the bytes are to be the
-// CPU's, and a fused product is rounded once less.
+// Compiled without fused multiply-add (CMakeLists.txt): the bytes must equal
+// the CPU's, and a fused multiply-add rounds once less.
 #include "parallel/cuda/kernels/render_samples.h"
 
 #include <cuda_runtime.h>
@@ -12,10 +12,9 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 4;  // 64 registers a thread
+constexpr int kBlocksPerMultiprocessor = 4;  // at 64 registers per thread
 
-// A row of blocks is one sample: what its threads read of the recipe is the
-// same for all.
+// A row of blocks renders one sample, so all its threads read one recipe.
 template <typename Level>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     render_kernel(const RenderArguments arguments) {

@@ -1,6 +1,6 @@
-// A kernel that traps, as one does that accesses memory which is not its own:
-// from then on the device refuses every call of this process (--inject
-// device_error@). launch.h has what its launcher promises.
+// A kernel that traps, like one that accesses memory outside its allocations.
+// Afterwards the device refuses every call of this process (--inject
+// device_error@). See launch.h for its launcher's contract.
 #pragma once
 
 namespace headroom::cuda {

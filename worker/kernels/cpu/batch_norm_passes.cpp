@@ -14,7 +14,7 @@
 namespace headroom::kernels {
 namespace {
 
-// The vector kernels' name for an element type, and its memory as they see it.
+// Maps an element type and its memory to the vector kernels' types.
 template <typename T>
 struct ElementFor {
   using Type = T;
@@ -41,15 +41,15 @@ StoredOf<Element<T>>* stored(T* data) {
   return reinterpret_cast<StoredOf<Element<T>>*>(data);
 }
 
-// Elements of a chunk: with two or three arrays it stays in a second-level
-// cache, and the largest maps still give every thread many.
+// Elements per chunk. Two or three arrays of this size fit in a second-level
+// cache, and the largest maps still give every thread many chunks.
 constexpr int64_t kChunkElements = 1 << 16;
 
 // Elements that are gathered at a time.
 constexpr int64_t kTileElements = 1 << 12;
 
-// Pixels seen as the vector kernels' rows: `pixels_per_row` at a time, and a
-// last row that is copied to be padded.
+// Views pixels as rows of the vector kernels: `pixels_per_row` pixels each. The
+// remaining pixels are copied into a padded last row.
 struct RowView {
   int64_t channels;
   int64_t pixels;
@@ -71,7 +71,7 @@ struct RowView {
   }
 };
 
-// A per-channel value for each column of a row.
+// Repeats a value per channel for each column of a row.
 template <typename T, typename OfChannel>
 std::vector<T> columns(const RowView& view, const OfChannel& value) {
   std::vector<T> result(view.period());
@@ -81,8 +81,8 @@ std::vector<T> columns(const RowView& view, const OfChannel& value) {
   return result;
 }
 
-// What rounding the mean to T loses goes into the bias, so that channels whose
-// mean is large against their deviation keep their precision.
+// The rounding error of the mean in T is added to the bias, so that channels
+// whose mean is large against their deviation keep their precision.
 template <typename T>
 struct NormColumns {
   std::vector<T> mean, scale, bias;
@@ -99,7 +99,7 @@ struct NormColumns {
   }
 };
 
-// The last pixels as one row; `padding` fills the columns they leave.
+// Copies the remaining pixels into one row; `padding` fills its other columns.
 template <typename T>
 std::vector<T> padded_rest(const RowView& view, const T* data,
                            const std::vector<Value<T>>& padding) {
@@ -109,12 +109,12 @@ std::vector<T> padded_rest(const RowView& view, const T* data,
   return row;
 }
 
-// Pixels that are `stride` elements apart, without the gaps.
+// Copies pixels that are `stride` elements apart into contiguous memory.
 template <typename T>
 void gather_pixels(const T* from, int64_t stride, int64_t channels,
                    int64_t pixels, T* to) {
-  // The size of a piece is known when compiling, because a call per pixel costs
-  // more than the copy.
+  // The size of a piece is a compile-time constant, because a memcpy call per
+  // pixel would cost more than the copy.
   constexpr int64_t kPiece = 64 / sizeof(T);
   for (int64_t i = 0; i < pixels; ++i, from += stride, to += channels) {
     int64_t c = 0;
@@ -136,7 +136,7 @@ void for_each_chunk(const RowView& view, const Body& body) {
   });
 }
 
-// Two sums per column for every chunk, then for the rest.
+// Two sums per column, for every chunk and for the remaining pixels.
 class ColumnSums {
  public:
   explicit ColumnSums(const RowView& view)
@@ -175,8 +175,8 @@ void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
   if (pixels == 0) return;
   const auto& kernels = vector_kernels<Element<T>>();
   const RowView view(sum.size(), pixels, kernels.block);
-  // The first pixel is as good a centre as any: what matters is that it is
-  // within some deviations of the mean.
+  // The first pixel serves as the centre: it only needs to be within some
+  // deviations of the mean.
   const std::vector<Value<T>> shift =
       columns<Value<T>>(view, [&](int64_t c) { return y[c]; });
   ColumnSums sums(view);
@@ -243,8 +243,8 @@ void batch_norm_activation_backward(const T* y, const T* dy, int64_t dy_stride,
       pass(y + at, dy + at, dz + at, rows, chunk);
       return;
     }
-    // Gathered into dz a tile at a time, which is then in the first-level
-    // cache.
+    // Gather into dz, one tile at a time, so that the tile is in the
+    // first-level cache for the pass.
     const int64_t tile = std::max<int64_t>(1, kTileElements / view.period());
     for (int64_t i = row; i < row + rows; i += tile) {
       const int64_t tile_rows = std::min(tile, row + rows - i);

@@ -14,7 +14,7 @@
 namespace headroom::kernels {
 namespace {
 
-// Slices of wider maps are read where they lie.
+// A slice of a wider map is used without a copy.
 at::Tensor with_neighbouring_channels(const at::Tensor& map) {
   return map.size(1) == 1 || map.stride(1) == 1
              ? map
@@ -45,7 +45,7 @@ void add_sample(const at::Tensor& a, const at::Tensor& b, int64_t sample,
   }
 }
 
-// Some samples at a time.
+// Copies and sums some samples at a time, to bound the memory of the copies.
 at::Tensor sums_of_copies(const at::Tensor& a, const at::Tensor& b) {
   const int64_t samples = a.size(0);
   const at::Tensor sums =

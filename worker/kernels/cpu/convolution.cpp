@@ -16,10 +16,10 @@
 namespace headroom::kernels {
 namespace {
 
-// The batch from which LibTorch uses oneDNN whatever the convolution.
+// LibTorch uses oneDNN for all convolutions from this batch size on.
 constexpr int64_t kLeastBatch = 16;
 
-// The number of pixels below which flat samples are too short to pay.
+// Below this number of pixels, flat samples are too short to be faster.
 constexpr int64_t kLeastPixels = 200;
 
 bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
@@ -32,7 +32,7 @@ bool wants_flat_samples(const at::Tensor& x, const at::Tensor& weight,
          shape.padding_width == 0;
 }
 
-// The same memory as at least kLeastBatch samples of one row.
+// Views the same memory as at least kLeastBatch samples of one row.
 at::Tensor flat_samples(const at::Tensor& map) {
   const int64_t channels = map.size(1);
   const int64_t pixels = map.size(0) * map.size(2) * map.size(3);
@@ -51,21 +51,22 @@ at::Tensor with_shape_of(const at::Tensor& flat, int64_t samples,
       {height * width * channels, 1, width * channels, channels});
 }
 
-// Cells of the output along an axis.
+// Number of output cells along an axis.
 int64_t extent(const at::Tensor& x, const at::Tensor& weight, int64_t padding,
                int64_t axis, const ConvolutionShape& shape) {
   return (x.size(axis) + 2 * padding - weight.size(axis)) / shape.stride + 1;
 }
 
-// oneDNN convolves bfloat16 on some processors and float16 on few; LibTorch's
-// own code for both is a twentieth as fast as oneDNN's float32.
+// oneDNN convolves bfloat16 on some processors and float16 on few. LibTorch's
+// own code for both takes twenty times as long as oneDNN's float32.
 bool computes_in_float(const at::Tensor& x) {
   if (!x.is_cpu()) return false;
   return x.scalar_type() == at::kHalf ||
          (x.scalar_type() == at::kBFloat16 && onednn_isa() == OnednnIsa::kAvx2);
 }
 
-// What the memory model asks for, whatever the library is given in its place.
+// The key under which the memory model looks up this convolution, whatever
+// tensors the library is actually given.
 ConvolutionKey key_of(const at::Tensor& x, const at::Tensor& weight,
                       const ConvolutionShape& shape, bool is_backward,
                       int64_t out_cells) {
@@ -87,15 +88,15 @@ ConvolutionKey forward_key(const at::Tensor& x, const at::Tensor& weight,
                     extent(x, weight, shape.padding_width, 3, shape));
 }
 
-// What a device's library took in the scope; the CPU's is known beforehand.
+// Records the workspace of a device's library; the CPU's is known in advance.
 void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
                     const ConvolutionKey& key) {
   if (x.is_cpu()) return;
   convolution_workspaces().note(key, scope.workspace_bytes());
 }
 
-// What the library is given in place of a convolution that can be folded, for
-// as long as it computes. The memory model knows what it takes.
+// The inputs for the library in place of a convolution that can be folded,
+// while it computes. The memory model accounts for them.
 struct Folded {
   Folded(const at::Tensor& unfolded_x, const at::Tensor& unfolded_weight,
          const ConvolutionShape& unfolded)
@@ -109,21 +110,21 @@ struct Folded {
   ConvolutionShape shape;
 };
 
-// A card's library has no float64 with channels last: it makes plain copies of
-// all that it is given, and plain results. Made here, they are known: the
-// memory model counts them.
+// CUDA's library has no float64 convolution for channels-last: it would copy
+// its inputs to plain layout and return a plain result. The copies are made
+// here instead, so that the memory model can count them.
 bool is_convolved_plain(const at::Tensor& x) {
   return !x.is_cpu() && x.scalar_type() == at::kDouble;
 }
 
-// What the library is given.
+// Returns the tensor in the layout that the library gets.
 at::Tensor as_convolved(const at::Tensor& tensor) {
   if (!is_convolved_plain(tensor)) return tensor;
   const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
   return tensor.contiguous();
 }
 
-// The result may be plain.
+// The result may be in plain layout.
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape, const ConvolutionKey& key) {
   const WorkspaceScope scope(key.out_cells * key.out_channels *
@@ -135,7 +136,7 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
   return y;
 }
 
-// The same of the gradients.
+// Calls the library for the gradients.
 ConvolutionGradients differentiate(const at::Tensor& dy, const at::Tensor& x,
                                    const at::Tensor& weight,
                                    const ConvolutionShape& shape, bool wants_dx,
@@ -183,7 +184,7 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
     const Folded part(x, weight, shape);
     return channels_last(convolve(part.x, part.weight, part.shape, key));
   }
-  // The copies are gone before the result is one.
+  // The copies are freed before the result is converted.
   const at::Tensor y =
       convolve(as_convolved(x), as_convolved(weight), shape, key);
   return channels_last(y);

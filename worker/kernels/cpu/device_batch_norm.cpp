@@ -38,7 +38,7 @@ at::Tensor empty_values(const at::Tensor& y, size_t groups) {
                    at::TensorOptions(y.device()).dtype(at::kDouble));
 }
 
-// Values of each channel in the type that the kernels take.
+// Values per channel, in the type that the kernels expect.
 at::Tensor affine(const at::Tensor& values, const at::Tensor& y) {
   return values.to(y.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)
       .contiguous();
@@ -112,7 +112,7 @@ GroupedBatchNormGradients device_batch_norm_gradients(
       result.adds_gradients ? added_to.weight : at::empty_like(weight);
   result.bias_gradient =
       result.adds_gradients ? added_to.bias : at::empty_like(bias);
-  if (groups.empty() && !result.adds_gradients) {  // no sample is here
+  if (groups.empty() && !result.adds_gradients) {  // there are no samples here
     result.weight_gradient.zero_();
     result.bias_gradient.zero_();
   }

@@ -1,11 +1,12 @@
-// device_batch_norm: grouped_batch_norm where the map is not on the CPU.
+// device_batch_norm: grouped_batch_norm for a map that is not on the CPU.
 //
-// The passes over the map are the device's (worker/kernels/map_kernels.h), and
-// so is what follows from their sums: nothing waits for the device. Sums that
-// ranks add up are handed to the exchange where they are.
+// The device's kernels do the passes over the map
+// (worker/kernels/map_kernels.h) and everything that follows from their sums,
+// so nothing waits for the device. Sums that are added over ranks are passed to
+// the exchange as device tensors.
 //
-// Shapes and meaning: as in grouped_batch_norm.h.
-// Threads: set_map_kernels before any other; the rest reentrant.
+// Shapes and results: as in grouped_batch_norm.h.
+// Threads: call set_map_kernels first; the others are reentrant.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,11 +16,12 @@
 
 namespace headroom::kernels {
 
-// Maps of this device type go through `kernels` from now on; null: none do.
-// Borrowed.
+// From now on maps of this device type use `kernels`; nullptr ends that. The
+// pointer is borrowed.
 void set_map_kernels(c10::DeviceType type, MapKernels* kernels);
 
-// Null: the CPU's own loops. Error for a map elsewhere that has none.
+// Returns nullptr for the CPU, which uses its own loops. Throws Error for a map
+// on another device without registered kernels.
 MapKernels* map_kernels_for(const at::Tensor& map);
 
 at::Tensor device_batch_statistics(MapKernels& kernels, const at::Tensor& y,

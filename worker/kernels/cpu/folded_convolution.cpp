@@ -13,13 +13,13 @@ constexpr int64_t kPixels = kSide * kSide;
 
 bool is_even(int64_t number) { return number % kSide == 0; }
 
-// A weight's taps [O, C, i, a, j, b], of the same memory.
+// Views a weight's taps as [O, C, i, a, j, b].
 at::Tensor parted_taps(const at::Tensor& weight) {
   return weight.view({weight.size(0), weight.size(1), weight.size(2) / kSide,
                       kSide, weight.size(3) / kSide, kSide});
 }
 
-// The folded weight's [O, i, j, a, b, C], of the same memory.
+// Views the folded weight as [O, i, j, a, b, C].
 at::Tensor parted_channels(const at::Tensor& folded, int64_t channels) {
   const at::Tensor taps = folded.permute({0, 2, 3, 1});
   return taps.narrow(3, 0, kPixels * channels)
@@ -42,7 +42,7 @@ at::Tensor fold_pixels(const at::Tensor& x) {
   const int64_t height = x.size(2) / kSide, width = x.size(3) / kSide;
   const at::Tensor folded = at::zeros(
       {samples, height, width, folded_channels(channels)}, x.options());
-  // Two columns are neighbours in both: their channels are copied as pairs.
+  // Two adjacent columns are adjacent in both layouts, so pairs are copied.
   const at::Tensor pairs =
       x.permute({0, 2, 3, 1})
           .contiguous()

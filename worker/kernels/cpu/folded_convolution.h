@@ -1,13 +1,13 @@
-// A convolution of few channels with a stride of 2, such as a detector's first,
-// as one of stride 1 over pixels of 2 x 2: the same products, which a device's
-// library computes several times as fast, because its matrix units want
-// channels in eights.
+// Runs a convolution with few channels and stride 2, such as the first one of a
+// detector, as a convolution of stride 1 over blocks of 2 x 2 pixels. The
+// products are the same, but a device's library computes them several times as
+// fast, because its matrix units need channels in multiples of eight.
 //
 //   rows 2h + a and columns 2w + b of x    ->  channel (a * 2 + b) * C + c
 //   taps 2i + a and 2j + b of the weight   ->  the same channel of tap [i, j]
 //
-// Channels up to the next eight are zeros on both sides. (Space to depth, as
-// first layers are given to matrix units elsewhere, too.)
+// Channels are padded with zeros to the next multiple of eight on both sides.
+// This is the usual space-to-depth transformation of first layers.
 //
 // Shapes: x [N, C, H, W] channels-last -> [N, P, H / 2, W / 2] channels-last;
 // weight [O, C, k, k] -> [O, P, k / 2, k / 2], with P = folded_channels(C)
@@ -22,13 +22,13 @@
 
 namespace headroom::kernels {
 
-// Whether it is of that kind, and its maps are of 16 bits and on a device.
+// Whether the convolution is of that kind, with 16-bit maps on a device.
 bool can_be_folded(const at::Tensor& x, const at::Tensor& weight,
                    const ConvolutionShape& shape);
 
 at::Tensor fold_pixels(const at::Tensor& x);
 at::Tensor fold_taps(const at::Tensor& weight);
-// The gradient of `weight`, in its memory format, from that of its fold_taps().
+// `weight`'s gradient, in its memory format, from that of fold_taps(weight).
 at::Tensor unfold_taps(const at::Tensor& folded, const at::Tensor& weight);
 ConvolutionShape folded(const ConvolutionShape& shape);
 

@@ -18,7 +18,7 @@
 namespace headroom::kernels {
 namespace {
 
-// A row of values per channel, two rows per group.
+// Per group two rows with one value per channel.
 template <typename T>
 class GroupRows {
  public:
@@ -35,7 +35,7 @@ class GroupRows {
   size_t channels_;
 };
 
-// Two sums per channel and group, in the order in which they are exchanged.
+// Two sums per channel and group, in the order of the exchange.
 class GroupSums {
  public:
   GroupSums(size_t num_groups, int64_t channels)
@@ -50,7 +50,7 @@ class GroupSums {
   int64_t channels_;
 };
 
-// Calls body with a value of the tensor's element type.
+// Calls body with a zero of the tensor's element type.
 template <typename Body>
 void with_element_type(const at::Tensor& tensor, const Body& body) {
   switch (tensor.scalar_type()) {
@@ -68,8 +68,8 @@ void with_element_type(const at::Tensor& tensor, const Body& body) {
   }
 }
 
-// A parameter per channel, and back into its gradient. Plain loops: an ATen
-// conversion costs more than the few values' arithmetic.
+// Conversion of a parameter to doubles and back to its gradient's type. Plain
+// loops, because an ATen conversion costs more than these few values.
 std::vector<double> to_doubles(const at::Tensor& tensor) {
   std::vector<double> values(tensor.numel());
   with_element_type(tensor, [&](auto zero) {
@@ -119,7 +119,7 @@ void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
                                       std::to_string(samples));
 }
 
-// What normalisation needs of one group.
+// The inputs of the normalisation for each group.
 class GroupNorms {
  public:
   GroupNorms(const at::Tensor& statistics, const at::Tensor& norm_weight,
@@ -147,8 +147,8 @@ at::Tensor empty_statistics(size_t num_groups, int64_t channels) {
                    at::kDouble);
 }
 
-// What the statistics feed back to every value of a group: the group's mean of
-// both sums.
+// Divides both sums by the group's number of values: these means are the
+// statistics' contribution to every gradient of the group.
 void to_group_means(const GroupedBatchNorm& norm, const at::Tensor& y,
                     GroupSums& sums) {
   if (norm.fixed_statistics) {
@@ -215,8 +215,7 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
     for (int64_t c = 0; c < channels; ++c) {
       const double mean = sums.first(g)[c] / n;
       const double squares = sums.second(g)[c] - n * mean * mean;
-      // Rounding may leave a constant channel slightly below zero; written so
-      // that a NaN stays one.
+      // Rounding may make a constant channel slightly negative; NaN stays NaN.
       const double centred = squares < 0 ? 0 : squares;
       rows.first(g)[c] = mean;
       rows.second(g)[c] = 1 / std::sqrt(centred / n + epsilon);

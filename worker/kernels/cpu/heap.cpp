@@ -12,9 +12,9 @@ namespace {
 
 constexpr uintptr_t kLargePage = uintptr_t{2} << 20;
 
-// Grows the heap by addresses alone and asks for large pages behind them. That
-// pays once per page when it is first touched; where it is refused, small pages
-// do the same work more slowly.
+// Grows the heap's address range and asks for large pages in it. The cost is
+// paid once per page, when it is first touched. If the system refuses, small
+// pages are used, which are slower.
 void prefer_large_pages() {
   const size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
                        static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 2;
@@ -32,8 +32,8 @@ void prefer_large_pages() {
 }  // namespace
 
 bool keep_freed_memory() {
-  // Blocks from mmap are unmapped when freed, and the flat_buffers of further
-  // threads use mmap for anything large.
+  // Blocks from mmap are unmapped when freed, and the arenas of further threads
+  // use mmap for anything large.
   if (mallopt(M_MMAP_MAX, 0) == 0 || mallopt(M_TRIM_THRESHOLD, -1) == 0 ||
       mallopt(M_ARENA_MAX, 1) == 0) {
     return false;

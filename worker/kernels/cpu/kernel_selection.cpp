@@ -2,7 +2,7 @@
 
 namespace headroom::kernels {
 
-// Defined by the objects that vector_kernels.cpp is compiled to.
+// Defined in the object files that vector_kernels.cpp is compiled to.
 const VectorKernels<float>& float_kernels_baseline(layers::ActivationKind);
 const VectorKernels<float>& float_kernels_avx2(layers::ActivationKind);
 const VectorKernels<float>& float_kernels_avx512(layers::ActivationKind);
@@ -46,7 +46,7 @@ InstructionSet best_instruction_set() {
   return InstructionSet::kBaseline;
 }
 
-// The kernels of one element type, by instruction set.
+// The kernels of one element type, one table per instruction set.
 template <typename Element>
 struct Tables {
   const VectorKernels<Element>& (*baseline)(layers::ActivationKind);

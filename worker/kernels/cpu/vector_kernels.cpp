@@ -15,7 +15,7 @@ namespace {
 //   Mish       z * tanh(log(1 + e^z))
 //
 // value(z, slope) and gradient(z, dy, slope) = dy * activation'(z); only leaky
-// reads the slope. A NaN in z stays one in value, one in dy in gradient.
+// uses the slope. A NaN in z gives a NaN value, one in dy a NaN gradient.
 
 #define HEADROOM_INLINE static inline __attribute__((always_inline))
 
@@ -79,9 +79,9 @@ struct Hardswish {
   }
 };
 
-// The factor of z is t = w (w + 2) / d, with w = e^z and d = w (w + 2) + 2, and
-// its derivative 4 w (w + 1) / d^2: no cancellation. From z = 20 on t is 1, and
-// w stays there so that d^2 does not overflow.
+// Mish is z * t with t = w (w + 2) / d, where w = e^z and d = w (w + 2) + 2.
+// The derivative of t is 4 w (w + 1) / d^2: no cancellation. From z = 20 on t
+// is 1, and w is clamped there so that d^2 does not overflow.
 template <typename T>
 struct Mish {
   HEADROOM_INLINE Pack<T> power(const Pack<T>& z) {
@@ -114,11 +114,11 @@ struct Mish {
 
 #undef HEADROOM_INLINE
 
-// --- Elements of 16 bits to and from vectors of float
+// --- Conversion of 16-bit elements to and from vectors of float
 //
-// Rounding is to the nearest, ties to even, as in LibTorch and on GPUs; a NaN
-// stays one, what is too large becomes infinite. Written in integer operations
-// that all instruction sets have.
+// Rounds to nearest, ties to even, as LibTorch and GPUs do; NaN stays NaN, and
+// too large values become infinite. Uses only integer operations that all
+// instruction sets have.
 
 using FloatVector = Vector<float>;
 using IntVector = VectorOf<float>::Integers;
@@ -133,7 +133,7 @@ inline __attribute__((always_inline)) IntVector select(IntVector mask,
   return (mask & yes) | (~mask & no);
 }
 
-// Values to round in their lowest `kBits` bits.
+// Prepares values for rounding away their lowest `kBits` bits.
 template <int kBits>
 inline __attribute__((always_inline)) IntVector rounded_up(IntVector bits) {
   return bits + ((1 << (kBits - 1)) - 1) + ((bits >> kBits) & 1);
@@ -142,7 +142,7 @@ inline __attribute__((always_inline)) IntVector rounded_up(IntVector bits) {
 template <typename Element>
 struct Format;
 
-// A float's upper half.
+// bfloat16 is the upper half of a float.
 template <>
 struct Format<BFloat16Element> {
   static inline __attribute__((always_inline)) FloatVector widen(
@@ -157,13 +157,13 @@ struct Format<BFloat16Element> {
   }
 };
 
-// IEEE 754's: 5 bits of exponent, 10 of mantissa.
+// IEEE 754 half precision: 5 bits of exponent, 10 of mantissa.
 template <>
 struct Format<Float16Element> {
   static inline __attribute__((always_inline)) FloatVector widen(
       IntVector words) {
     const IntVector magnitude = (words & 0x7fff) << 13;
-    // The exponents' biases differ by 112; a product makes subnormals right.
+    // The exponents' biases differ by 112; multiplying also handles subnormals.
     const FloatVector scaled = (FloatVector)magnitude * 0x1p112f;
     const IntVector special = magnitude >= (31 << 23);
     return (FloatVector)(select(special, magnitude | 0x7f800000,
@@ -174,7 +174,7 @@ struct Format<Float16Element> {
       FloatVector value) {
     const IntVector bits = (IntVector)value;
     const IntVector magnitude = bits & 0x7fffffff;
-    // The last bit of a float beside 0.5 is that of a subnormal.
+    // Added to 0.5, a float's last bit is that of a subnormal half.
     const FloatVector half = 0.5f - FloatVector{};
     const IntVector subnormal =
         (IntVector)((FloatVector)magnitude + half) - (IntVector)half;
@@ -217,8 +217,8 @@ inline __attribute__((always_inline)) void store_elements(
 
 // --- Loops over rows
 
-// Rows added in T before their sum goes to double: rounding stays at that of a
-// few additions, and a tile stays in the first-level cache.
+// Number of rows that are added in T before their sum is added in double. So
+// rounding is that of a few additions, and a tile stays in the L1 cache.
 constexpr int64_t kTileRows = 32;
 
 template <typename T>

@@ -1,15 +1,13 @@
-// VectorKernels: batch norm and activation over plain arrays, per instruction
-// set.
+// VectorKernels: batch norm and activation on arrays, per instruction set.
 //
-// All arrays are rows of `period` elements without gaps. A row is one pixel's
-// channels, or several pixels' side by side, so that few channels fill a
-// vector too; per-channel arguments are repeated accordingly. `period` must be
-// a multiple of `block`.
+// All arrays are rows of `period` elements without gaps. A row has the channels
+// of one pixel, or of several adjacent pixels, so that few channels also fill a
+// vector; per-channel arguments are repeated accordingly. `period` must be a
+// multiple of `block`.
 //
-// With z = (y - mean) * scale + bias the block's output is activation(z);
-// `slope` is ActivationFunction's.
-// Elements of 16 bits are computed with in float; per-channel arguments and
-// sums of tiles are floats too.
+// With z = (y - mean) * scale + bias, the output is activation(z); `slope` is
+// that of ActivationFunction. 16-bit elements are computed in float;
+// per-channel arguments and the sums of tiles are then floats too.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +16,7 @@
 
 namespace headroom::kernels {
 
-// Formats of 16 bits, whose elements are handed over as their bits.
+// 16-bit formats; their elements are passed as bits.
 struct BFloat16Element;
 struct Float16Element;
 
@@ -57,8 +55,8 @@ struct VectorKernels {
   void (*forward)(const S* y, S* out, int64_t rows, int64_t period,
                   const T* mean, const T* scale, const T* bias, T slope);
 
-  // dz = dy * activation'(z); sum += dz, sum_centred += dz * (y - mean).
-  // dz may be dy.
+  // dz = dy * activation'(z); sum += dz; sum_centred += dz * (y - mean). dz may
+  // be dy.
   void (*backward_activation)(const S* y, const S* dy, S* dz, int64_t rows,
                               int64_t period, const T* mean, const T* scale,
                               const T* bias, T slope, double* sum,
@@ -70,14 +68,13 @@ struct VectorKernels {
                         const T* slope);
 };
 
-// The best of this processor. For float, double and the formats of 16 bits.
+// The best for this processor, for float, double and the 16-bit formats.
 template <typename Element>
 const VectorKernels<Element>& vector_kernels(
     layers::ActivationKind activation = layers::ActivationKind::kSilu);
 
-// One table per instruction set and activation, for vector_kernels() and for
-// tests; null where
-// the processor lacks it.
+// The kernels for a given instruction set, for vector_kernels() and for tests.
+// Returns nullptr if the processor lacks it.
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 template <typename Element>
 const VectorKernels<Element>* vector_kernels_of(

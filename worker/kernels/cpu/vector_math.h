@@ -1,4 +1,4 @@
-// vector_math: SIMD vectors of the instruction set a file is compiled for.
+// vector_math: SIMD vectors for the instruction set of the compilation.
 //
 // Included only by vector_kernels.cpp, which is compiled once per instruction
 // set. Everything is in an unnamed namespace and uses no standard function: an
@@ -38,9 +38,9 @@ using Vector = typename VectorOf<T>::Vector;
 template <typename T>
 constexpr int64_t kLanes = HEADROOM_VECTOR_BYTES / sizeof(T);
 
-// Neighbouring vectors that go through the same operations side by side: a
-// single one's chain of dependent operations is too long for a processor to
-// overlap with its successors'.
+// Number of adjacent vectors that are processed together. The chain of
+// dependent operations of a single vector is too long for a processor to
+// overlap with the next one's.
 constexpr int kPackVectors = 4;
 
 template <typename T>
@@ -70,8 +70,8 @@ inline __attribute__((always_inline)) void store(T* to, const Pack<T>& pack) {
       pack.v[k];
 }
 
-// The instructions return `b` when either is NaN; compilers do not find them
-// behind a comparison and a choice.
+// These instructions return `b` if either operand is NaN. Compilers do not
+// generate them from a comparison and a selection.
 #if HEADROOM_VECTOR_BYTES == 64
 #define HEADROOM_SIMD(name) _mm512_##name
 using Floats = __m512;
@@ -117,16 +117,17 @@ struct Exponential<float> {
   static constexpr float kRound = 12582912.0f + 127.0f;  // 1.5 * 2^23 + bias
   static constexpr int kMantissaBits = 23;
 #ifdef __FMA__
-  // One step is enough where the product is not rounded: float's ln 2 is wrong
-  // by 1.9e-9, and |n| <= 126.
+  // With fused multiply-add one step is enough: the error of float's ln 2 is
+  // 1.9e-9, and |n| <= 126.
   static constexpr float kLn2High = 0.693147182464599609375f;
   static constexpr float kLn2Low = 0;
 #else
   static constexpr float kLn2High = 0.693359375f;
   static constexpr float kLn2Low = -2.12194440e-4f;
 #endif
-  // (exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2, interpolated at Chebyshev's
-  // points: relative error of exp 1.0e-8 before rounding.
+  // Polynomial for exp(r) on |r| <= ln 2 / 2: (exp(r) - 1 - r) / r^2
+  // interpolated at Chebyshev points. Relative error of exp: 1.0e-8 before
+  // rounding.
   static constexpr float kCoefficients[] = {1.392621347e-3f,
                                             8.363202972e-3f,
                                             4.166655444e-2f,
@@ -144,7 +145,7 @@ struct Exponential<double> {
   static constexpr int kMantissaBits = 52;
   static constexpr double kLn2High = 0.693145751953125;
   static constexpr double kLn2Low = 1.42860682030941723212e-6;
-  // Taylor through r^13: the next term is 4e-18.
+  // Taylor series through r^13; the next term is 4e-18.
   static constexpr double kCoefficients[] = {1.0 / 6227020800,
                                              1.0 / 479001600,
                                              1.0 / 39916800,
@@ -161,17 +162,16 @@ struct Exponential<double> {
                                              1.0};
 };
 
-// exp(-z) as mantissa * power: a following addition of 1 is then one fused
-// operation.
+// exp(-z) as mantissa * power, so that adding 1 is one fused operation.
 template <typename T>
 struct ScaledExponential {
   Pack<T> mantissa;
   Pack<T> power;
 };
 
-// A NaN stays one: it passes larger() and smaller() and goes through the
-// polynomial. A training step is refused by its non-finite loss or gradient,
-// so no kernel may lose one.
+// NaN stays NaN: larger() and smaller() return it, and it passes through the
+// polynomial. A step is rejected because of its non-finite loss or gradient, so
+// no kernel may lose a NaN.
 template <typename T>
 inline __attribute__((always_inline)) ScaledExponential<T> exponential_of_minus(
     Pack<T> z) {
