@@ -43,8 +43,8 @@ std::vector<metrics::LabelledBox> labels_of_image(
   return boxes;
 }
 
-// An image that cannot be decoded any more counts as one without boxes, as in
-// any validation.
+// An image that can no longer be decoded counts as one without boxes, as in
+// validate().
 BatchFindings examine(detect::Detector& detector,
                       const labels::Dataset& dataset, int64_t sample,
                       const codecs::ImageLimits& limits,

@@ -51,7 +51,7 @@ class WarpMap {
 
   int width_;
   kernels::WarpInverse inverse_;
-  // affine: offsets per column, in 1024ths
+  // Affine: offsets per column, in 1024ths.
   std::vector<int> along_x_, along_y_;
 };
 

@@ -145,7 +145,7 @@ struct ImageSamples {
 struct ImageResult {
   // RGB, or bands, of ImageLimits::type(). Continuous. Empty if refused.
   cv::Mat pixels;
-  // size of the whole image, also if `pixels` holds some rows only
+  // Size of the whole image, also if `pixels` holds some rows only.
   ImageSize size;
   std::string reason;  // why refused; empty if not
   bool ok() const { return reason.empty(); }

@@ -94,7 +94,7 @@ class TiffBandReader {
   int bands_;
   int64_t part_width_ = 0;  // a tile's or the picture's
   int64_t part_bytes_ = 0;
-  // only the part that is read into becomes resident
+  // Only the part that is read into becomes resident.
   std::unique_ptr<uint8_t[]> part_;
 };
 

@@ -20,7 +20,7 @@ struct TiffSource {
   int64_t offset = 0;
   std::string error;  // the first one reported
   bool reading_pixels = false;
-  // the whole file if libtiff has to map it, else empty
+  // The whole file if libtiff has to map it, else empty.
   std::vector<uint8_t> bytes;
 };
 

@@ -41,7 +41,7 @@ struct Field {
 
 struct Fields {
   std::vector<Field> all{1};
-  // column of a quote that is not closed; 0 if there is none
+  // Column of a quote that is not closed; 0 if there is none.
   size_t open_quote = 0;
 };
 

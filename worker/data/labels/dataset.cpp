@@ -23,7 +23,7 @@ struct Examined {
   codecs::ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
-  // boxes of an image that cannot be decoded, if its labels can be read
+  // Boxes of an image that cannot be decoded, if its labels can be read.
   std::optional<ImageBoxes> undecodable;
 };
 

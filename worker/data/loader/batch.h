@@ -62,7 +62,7 @@ struct Batch {
   std::vector<int64_t> global_samples;
   // The letterbox of each sample, to map boxes back to the source (validation).
   struct Geometry {
-    // size of the source image after applying EXIF
+    // Size of the source image after applying EXIF.
     int64_t height = 0, width = 0;
     double ratio = 1;  // network pixels per source pixel
     double pad_x = 0, pad_y = 0;

@@ -1,7 +1,6 @@
 // image_weights: the probability with which --image-weights draws each image.
 //
-//   of a class   (1 / number of its labels) / (the sum of this over all
-//   classes)
+//   of a class   (1 / labels of it) / (the sum of these over all classes)
 //                x (1 - its mAP50-95 in the newest validation)^2; a class
 //                without labels counts as if it had one label
 //   of an image  the sum of the weights of its labels' classes; 0

@@ -43,7 +43,7 @@ constexpr uint64_t kMostReadAhead = uint64_t{8} << 20;
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  // without pixels, which are in `batch`
+  // Without pixels, which are in `batch`.
   std::vector<augment::NetworkSample> made;
   int64_t next_sample = 0;  // the next one for a thread to claim
   int64_t unfinished = 0;

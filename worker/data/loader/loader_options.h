@@ -44,7 +44,7 @@ struct LoaderOptions {
   const labels::Dataset* dataset = nullptr;
   LoaderMode mode = LoaderMode::kTrainMosaic;
   uint64_t seed = 0;
-  // first step, counted over the whole run; training only
+  // First step, counted over the whole run; training only.
   int64_t first_step = 0;
 
   int64_t image_height = 640;  // pixels; multiples of stride
@@ -98,7 +98,7 @@ struct LoaderOptions {
 
   LoaderHooks hooks;
 
-  // more decode faster, up to the cores; 0 counts as 1
+  // More decode faster, up to the cores; 0 counts as 1.
   int64_t num_threads = 1;
   // Called first on each of the threads; may be empty.
   std::function<void()> begin_thread;

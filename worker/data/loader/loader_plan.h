@@ -97,7 +97,7 @@ class LoaderPlan {
   int64_t own_rows() const;        // rows of an image of the network's size
   int64_t largest_pixels() const;  // pixels of the largest whole sample
   configs::InputSize draw_input(int64_t step) const;
-  // held at once while making one sample
+  // Held at once while making one sample.
   int64_t largest_source_pixels() const;
 
   LoaderOptions options_;

@@ -161,7 +161,7 @@ uint32_t check_of(std::string_view name, PackedImage image,
 struct Pack {
   std::shared_ptr<const PackIndex> index;
   PackedLabels labels;
-  // sorted numbers of images whose check is wrong
+  // Sorted numbers of images whose check is wrong.
   std::vector<int64_t> damaged;
 };
 // Reads a whole index.

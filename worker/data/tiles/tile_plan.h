@@ -53,12 +53,12 @@ std::vector<TileRect> tile_grid(int64_t height, int64_t width,
 struct TileOptions {
   int64_t height = 640;  // pixels; a smaller image becomes one tile
   int64_t width = 640;
-  // share of a tile's side, [0, 1); larger finds objects at edges, makes more
-  // tiles
+  // Share of a tile's side, [0, 1); larger finds objects at edges, makes more
+  // tiles.
   double overlap = 0;
-  // share of a box's area, [0, 1]; larger drops more cut boxes
+  // Share of a box's area, [0, 1]; larger drops more cut boxes.
   double min_visible = 0;
-  // share of empty tiles kept, [0, 1]; larger adds background
+  // Share of empty tiles kept, [0, 1]; larger adds background.
   double empty_share = 0;
 };
 
