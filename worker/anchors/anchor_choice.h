@@ -63,15 +63,15 @@ struct AnchorQuestion {
   // Boxes by which anchors are judged. Each image is enlarged or reduced a
   // little, as in training.
   std::vector<BoxSize> varied;
-  double threshold = 4;    // hyp.anchor_t
-  bool must_find = false;  // hyp.anchors
+  double threshold = 4;    // hyp.anchor_t; larger accepts worse matches
+  bool must_find = false;  // hyp.anchors: never keep the current ones
   uint64_t seed = 0;
   int64_t num_threads = 1;
 };
 
 struct AnchorChoice {
-  layers::AnchorList
-      anchors;  // Anchors to train with, grouped by level like the question's.
+  // Anchors to train with, grouped by level like the question's.
+  layers::AnchorList anchors;
   bool found = false;  // whether they differ from the question's
   double recall_before = 0, recall = 0;
   std::string reason;  // one sentence for people

@@ -113,7 +113,7 @@ class CheckpointSaver {
   struct Options {
     std::filesystem::path checkpoints;
     std::string plan_json;
-    int64_t keep = 2;
+    int64_t keep = 2;  // checkpoints on disk; more need more space
     // False if rank 0's host memory has no room for the state.
     bool may_copy = true;
   };
@@ -173,8 +173,8 @@ class CheckpointSaver {
   step::TrainingState& state_;
   collectives::Mesh& mesh_;
   CheckpointJob::Blocks blocks_;
-  std::unique_ptr<collectives::Communicator>
-      parts_;                           // nullptr if the state is whole
+  // nullptr if the state is whole.
+  std::unique_ptr<collectives::Communicator> parts_;
   CheckpointRecord record_;             // of the newest checkpoint
   HostStateSnapshot copy_;              // a copy of the whole state
   std::shared_ptr<StateCopy> copying_;  // nullptr if the copy is complete

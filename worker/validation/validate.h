@@ -32,6 +32,8 @@
 namespace headroom::validation {
 
 struct ValidationOptions {
+  // A higher value is faster, but lowers mAP, which also counts detections of
+  // low confidence.
   double confidence_threshold = 0.001;
   double nms_iou_threshold = 0.6;
   int64_t max_detections = 300;
@@ -103,7 +105,7 @@ struct ImagesToScore {
   std::string data;          // data.yaml
   std::string weights, cfg;  // the model, whose classes the data must have
   int64_t height = 640, width = 640;  // rounded up to the model's stride
-  int64_t batch = 16;
+  int64_t batch = 16;                 // larger is faster, but needs more memory
   // Called for each finished image with the number of all images; may be empty.
   std::function<void(int64_t images)> image_done = {};
 };

@@ -49,7 +49,6 @@ struct LoadReport {
 };
 // A text with the first three: "Transferred 343/349 items from yolov5s.pt; left
 // as they were: model.24.m.0.bias is [255] there and [24] here, ...".
-//  model.24.m.0.bias is [255] there and [24] here, ..." (the first three).
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path);
 

@@ -119,7 +119,7 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   return bitmap;
 }
 
-// The bits under `mask`, spread to 0..255.
+// The bits under `mask`, scaled to 0..255.
 uint8_t channel(uint32_t value, uint32_t mask) {
   const uint64_t largest = mask >> std::countr_zero(mask);
   const uint64_t bits = (value & mask) >> std::countr_zero(mask);
@@ -144,7 +144,7 @@ void convert_row(const Bitmap& bitmap, const uint8_t* row, uint8_t* rgb) {
   }
 }
 
-// The rows from `first` on that `pixels` has room for.
+// Reads as many rows from `first` on as `pixels` has.
 void read_rows(ImageFile& file, const Bitmap& bitmap, int64_t first,
                cv::Mat& pixels) {
   std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));

@@ -26,7 +26,7 @@ namespace headroom::codecs {
 // ImageLimits accept any samples), interleaved or in separate planes, in strips
 // or tiles.
 //
-//   samples of a pixel                 bands     with ch 3 or 1   as they come
+//   samples of a pixel                 bands     with ch 3 or 1   kAnyBands
 //   gray; gray and another one         1, 2      gray             1, 2
 //   three that are not called RGB      3         these three      3
 //   RGB; RGB and alpha                 3         RGB              RGB

@@ -66,7 +66,7 @@ struct DataReport {
     return largest_class == num_classes && !has_class_zero;
   }
   int64_t num_faults() const;
-  // "3 bad line, 1 duplicate".
+  // The counts by kind: "3 bad line, 1 duplicate".
   std::string counts_text() const;
   // One line of totals, then the first `max_lines` faults, then the number of
   // faults left out.

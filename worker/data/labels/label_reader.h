@@ -45,7 +45,7 @@ namespace headroom::labels {
 // One of the three parts of a data set that a data.yaml names.
 enum class Split : uint8_t { kTrain, kVal, kTest };
 
-// "train".
+// The name of a split as in data.yaml: "train".
 std::string split_name(Split split);
 
 // The folders and lists of a split. Throws Error (exit 4) if the data.yaml

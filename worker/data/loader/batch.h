@@ -55,8 +55,8 @@ struct Batch {
   at::Tensor packed;
   std::vector<int64_t> packed_bytes;
   int64_t image_height = 0, image_width = 0;  // size of whole images
-  std::vector<loss::LabelRow>
-      labels;                    // `image` counts from the first local sample
+  // `image` counts from the first local sample.
+  std::vector<loss::LabelRow> labels;
   std::vector<int64_t> samples;  // n indices into the data set
   // Training: the samples of the whole global batch, in order, for the ledger.
   std::vector<int64_t> global_samples;

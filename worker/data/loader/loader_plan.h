@@ -56,8 +56,8 @@ struct BatchPlan {
   plan::BatchPart part;          // samples of the global batch
   std::vector<int64_t> samples;  // samples of this rank
   int64_t first_place = 0;       // place of samples[0] in the epoch
-  std::shared_ptr<const sampling::WeightedSampler>
-      weights;                          // nullptr if each sample is used once
+  // nullptr if each sample is used once.
+  std::shared_ptr<const sampling::WeightedSampler> weights;
   std::vector<int64_t> global_samples;  // training: samples of all ranks
   int64_t height = 0, width = 0;  // size of whole images when they are made
   configs::InputSize input;       // their size as network input

@@ -43,8 +43,7 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
   return block;
 }
 
-// "LENGTH path=NAME
-// ", where LENGTH includes its own digits.
+// "LENGTH path=NAME\n", where LENGTH includes its own digits.
 std::string pax_record(std::string_view name) {
   const size_t rest = std::string_view(" path=\n").size() + name.size();
   size_t length = rest + 1;
