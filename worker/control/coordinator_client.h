@@ -36,8 +36,7 @@ struct Assignment : wire::RankAssignment {
   std::string reason;
 };
 
-// An event. The coordinator's writer sets its sequence, time, report and
-// reporter.
+// An event. Its sequence, time, report and reporter are filled in later.
 using RunEvent = wire::EventRecord;
 using wire::FailureKind;
 using wire::FinishedRun;

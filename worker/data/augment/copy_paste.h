@@ -20,7 +20,7 @@
 
 namespace headroom::augment {
 
-// objects that hide this share or more are not pasted
+// Objects that hide this share or more are not pasted.
 inline constexpr double kMostHidden = 0.3;
 
 // An outline in pixels of the picture. The last point connects to the first.

@@ -104,7 +104,8 @@ struct LoaderOptions {
   std::function<void()> begin_thread;
   // Limits prefetched batches, tiles in use and cached images together. More
   // memory allows more of each; one batch and one thread are used even if they
-  // exceed it. 0 means 1 GiB for all ranks together that share an image.
+  // exceed it. 0 means 1 GiB, divided between the ranks that share an
+  // image.
   int64_t host_memory_limit_bytes = 0;
 };
 
