@@ -192,12 +192,10 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   headroom::wire::keep_openssl_to_the_end();
-  // Without it LibTorch's log level cannot be set from outside.
-  c10::initLogging();
+  c10::initLogging();  // else LibTorch's log level cannot be set
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);
-  // A file that cannot grow is then an error, not a signal.
-  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a full disk is an error, not a signal
   const std::string_view first = argc > 1 ? argv[1] : "";
   const auto* tool = headroom::tools::find_tool_command(first);
   // Messages of a tool have no prefix, because the user typed `headroom`.

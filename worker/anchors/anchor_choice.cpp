@@ -21,8 +21,7 @@ double squared_distance(const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// The standard deviation of one side; 1 if all are equal, so that it can
-// divide.
+// The standard deviation of one side; 1 in place of 0, as it is a divisor.
 double standard_deviation(const std::vector<BoxSize>& boxes,
                           float BoxSize::*side) {
   double sum = 0, squares = 0;

@@ -45,8 +45,7 @@ std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
 
 inline constexpr float kLeastSearchedSide = 2;  // pixels
 
-// The boxes that the search uses: those with a side of kLeastSearchedSide or
-// more.
+// The boxes used in the search: a side has at least kLeastSearchedSide.
 std::vector<BoxSize> searched_boxes(const std::vector<BoxSize>& boxes);
 
 // Returns `num_anchors` anchors sorted by area, in hundredths of a pixel; none

@@ -17,8 +17,7 @@ class BackgroundWriter {
   class Job {
    public:
     virtual ~Job() = default;
-    // Does one piece. Returns false after the last one. An exception ends the
-    // job.
+    // Does one piece; false after the last one. An exception ends the job.
     virtual bool advance() = 0;
   };
 

@@ -128,9 +128,8 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
   return open;
 }
 
-// Renames damaged checkpoints, so that they do not count as the newest when old
-// ones are removed, but can still be examined. Removes those that were never
-// finished.
+// Renames damaged checkpoints: they must not count as the newest when old ones
+// are removed, but can be examined. Removes those never finished.
 void set_aside(const std::vector<StepFolder>& folders) {
   for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";

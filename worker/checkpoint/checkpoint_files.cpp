@@ -105,8 +105,7 @@ void require_room(const fs::path& folder,
               "free some space", ExitCode::kResource);
 }
 
-// Keeps the newest `keep` finished checkpoints. Never removes a newer one than
-// `step`.
+// Keeps the newest `keep` finished checkpoints, and any newer than `step`.
 void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
   int64_t kept = 0;
   for (const StepFolder& other : step_folders(checkpoints)) {
@@ -146,8 +145,7 @@ Error damaged_checkpoint(const fs::path& file, const std::string& why) {
   return Error("checkpoint", file.string() + " " + why, "");
 }
 
-// Removes the manifest first, because without it the folder does not count as a
-// checkpoint.
+// The manifest is removed first: without it the folder does not count.
 void remove_step_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return;

@@ -34,8 +34,7 @@ struct StepFolder {
 // All step-N folders, newest first, finished or not.
 std::vector<StepFolder> step_folders(const std::filesystem::path& checkpoints);
 
-// Removes the files of a checkpoint, and the folder if it contains nothing
-// else.
+// Removes a checkpoint's files, and the folder if it is empty then.
 void remove_step_folder(const std::filesystem::path& folder);
 
 // Verifies the manifest and every file that it names, then returns the
@@ -64,7 +63,6 @@ class CheckpointFile {
   CheckpointFile(const CheckpointFile&) = delete;
   CheckpointFile& operator=(const CheckpointFile&) = delete;
 
-  // Writes the next tensor.
   void write(const at::Tensor& tensor) { state_->write(tensor); }
   // Writes everything to disk, then removes all but the newest `keep`
   // checkpoints, and every older folder that is not finished.
@@ -74,8 +72,7 @@ class CheckpointFile {
   int64_t num_bytes() const { return num_bytes_; }  // set by commit()
 
  private:
-  // Declared before the files, so that the folder is removed after they are
-  // closed.
+  // Declared before the files: removes the folder after they are closed.
   struct Folder {
     std::filesystem::path path;
     bool is_kept = false;

@@ -244,8 +244,7 @@ CheckpointSaver::Answer CheckpointSaver::answer(
 
 void CheckpointSaver::copy_state() {
   copying_ = std::make_shared<StateCopy>(parts_of(state_, ""), copy_);
-  // Work on a device is ordered by streams that belong to this thread, so copy
-  // here.
+  // Streams order work on a device and belong to this thread, so copy here.
   if (!state_.device().is_cpu()) finish_copy();
   write({copy_});
 }

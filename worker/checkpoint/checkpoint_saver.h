@@ -47,8 +47,7 @@ class StateCopy {
 
   // Copies one piece. Returns false if none was left.
   bool advance();
-  // Copies what is left and waits until other threads have finished their
-  // pieces.
+  // Copies what is left, and waits for the pieces of other threads.
   void finish();
 
  private:
@@ -76,8 +75,7 @@ class CheckpointJob final : public BackgroundWriter::Job {
                 std::vector<HostStateSnapshot> states,
                 std::shared_ptr<StateCopy> copying = nullptr);
 
-  // Does one piece: first of the copy, then one layer at a time, at last the
-  // manifest.
+  // Does one piece: a piece of the copy, then a layer, at last the manifest.
   bool advance() override;
 
   const CheckpointRecord& record() const { return record_; }
@@ -113,9 +111,8 @@ class CheckpointSaver {
   struct Options {
     std::filesystem::path checkpoints;
     std::string plan_json;
-    int64_t keep = 2;  // checkpoints on disk; more need more space
-    // False if rank 0's host memory has no room for the state.
-    bool may_copy = true;
+    int64_t keep = 2;      // checkpoints on disk; more need more space
+    bool may_copy = true;  // false if rank 0's host has no room for a copy
   };
 
   // Collective over the world of the mesh.

@@ -30,8 +30,7 @@ struct HeldPart {
 
 struct HostStateSnapshot {
   step::TrainingCounters counters;
-  // Newest line of steps.jsonl; "" before the first step.
-  std::string newest_line;
+  std::string newest_line;  // last of steps.jsonl; "" before a first step
   std::vector<HeldPart> parts;
 };
 

@@ -26,8 +26,7 @@
 
 namespace headroom::checkpoint {
 
-// The shift to use: the number of ranks on the largest machine, or 1 with one
-// machine.
+// The shift to use: the ranks of the largest machine; 1 with one machine.
 int buddy_shift(int world_size, int most_on_a_machine);
 
 class PeerReplicas {
@@ -46,8 +45,7 @@ class PeerReplicas {
   // (host_state_snapshot.h). REQUIRES: after_commit() has been called.
   const at::Tensor& newest() const { return own_.front().bytes; }
 
-  // Waits for the running transfer, so that complete copies exist if the next
-  // step fails.
+  // Waits for the running transfer: the next step may need the copy.
   void settle();
 
   // Makes peers that wait for this rank fail at once, and drops the running
@@ -64,7 +62,6 @@ class PeerReplicas {
   std::vector<HostStateSnapshot> take() const;
 
  private:
-  // A copy of the state after `step` steps.
   struct Version {
     int64_t step = -1;
     at::Tensor bytes;

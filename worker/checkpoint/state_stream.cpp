@@ -110,8 +110,7 @@ void take_tensors(const Block& block, const at::Tensor& layer,
   }
 }
 
-// A copy of `size` elements between the whole layer at the root and a rank's
-// part.
+// A copy of `size` elements between the root's whole layer and a part.
 struct StateStream::Move {
   int rank = 0;  // a rank of the world
   int64_t part_offset = 0;
@@ -156,8 +155,7 @@ void StateStream::add(const model::NamedTensor& constant) {
   HEADROOM_CHECK(tensor.is_contiguous(), constant.name + " is not contiguous");
   Block block;
   block.stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
-  // Constants share one number and so follow all buffers.
-  block.buffer = num_buffers_;
+  block.buffer = num_buffers_;  // constants follow all buffers
   block.size = tensor.numel();
   block.type = tensor.scalar_type();
   block.entries.push_back(
@@ -241,8 +239,7 @@ std::vector<StateStream::Move> StateStream::moves_from_root(
       continue;
     }
     for (Move move : moves_to_root(block)) {
-      // Spatial ranks are adjacent: it is the innermost axis.
-      move.rank += spatial;
+      move.rank += spatial;  // spatial ranks are adjacent
       moves.push_back(move);
     }
   }

@@ -38,9 +38,8 @@ class StateStream {
     std::string name;   // name of the buffer; "" for a constant
     int64_t layer = 0;  // number in the model's table
     int stage = 0;
-    // First key of the file's order, before stage and layer.
-    int64_t buffer = 0;
-    int64_t size = 0;  // in elements
+    int64_t buffer = 0;  // order in the file, before stage and layer
+    int64_t size = 0;    // in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;
     std::vector<Entry> entries;
@@ -97,7 +96,6 @@ class StateStream {
 std::vector<weights::TensorDescription> tensors_of(
     const std::vector<StateStream::Block>& blocks);
 
-// The size in bytes of the largest block.
 int64_t largest_block_bytes(const std::vector<StateStream::Block>& blocks);
 
 // Calls `take` with each tensor of a block, row-major. `layer` is the whole

@@ -20,8 +20,7 @@ static_assert(std::atomic<bool>::is_always_lock_free &&
 
 pid_t agent = 0;
 
-// Handles SIGUSR1. Launchers may send it for their own reasons, so its sender
-// is checked.
+// Handles SIGUSR1. Launchers may send it too, so its sender is checked.
 void take(int, siginfo_t* about, void*) {
   // The signal of the system also names the agent as sender, but it arrives
   // after the agent has stopped being the parent.

@@ -1,14 +1,12 @@
-// agent_loss: handles the loss of a worker's agent. Either the agent was
-// killed, or it asks the worker to leave because the coordinator does not
-// answer.
+// agent_loss: handles the loss of a worker's agent: the agent was killed, or it
+// asks the worker to leave because the coordinator does not answer.
 //
 // SIGUSR1 announces both. The system sends it when the agent dies
 // (deploy/cli/process/child_process.h); else the agent sends it. The worker
 // then ends at once, as if it had been killed too. If a Reprieve exists, it
 // first has 30 s to save what would be lost.
 //
-// Threads: call install() once, from main; the others may be called from any
-// thread.
+// Threads: install() once, from main; the others from any thread.
 #pragma once
 
 namespace headroom::agent_loss {

@@ -1,5 +1,4 @@
-// CoordinatorCall: calls the coordinator and retries while it cannot be
-// reached.
+// CoordinatorCall: calls the coordinator; retries while it is unreachable.
 //
 // An unreachable coordinator may be restarting. So the call is repeated until
 // the time is over or the caller gives up.

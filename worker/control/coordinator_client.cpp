@@ -36,9 +36,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
-// A worker is lost if no message from it arrives for 2 s. Before that, if the
-// coordinator does not answer through the agent, the worker contacts it
-// directly.
+// A worker is lost after 2 s without a message. Before that, if no answer
+// arrives through the agent, it contacts the coordinator directly.
 constexpr milliseconds kPatienceWithAgent{1400};
 // The coordinator may not have started yet.
 constexpr milliseconds kFirstContact{30000};
@@ -343,8 +342,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         if (!take(message)) context.TryCancel();
       }
       if (connected) {
-        // Silence counts from the end of the connection, as the last message
-        // may be old.
+        // Silence counts from here: the last message may be old.
         silent_since = SteadyClock::now();
         limit = patience_;
         backoff = kMinBackoff;
@@ -382,8 +380,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return !failure_;
   }
 
-  // Call with the mutex held. Returns true if no further assignment will
-  // arrive.
+  // Call with the mutex held. True if no further assignment will arrive.
   bool end_of_stream(const grpc::Status& status, SteadyClock::duration silence,
                      milliseconds limit) {
     const std::string whom = "the coordinator at " + address_;
@@ -412,8 +409,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (!ending_) {
       const wire::Beat beat = next_beat();
       lock.unlock();
-      // Ask the coordinator directly if the agent hangs, has ended or is cut
-      // off.
+      // Ask the coordinator directly if the agent hangs, ended or is cut off.
       const bool is_carried =
           agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
       if (!is_carried) hear(ask_coordinator(beat));
@@ -501,11 +497,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string worker_id_;
   const std::string advertise_host_;
   const std::unique_ptr<wire::Coordinator::Stub> stub_;
-  // Whether the assignment stream is connected.
-  std::atomic<bool> is_watching_{false};
+  std::atomic<bool> is_watching_{false};  // the assignment stream is open
   std::atomic<bool> stop_requested_ = false;
-  // The generation to leave; 0 for none.
-  std::atomic<uint64_t> leave_requested_ = 0;
+  std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave or 0
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -527,8 +521,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::thread heartbeats_;
   std::mutex report_mutex_;
   int64_t num_reports_ = 0;
-  // Destroyed first, because its calls use the members above.
-  ReportQueue reports_;
+  ReportQueue reports_;  // destroyed first: calls use members above
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// stop_signals: handles Ctrl-C, SIGTERM and SIGHUP of a worker without a
-// supervisor.
+// stop_signals: Ctrl-C, SIGTERM and SIGHUP of a worker without supervisor.
 //
 // The first signal asks for an end at the next committed step. A signal that
 // arrives more than 0.3 s later ends the process at once. The interval exists

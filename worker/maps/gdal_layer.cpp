@@ -31,8 +31,7 @@ void GdalMessages::keep(CPLErr severity, CPLErrorNum, const char* text) {
 
 ReferenceSystem reference_system(const std::string& wkt_or_name) {
   ReferenceSystem system(OSRNewSpatialReference(nullptr));
-  // Limited, so that a name can never make GDAL open a file or a network
-  // address.
+  // Limited: a name must not make GDAL open a file or an address.
   if (OGRSpatialReference::FromHandle(system.get())
           ->SetFromUserInput(
               wkt_or_name.c_str(),
@@ -228,8 +227,7 @@ class LayerWriter final : public MapLayerWriter {
   const bool is_geojson_;
   const std::string memory_file_;  // "" if the data set is a file on disk
   bool has_transaction_ = false;
-  // Owned by the data set; nullptr before the first picture.
-  OGRLayerH layer_ = nullptr;
+  OGRLayerH layer_ = nullptr;       // of the data set; nullptr at first
   ReferenceSystem system_;          // system of the layer
   std::array<double, 6> pixels_{};  // transform of the newest picture
   std::string from_;                // reference system of the newest picture

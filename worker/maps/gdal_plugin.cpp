@@ -1,5 +1,4 @@
-// libheadroom_maps.so: its one exported function, and the MapApi that it
-// returns.
+// libheadroom_maps.so: its one exported function, and the MapApi behind it.
 #include <cpl_conv.h>
 #include <gdal_frmts.h>
 #include <ogr_api.h>
@@ -16,8 +15,7 @@
 namespace headroom::maps {
 namespace {
 
-// Whether the text consists of characters that form neither a path nor an
-// address.
+// Whether the text's characters form neither a path nor an address.
 bool is_word(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
@@ -49,8 +47,7 @@ class Gdal final : public MapApi {
     // Only this driver is allowed: others may open further files and network
     // addresses that a file names.
     const char* const drivers[] = {"GTiff", nullptr};
-    // Ignore files beside it (.aux.xml, .tfw), because tiles copy only the
-    // tags.
+    // Ignore files beside it (.aux.xml, .tfw): tiles copy only the tags.
     const char* const options[] = {"GEOREF_SOURCES=INTERNAL", nullptr};
     const Dataset dataset(GDALOpenEx(file.c_str(),
                                      GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,

@@ -192,8 +192,7 @@ class PicturePoints final : public MapPoints {
       ring.add(x[i]);
     }
     const double away = (ring.low + ring.high - x_.low - x_.high) / 2;
-    // kMiddle makes points exactly half a turn away go the same way on every
-    // machine.
+    // kMiddle: points half a turn away go the same way on every machine.
     constexpr double kMiddle = 1e-6;
     const double turns = std::round(away / turn_ - kMiddle) * turn_;
     for (double& value : x) value -= turns;

@@ -1,5 +1,4 @@
-// BoxBoundMonitor: reports micro-batches with more boxes than the plan reserves
-// memory for.
+// BoxBoundMonitor: reports micro-batches with more boxes than planned for.
 //
 // The plan relies on a bound (parallel/predict/label_bound.h). Drawn images may
 // exceed it once in a billion, and labels that were not counted may exceed it

@@ -23,8 +23,7 @@ struct DeviceFootprint {
   int64_t context = 0;
   int64_t communication = 0;
   int64_t libraries = 0;
-  // False if the driver does not report it; `context` is then what plans
-  // reserve.
+  // False if the driver reports nothing; `context` is what plans reserve.
   bool is_measured = true;
 
   int64_t total() const { return context + communication + libraries; }
@@ -46,8 +45,7 @@ DeviceFootprint footprint_of_context(
 // The memory into which a rank must fit.
 struct DeviceRoom {
   int64_t bytes = 0;
-  // Limited by --memory-limit; else by what other processes leave.
-  bool is_limit = false;
+  bool is_limit = false;  // limited by --memory-limit, else by others
   int64_t card_bytes = 0;
 };
 

@@ -21,7 +21,6 @@ struct MemoryItem {
   int64_t measured = 0;  // largest value, each at its own moment
 };
 
-// The item that exceeds its prediction by most.
 MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
                          const activations::CategoryBytes& peaks);
 

@@ -1,4 +1,4 @@
-// The memory ladder: decides what a rank does when a step does not fit. Pure
+// The memory ladder: what a rank does when a step does not fit, as pure
 // functions.
 //
 //   first failure in a step   caches are released and the step is tried again,
@@ -170,8 +170,7 @@ class MemoryRetry {
  private:
   std::string phase_;
   std::function<void(const StepEvent&)> report_;
-  // Device whose caches are released, as the host's are.
-  devices::ComputeDevice device_;
+  devices::ComputeDevice device_;  // its caches are released too
 };
 
 }  // namespace headroom::memory

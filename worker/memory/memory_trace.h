@@ -23,8 +23,7 @@ struct MemoryRecord {
   bool is_full = false;  // true if the end is missing
 };
 
-// `ranks` is in the order of ranks. Times count from the first event of all
-// ranks.
+// `ranks` is in order of ranks. Times count from the first event of all.
 std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks);
 chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks);
 
@@ -56,8 +55,7 @@ class MemoryTracer {
   std::string summary() const { return summary_; }
 
  private:
-  // 4.8 MB; later events are dropped
-  static constexpr size_t kMostEvents = 200'000;
+  static constexpr size_t kMostEvents = 200'000;  // 4.8 MB; the rest is lost
 
   void pause();
   void write(collectives::Communicator& world);

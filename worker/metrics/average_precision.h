@@ -124,8 +124,7 @@ double interpolate(const std::vector<double>& x, const std::vector<double>& y,
 // replaced by the largest from there on.
 PrecisionCurve envelope_of(const PrecisionCurve& curve);
 
-// The area under envelope_of(curve), interpolated linearly at 101 recalls, by
-// trapezoids.
+// The area under envelope_of(curve), linear at 101 recalls, by trapezoids.
 double area_under(const PrecisionCurve& curve);
 
 // Replaces each value by the largest value from there on.

@@ -130,9 +130,8 @@ bool lies_in(const AreaRange& range, double area) {
 // The objects and detections of one class in one image, and their overlaps.
 struct Cell {
   std::vector<const CocoObject*> objects;
-  // Descending, cut to the maximum.
-  std::vector<const CocoDetection*> detections;
-  std::vector<std::vector<double>> overlaps;  // [detection][object]
+  std::vector<const CocoDetection*> detections;  // descending and cut
+  std::vector<std::vector<double>> overlaps;     // [detection][object]
 };
 
 double overlap(const CocoDetection& d, const CocoObject& o) {

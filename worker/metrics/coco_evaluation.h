@@ -34,8 +34,7 @@ struct PrecisionCurve;
 // equal to a threshold falls on the same side.
 double coco_threshold(size_t i);
 
-// The mean over 101 recalls of the step-wise precision, 0 beyond the last
-// recall.
+// The mean over 101 recalls of step-wise precision, 0 beyond the last.
 double coco_step_average(const PrecisionCurve& curve);
 
 // For one image. Returns the detections that count, in the order given.
@@ -78,8 +77,7 @@ struct CocoDetection {
 
 struct CocoScene {
   std::vector<CocoObject> objects;
-  // Any order; among equal scores the first wins.
-  std::vector<CocoDetection> detections;
+  std::vector<CocoDetection> detections;  // any order; of equals the first
 };
 
 // Sizes by the area: below 32 x 32 pixels, up to 96 x 96, and above.
@@ -92,8 +90,7 @@ inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
 struct CocoFigures {
   int64_t objects = 0;  // objects that count
   double ap = -1, ap50 = -1, ap75 = -1;
-  // Recall with 1, 10 and max_detections boxes.
-  double ar1 = -1, ar10 = -1, ar = -1;
+  double ar1 = -1, ar10 = -1, ar = -1;  // with 1, 10 and max_detections boxes
 };
 
 struct CocoEvaluation {

@@ -84,9 +84,8 @@ std::vector<Detection> suppress(const std::vector<Detection>& candidates,
 
 // Rows of predictions on the host, image after image.
 struct HostRows {
-  at::Tensor fields;  // [rows, fields] float32
-  // first row of each image, and the end of the last
-  std::vector<int64_t> begins;
+  at::Tensor fields;            // [rows, fields] float32
+  std::vector<int64_t> begins;  // each image's first row, and the end
 };
 
 HostRows all_rows(const at::Tensor& decoded) {

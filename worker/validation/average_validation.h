@@ -27,8 +27,7 @@ struct AverageValidation {
   const loss::LossGains& gains;
   step::TrainingState& state;
   collectives::Mesh& mesh;
-  // StageForward::set_num_parts. It is raised if this rank runs out of memory
-  // and throws.
+  // StageForward::set_num_parts; raised if this rank runs out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
   int64_t host_memory_limit = 0;  // limit of its loader; 0 for the default
@@ -43,8 +42,7 @@ struct ValidatedAverage {
 
 ValidatedAverage validate_average(const AverageValidation& of);
 
-// The shape from which the memory model predicts what a pass of these images
-// needs.
+// The shape from which the memory model predicts a pass of these images.
 predict::ValidationShape validation_shape(const loader::Batch& part);
 
 }  // namespace headroom::validation

@@ -173,8 +173,7 @@ nlohmann::ordered_json figures_json(const metrics::CocoFigures& figures) {
           {"AR100", figures.ar}};
 }
 
-// Empty if the split is not exactly one COCO JSON: the ids of two files could
-// collide.
+// Empty if the split is not one COCO JSON: ids of two could collide.
 detect::CocoIds ids_of(const configs::DataConfig& data, labels::Split split,
                        const std::vector<std::string>& class_names) {
   detect::CocoIds ids;

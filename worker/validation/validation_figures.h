@@ -30,9 +30,8 @@ struct BatchFindings {
   int64_t images = 0;
   double box = 0, obj = 0, cls = 0;  // loss terms of the batch
   std::vector<int64_t> labels_per_class;
-  std::vector<metrics::DetectionRecord> records;  // by YOLOv5's matching
-  // by pycocotools' matching
-  std::vector<metrics::DetectionRecord> coco_records;
+  std::vector<metrics::DetectionRecord> records;       // by YOLOv5's matching
+  std::vector<metrics::DetectionRecord> coco_records;  // pycocotools' matching
   std::vector<metrics::ConfusionCount> confusions;
   std::vector<ImageFindings> found;  // images that were asked for
   std::vector<std::string> faults;   // images that could not be read
@@ -56,8 +55,7 @@ struct ValidationResult {
   int64_t images = 0, labels = 0;
   // By YOLOv5's definition, means over the classes that have labels.
   double precision = 0, recall = 0, map50 = 0, map = 0;
-  // By pycocotools' definition, with at most 100 detections per image and
-  // class.
+  // By pycocotools' definition, at most 100 detections per image and class.
   double coco_map50 = 0, coco_map = 0;
   // Means over batches of the loss terms, including their gains.
   double box = 0, obj = 0, cls = 0;

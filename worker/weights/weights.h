@@ -52,8 +52,7 @@ struct LoadReport {
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path);
 
-// With kStrict the file must have exactly the model's entries, with their
-// shapes.
+// With kStrict the file must have exactly the model's entries and shapes.
 LoadReport load_weights(const std::filesystem::path& path,
                         model::LayerGraph& graph, const LoadOptions& options);
 // As above, for a file that has been read already; `path` is used in errors.

@@ -1,5 +1,4 @@
-// weights_file: reads the named tensors of a file of weights, in any supported
-// format.
+// weights_file: reads the named tensors of a file of weights of any format.
 //
 // The content decides, not the suffix. Supported are safetensors and
 // checkpoints of torch.save (the .pt files of YOLOv5 and ultralytics), which

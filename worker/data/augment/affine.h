@@ -48,8 +48,7 @@ codecs::PixelRows rows_to_warp(const Warp& warp, int width,
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, codecs::PixelRows rows, int type = CV_8UC3);
 
-// As above, for a picture of that size that fills the source and is in memory
-// whole.
+// As above, for a source that is one picture of that size, held whole.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows, codecs::ImageSize size);
 

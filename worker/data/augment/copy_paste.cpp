@@ -20,8 +20,7 @@ double covered_share(const labels::PixelBox& box,
          (hidden.width() * hidden.height() + kNoArea);
 }
 
-// The x positions at which the horizontal line at `y` crosses the outline,
-// sorted.
+// The sorted x positions at which the horizontal line at `y` crosses.
 std::vector<double> crossings(const PixelOutline& outline, double y) {
   std::vector<double> result;
   for (size_t i = 0; i < outline.size(); ++i) {

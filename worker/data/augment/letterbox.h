@@ -1,6 +1,5 @@
-// Letterbox: scales an image to the network's size without changing its aspect
-// ratio. The rest is filled with gray 114, half of it on each side (YOLOv5's
-// rounding).
+// Letterbox: scales an image to the network's size, keeping its aspect ratio.
+// The rest is gray 114, half of it on each side (YOLOv5's rounding).
 //
 // Before that, every image is resized once while it is loaded, so that its
 // longer side fits the network: see fit_size and resize_loaded.
@@ -70,8 +69,7 @@ struct PlacedTile {
 // The picture of a letterbox, with all its rows held.
 PlacedPicture placed_picture(const Letterbox& geometry);
 
-// Resizes to the size of placed_picture(); returns `pixels` itself if it has
-// that size.
+// Resizes to placed_picture()'s size; `pixels` itself if it has that size.
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
 // Places pixels that are the rows `picture.held` of the picture.

@@ -20,8 +20,7 @@ struct LoadedImage {
   cv::Mat pixels;
   codecs::ImageSize source;  // size before resizing
   std::span<const labels::BoxLabel> labels;
-  // Owns `labels` if they are not the data set's own, because the image was
-  // cropped.
+  // Owns `labels` if they are not the data set's own (cropped images).
   std::shared_ptr<const std::vector<labels::BoxLabel>> own_labels;
   labels::Outlines outlines;  // outlines of the labels
   std::string fault;  // if not empty, pixels are gray and there are no labels
@@ -38,8 +37,7 @@ class ImageSource {
   // colours need.
   virtual bool has_colours() const { return type() == CV_8UC3; }
 
-  // The size of the whole sample after load() has resized it to fit the
-  // network.
+  // The size of the whole sample after load() has resized it.
   virtual codecs::ImageSize loaded_size(int64_t sample) const = 0;
 
   // `pixels` are the given rows of the sample. `fault` and `labels` concern the

@@ -9,8 +9,7 @@ namespace headroom::augment {
 namespace {
 
 // The part of the tile that is in rows `rows` of the canvas. If only some rows
-// are needed, the other pixels are released, because memory is scarce in that
-// case.
+// are needed, memory is scarce, so the other pixels are released.
 PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
                       codecs::PixelRows rows, codecs::ImageSize canvas) {
   const cv::Rect kept(0, static_cast<int>(rows.begin), canvas.width,

@@ -12,8 +12,7 @@
 // size. Each image is moved towards the middle place, where one is centred. The
 // canvas is a random part of this square, 2H x 2W.
 //
-// The random perspective that follows takes the network's H x W out of the
-// canvas.
+// The random perspective that follows takes H x W out of the canvas.
 #pragma once
 
 #include <cstdint>

@@ -38,8 +38,7 @@ cv::Mat luma_of(const cv::Mat& pixels) {
   return result;
 }
 
-// Applies CLAHE to the brightness, and adds each pixel's gain to all its
-// colours.
+// Applies CLAHE to the brightness; all colours get each pixel's gain.
 void spread_brightness(cv::Mat& pixels, double clip_limit) {
   const cv::Mat before = luma_of(pixels);
   cv::Mat after;

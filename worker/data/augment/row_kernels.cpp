@@ -107,8 +107,7 @@ constexpr Weights make_weights() {
 }
 constexpr Weights kWeights = make_weights();
 
-// Writes four bytes: the three of the pixel, and one that the next pixel
-// overwrites.
+// Writes four bytes: the pixel's three, and one to be overwritten.
 inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
                         int along_y, uint8_t* target) {
   const auto load = [](const void* bytes) {

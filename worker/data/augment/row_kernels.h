@@ -1,8 +1,7 @@
 // row_kernels: the inner loops of augmentation over one row of pixels.
 //
-// row_kernels.cpp is compiled once per instruction set; the fastest one is
-// chosen at run time. All use the arithmetic of pixel_math.h and give the same
-// bytes.
+// row_kernels.cpp is compiled once per instruction set; the fastest is chosen
+// at run time. All use pixel_math.h's arithmetic and give the same bytes.
 #pragma once
 
 #include <cstddef>

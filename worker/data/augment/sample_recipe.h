@@ -44,7 +44,7 @@ struct SampleRecipe {
   bool mirrored = false;
 };
 
-// Computes the kept rows of the sample on the CPU, into memory of their own.
+// Computes the rows `kept` of the sample on the CPU, into memory of their own.
 // Frees each picture's tiles as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 

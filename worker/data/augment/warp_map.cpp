@@ -93,8 +93,7 @@ codecs::PixelRows WarpMap::touched_rows(codecs::PixelRows rows, int origin_x,
   for (int64_t y = rows.begin; y < rows.end; ++y) {
     place_row(y, xs.data(), ys.data());
     for (int x = 0; x < width_; ++x) {
-      // Four pixels are blended: this one and its neighbours to the right and
-      // below.
+      // This pixel and its neighbours to the right and below are blended.
       const int left = (xs[x] >> kernels::kPlaceBits) - origin_x;
       const int above = (ys[x] >> kernels::kPlaceBits) - origin_y;
       if (left < -1 || left >= source.width || above < -1 ||

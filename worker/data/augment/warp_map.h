@@ -51,8 +51,7 @@ class WarpMap {
 
   int width_;
   kernels::WarpInverse inverse_;
-  // Affine: offsets per column, in 1024ths.
-  std::vector<int> along_x_, along_y_;
+  std::vector<int> along_x_, along_y_;  // affine: by column, in 1024ths
 };
 
 }  // namespace headroom::augment

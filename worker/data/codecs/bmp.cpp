@@ -45,8 +45,7 @@ void read_masks(ImageFile& file, uint32_t compression, Bitmap& bitmap) {
                      ? std::array<uint32_t, 3>{0x7C00, 0x03E0, 0x001F}
                      : std::array<uint32_t, 3>{0xFF0000, 0x00FF00, 0x0000FF};
   if (compression == kUncompressed) return;
-  // The masks are inside newer headers, or directly after the 40-byte common
-  // header.
+  // The masks are inside newer headers, or directly after the common one.
   std::array<uint8_t, 12> stored{};
   read_exactly(file, kFileHeaderBytes + 40, stored);
   for (size_t c = 0; c < 3; ++c) {
@@ -199,8 +198,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                       read_bitmap(file, streamed(limits)));
 }
 
-// read_header has already compared the file's length with the size of the
-// picture.
+// read_header has already compared the file's length with the size.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace

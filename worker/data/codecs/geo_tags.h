@@ -39,8 +39,7 @@ std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file);
 // nullopt if the file names no such number.
 std::optional<double> no_data_of(const std::filesystem::path& file);
 
-// Writes the tags into `tiff`. REQUIRES: the file is open for writing and has
-// no row yet.
+// Writes the tags. REQUIRES: a file open for writing, without rows yet.
 void set_geo_tags(TIFF* tiff, const GeoTags& tags);
 
 }  // namespace headroom::codecs

@@ -119,8 +119,7 @@ namespace {
 constexpr std::array<const Codec*, 5> kCodecs{
     &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
 
-// Names common kinds of files that are found in data folders in place of
-// images.
+// Names common kinds of files that people have in place of images.
 std::string describe_foreign(std::span<const uint8_t> head) {
   const ForeignKind kind =
       foreign_kind({reinterpret_cast<const char*>(head.data()), head.size()});

@@ -17,8 +17,7 @@
 // and TIFF. Even so the file is read to its end, so that the decision whether
 // it is damaged does not depend on the rows asked for.
 //
-// Errors: a bad file gives a result with a reason. No exception is thrown for
-// it.
+// Errors: a bad file gives a result with a reason, not an exception.
 #pragma once
 
 #include <compare>
@@ -45,8 +44,7 @@ class ImageRefusal : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Whether the name asks for a page of a TIFF: "stack.tif#3". Pages count from
-// 1.
+// Whether the name asks for a page: "stack.tif#3". Pages count from 1.
 bool names_page(std::string_view image);
 struct ImagePage {
   std::string file;
@@ -135,9 +133,8 @@ inline constexpr int kMostLevel = 65'535;
 
 // The samples of a file, whatever a caller wants of them.
 struct ImageSamples {
-  int bands = kColours;  // number of bands read for kAnyBands
-  // all samples of a pixel if a TIFF calls some alpha; else 0
-  int with_alpha = 0;
+  int bands = kColours;     // number of bands read for kAnyBands
+  int with_alpha = 0;       // all samples if a TIFF calls some alpha; else 0
   bool are_colours = true;  // a model with ch 3 or 1 can use them
   auto operator<=>(const ImageSamples&) const = default;
 };
@@ -145,8 +142,7 @@ struct ImageSamples {
 struct ImageResult {
   // RGB, or bands, of ImageLimits::type(). Continuous. Empty if refused.
   cv::Mat pixels;
-  // Size of the whole image, also if `pixels` holds some rows only.
-  ImageSize size;
+  ImageSize size;      // of the whole image, whatever rows `pixels` has
   std::string reason;  // why refused; empty if not
   bool ok() const { return reason.empty(); }
 };

@@ -30,8 +30,7 @@ void check_num_bands(int bands);
 void check_samples(int64_t width, int64_t height, int bands,
                    const ImageLimits& limits);
 
-// A picture of that type, CV_8U or CV_16U, with the same 8-bit value in all
-// bands.
+// A picture of that type, CV_8U or CV_16U, filled with an 8-bit value.
 cv::Mat plain_picture(int rows, int cols, int type, uint8_t value);
 
 // Calls `change` with the whole picture if it has three bands, else with each

@@ -242,8 +242,7 @@ ImageHeader header_of(const Reader& reader) {
   return header;
 }
 
-// Huffman coding uses at least one bit for each 8x8 block, in the block's first
-// scan.
+// Huffman coding uses at least one bit for each 8x8 block.
 void check_length(const Reader& reader, int64_t file_bytes) {
   if (reader.info.arith_code != FALSE) return;
   int64_t blocks = 0;
@@ -297,8 +296,7 @@ class JpegRows : public ScanlineReader {
   }
 
  private:
-  // Called for the first wanted row only, because it reads a progressive file
-  // to its end.
+  // At the first wanted row only: it reads progressive files to the end.
   void start() {
     if (!started_ && !guarded_start(*reader_)) refuse(*reader_);
     started_ = true;
@@ -325,8 +323,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                           const ImageLimits& limits) {
   auto reader = open_reader(file, streamed(limits));
   check_length(*reader, file.size());
-  // A file with several scans holds the coefficients of the whole picture, two
-  // bytes each.
+  // Several scans: all coefficients are held, two bytes each.
   if (jpeg_has_multiple_scans(&reader->info) != FALSE) {
     check_pixels(reader->info.image_width, reader->info.image_height, limits);
   }

@@ -40,8 +40,7 @@ struct LevelScale {
 
 class LevelReader : public ScanlineReader {
  public:
-  // Throws ImageRefusal if the file's number of bands does not match the
-  // ranges.
+  // Throws ImageRefusal if the file's bands do not match the ranges.
   LevelReader(std::unique_ptr<ScanlineReader> stored,
               const ImageLimits& limits);
 

@@ -21,8 +21,7 @@
 namespace headroom::codecs {
 namespace {
 
-// The highest compression ratio that Deflate can reach (zlib's technical
-// notes).
+// The highest compression ratio of Deflate (zlib's technical notes).
 constexpr int64_t kMaxDeflateRatio = 1032;
 
 struct Reader {
@@ -67,7 +66,7 @@ bool guarded_header(Reader& reader, const ImageLimits& limits) {
   return true;
 }
 
-// Where the kept rows are written, and one scratch row for all others.
+// Where wanted rows are written, and one scratch row for all others.
 struct Rows {
   png_uint_32 begin = 0, end = 0;
   uint8_t* pixels = nullptr;  // row `begin`

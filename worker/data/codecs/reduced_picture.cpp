@@ -49,8 +49,7 @@ bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
   return true;
 }
 
-// The size whose longer side is `longest`, or the image's size if that is
-// smaller.
+// The size whose longer side is `longest`, or the image's if smaller.
 cv::Size reduced_size(const ImageHeader& image, int64_t longest) {
   const int64_t longer = std::max(image.height, image.width);
   const int64_t side = std::min(longer, longest);

@@ -68,8 +68,7 @@ class ScanlineReader {
   int type_;
 };
 
-// For formats that cannot be read in parts: decodes the whole picture at the
-// first row.
+// For formats without parts: decodes the whole picture at the first row.
 class WholeRows : public ScanlineReader {
  public:
   WholeRows(const ImageHeader& header, std::function<RawImage()> decode)

@@ -344,8 +344,7 @@ class RgbaReader {
     if (TIFFRGBAImageBegin(&image_, tiff, kStopOnError, message.data()) == 0) {
       refuse_tiff(source.error.empty() ? message.data() : source.error);
     }
-    // Keep the rows in stored order: image.cpp applies the orientation for all
-    // formats.
+    // Keep rows in stored order: image.cpp applies the orientation.
     image_.req_orientation = image_.orientation;
   }
   ~RgbaReader() { TIFFRGBAImageEnd(&image_); }
@@ -482,8 +481,7 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
 
 class TiffRows : public ScanlineReader {
  public:
-  // `bands` reads samples as stored; if it is empty, libtiff converts to
-  // colours.
+  // `bands` reads samples as stored; empty: libtiff makes colours.
   TiffRows(std::unique_ptr<OpenTiff> opened, const ImageHeader& header,
            int64_t chunk_rows, std::optional<TiffBandReader> bands)
       : ScanlineReader(header, bands ? bands->type() : CV_8UC3),

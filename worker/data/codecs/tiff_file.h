@@ -20,8 +20,7 @@ struct TiffSource {
   int64_t offset = 0;
   std::string error;  // the first one reported
   bool reading_pixels = false;
-  // The whole file if libtiff has to map it, else empty.
-  std::vector<uint8_t> bytes;
+  std::vector<uint8_t> bytes;  // whole file if libtiff must map it
 };
 
 struct CloseTiff {

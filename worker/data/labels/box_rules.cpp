@@ -188,8 +188,7 @@ void BoxRules::add(int32_t class_index, const BoxExtent& extent,
       extent.x2 <= 1 + kLabelTolerance && extent.y2 <= 1 + kLabelTolerance;
   BoxLabel box{class_index, 0, 0, 0, 0};
   if (inside && as_written) {
-    // Kept as written: converting to corners and back would change the last
-    // bits.
+    // Kept as written: going through corners would change the last bits.
     box = *as_written;
   } else {
     const BoxExtent clipped{

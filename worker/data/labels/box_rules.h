@@ -17,8 +17,7 @@
 
 namespace headroom::labels {
 
-// The corners of a box, as fractions of the image unless a comment says
-// otherwise.
+// The corners of a box, by default as fractions of the image.
 struct BoxExtent {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
@@ -42,8 +41,7 @@ using PixelRing = std::vector<std::array<double, 2>>;
 // REQUIRES: there is a ring, and none is empty.
 BoxExtent extent_of(std::span<const PixelRing> rings);
 
-// Cuts the rings at the image's edges. Returns an empty list if no part of them
-// is inside.
+// Cuts the rings at the image's edges. Empty if no part is inside.
 std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
                                 double width, double height);
 

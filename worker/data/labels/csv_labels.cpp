@@ -41,8 +41,7 @@ struct Field {
 
 struct Fields {
   std::vector<Field> all{1};
-  // Column of a quote that is not closed; 0 if there is none.
-  size_t open_quote = 0;
+  size_t open_quote = 0;  // column of an unclosed quote; 0 for none
 };
 
 // Splits a line into fields. A quoted field may contain commas, and doubled

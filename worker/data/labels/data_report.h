@@ -56,8 +56,7 @@ struct DataReport {
   // Faults in the order of files and lines; at most kMaxDataFaults are kept,
   // but all are counted.
   std::vector<DataFault> faults;
-  // Notes of the label readers and of the file index (folder_index.h), one line
-  // each.
+  // Notes of label readers and the file index (folder_index.h), a line each.
   std::vector<std::string> notes;
 
   void add(DataFault fault);

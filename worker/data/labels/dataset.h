@@ -35,8 +35,7 @@ struct KnownImage;
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
   bool keep_outlines = false;  // outlines of polygon labels
-  // threads that read image headers; more help on slow disks
-  int64_t num_threads = 8;
+  int64_t num_threads = 8;     // for headers; more help on slow disks
   codecs::ImageLimits limits;
   // Folder in which facts about files are kept for the next start
   // (folder_index.h); "" to keep none.
@@ -56,8 +55,7 @@ class Dataset {
   codecs::ImageSize image_size(int64_t index) const { return sizes_[index]; }
   // Boxes as fractions of the image, clipped to it, without duplicates.
   std::span<const BoxLabel> labels(int64_t index) const;
-  // The outlines of the labels; empty unless IndexOptions::keep_outlines is
-  // set.
+  // The labels' outlines; empty unless IndexOptions::keep_outlines is set.
   Outlines outlines(int64_t index) const;
 
   const std::vector<codecs::ImageSize>& image_sizes() const { return sizes_; }
@@ -85,8 +83,7 @@ class Dataset {
   std::vector<codecs::ImageSize> sizes_;
   std::vector<BoxLabel> labels_;         // all boxes, image after image
   std::vector<uint64_t> label_offsets_;  // size() + 1
-  // The points of all outlines, box after box, and the end of each box's
-  // points.
+  // The points of all outlines, box after box, and where each box's end.
   std::vector<IndexedPoint> points_;
   std::vector<uint64_t> point_ends_;
   std::vector<std::string> class_names_;
@@ -94,7 +91,6 @@ class Dataset {
   uint64_t digest_ = 0;
 };
 
-// Numbers of an image's boxes.
 struct ImageBoxes {
   int64_t boxes = 0;
   int64_t polygons = 0;  // boxes that are polygons

@@ -30,8 +30,7 @@ constexpr std::array<std::string_view, 12> kDecodedSuffixes{
 constexpr std::array<std::string_view, 13> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2",
     ".dcm", ".jxl", ".tga", ".ppm",  ".pgm",  ".exr"};
-// Labels and other files that are usual beside images; their content is not
-// examined.
+// Labels and other files that are usual beside images: not examined.
 constexpr std::array<std::string_view, 11> kForeignSuffixes{
     ".txt", ".xml", ".json",  ".geojson", ".csv", ".yaml",
     ".yml", ".md",  ".cache", ".npy",     ".zip"};
@@ -73,8 +72,7 @@ class Lister {
   }
 
   std::vector<std::string> take() {
-    // The files of one folder are already sorted; those of several sources may
-    // not be.
+    // The files of one folder are sorted; those of several may not be.
     if (!std::ranges::is_sorted(files_, path_precedes)) {
       std::ranges::sort(files_, path_precedes);
     }
@@ -92,8 +90,7 @@ class Lister {
 
  private:
   void add_directory(const fs::path& directory) {
-    // Links may lead back to a parent folder, so each directory is entered
-    // once.
+    // Links may lead back to a parent: each directory is entered once.
     struct stat status {};
     if (::stat(directory.c_str(), &status) != 0 ||
         !entered_.insert({status.st_dev, status.st_ino}).second) {

@@ -81,8 +81,7 @@ class FolderIndex {
   FolderIndex(const FolderIndex&) = delete;
   FolderIndex& operator=(const FolderIndex&) = delete;
 
-  // Images [begin, end) with the known facts of each, nullptr if there are
-  // none.
+  // Images [begin, end), with the known facts of each or nullptr.
   struct Chunk {
     size_t begin = 0, end = 0;
     std::vector<const KnownImage*> known;  // valid until next()

@@ -359,10 +359,9 @@ class GeoJsonHandler {
   bool is_feature_ = false;
   std::string geometry_type_;
   bool has_bad_coordinates_ = false;
-  size_t level_ = 0;  // number of open lists of coordinates
-  // level at which positions appear; 0 before the first
-  size_t level_of_positions_ = 0;
-  size_t numbers_ = 0;  // count of numbers in the newest list
+  size_t level_ = 0;               // number of open lists of coordinates
+  size_t level_of_positions_ = 0;  // level of positions; 0 before any
+  size_t numbers_ = 0;             // count of numbers in the newest list
   size_t rings_of_polygon_ = 0;
   std::array<double, 2> position_{};
 };

@@ -22,8 +22,7 @@ namespace headroom::labels {
 
 inline constexpr const char* kLongitudeLatitude = "OGC:CRS84";
 
-// If more features than this are not objects, the text is refused as no
-// GeoJSON.
+// With more features that are not objects, the text is no GeoJSON.
 inline constexpr int64_t kMostForeignFeatures = 1000;
 // Features that are not polygons: beyond this number they are only counted.
 inline constexpr int64_t kMostFaultyFeatures = 2000;

@@ -120,8 +120,7 @@ ImagesByForm by_form(std::vector<std::string> images) {
   return result;
 }
 
-// Returns the map plugin; throws if there is none. `what` names the labels that
-// need it.
+// Returns the map plugin or throws. `what` names the labels that need it.
 maps::MapApi& required_maps(const std::string& what) {
   const maps::MapPlugin plugin = maps::load_map_plugin();
   if (plugin.api != nullptr) return *plugin.api;

@@ -172,8 +172,7 @@ std::unique_ptr<LabelReader> open_csv_labels_of(
     const std::filesystem::path& file, const std::vector<std::string>& images,
     const ClassRules& classes, DataReport& report);
 
-// The candidates for an image's GeoJSON: those of label_paths() with the suffix
-// .geojson.
+// The candidates for an image's GeoJSON: label_paths() with .geojson.
 std::vector<std::string> geojson_paths(std::string_view image);
 
 // The first candidate that exists, else the first of all.
@@ -206,8 +205,8 @@ void report_damage(const packs::Pack& pack, DataReport& report);
 LabelFile labels_of(const packs::Pack& pack, int64_t number,
                     const ClassRules& classes, bool keep_outlines);
 
-// The images and boxes of an index of packs. Throws Error (exit 4) if it cannot
-// be read.
+// The images and boxes of an index of packs. Throws Error (exit 4) if it is
+// unreadable.
 std::unique_ptr<LabelReader> open_packed_labels(
     const std::filesystem::path& index, const ClassRules& classes,
     DataReport& report, bool keep_outlines);

@@ -72,8 +72,7 @@ LabelFile labels_of(const packs::Pack& pack, int64_t number,
     first_point += packed.num_points;
     const BoxLabel box = {classes.single_cls ? 0 : packed.class_index,
                           packed.cx, packed.cy, packed.w, packed.h};
-    // If all classes become one, boxes of two classes at the same place are
-    // duplicates.
+    // With a single class, boxes of two classes at one place are duplicates.
     if (classes.single_cls && std::ranges::count(labels.boxes, box) > 0) {
       continue;
     }

@@ -36,8 +36,7 @@ namespace fs = std::filesystem;
 // The parsed tree can take twenty times as much memory as the text.
 constexpr size_t kMostBytes = size_t{4} << 20;
 
-// All images below the folder by stem. If several share a stem, the first is
-// kept.
+// All images below the folder by stem; of equal stems the first.
 std::map<std::string, std::string> images_by_stem(const fs::path& folder) {
   std::map<std::string, std::string> result;
   std::error_code error;
@@ -148,8 +147,7 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   return result;
 }
 
-// As read_annotation_text, for a file. Returns no boxes if there is no such
-// file.
+// As read_annotation_text, for a file; no boxes if it does not exist.
 ImageLabels read_annotation(const std::string& file, const ClassRules& classes,
                             codecs::ImageSize size) {
   std::string reason;
@@ -212,8 +210,7 @@ class VocLabels : public LabelReader {
   std::vector<std::string> stems_;  // the images' stems
 };
 
-// The candidates for the STEM.xml of an image: beside it, and in the usual
-// folders.
+// The candidates for an image's STEM.xml: beside it, or in usual folders.
 std::vector<std::string> voc_files_of(std::string_view image) {
   std::vector<std::string> files = {with_suffix(image, ".xml")};
   constexpr std::string_view kImages = "/images/";

@@ -41,8 +41,7 @@ struct Batch {
   int64_t step = 0;  // training only
   int64_t epoch = 0;
   int64_t global_size = 0;  // samples of the global batch
-  // position of the first local sample in the global batch
-  int64_t local_begin = 0;
+  int64_t local_begin = 0;  // place of the first local sample in it
   // Ranges of local samples, counted from the first sample of the global batch.
   std::vector<plan::SampleRange> micro_batches;
   // [n, rows, W, 3] RGB, or with another number of bands. uint8, or uint16 if
@@ -62,9 +61,8 @@ struct Batch {
   std::vector<int64_t> global_samples;
   // The letterbox of each sample, to map boxes back to the source (validation).
   struct Geometry {
-    // Size of the source image after applying EXIF.
-    int64_t height = 0, width = 0;
-    double ratio = 1;  // network pixels per source pixel
+    int64_t height = 0, width = 0;  // of the source image, EXIF applied
+    double ratio = 1;               // network pixels per source pixel
     double pad_x = 0, pad_y = 0;
   };
   std::vector<Geometry> geometry;
@@ -83,8 +81,7 @@ struct Batch {
 using AssignTargets = std::function<std::vector<loss::LevelTargets>(
     const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
-// Packs the targets of a micro-batch for a device. Called on loader threads
-// too.
+// Packs a micro-batch's targets for a device, on loader threads too.
 using PackTargets = std::function<loss::PackedTargets(
     const std::vector<loss::LevelTargets>& targets, int64_t images,
     int64_t height, int64_t width)>;

@@ -1,5 +1,4 @@
-// ImageStore: decodes samples, resizes them to fit the network, and caches some
-// of them.
+// ImageStore: decodes samples, resizes them to fit the network, caches some.
 //
 // A mosaic needs four images, so each image is used about four times an epoch.
 // The first images that fit into `cache_bytes` stay in the cache for ever: in
@@ -35,8 +34,7 @@ class ImageStore : public augment::ImageSource {
   codecs::ImageSize loaded_size(int64_t sample) const override;
 
   // If an image cannot be decoded, or its size has changed since it was
-  // indexed, the result is gray, has no labels, and has a fault with the file's
-  // name.
+  // indexed, the result is gray, without labels, with a fault naming the file.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
   bool remembers(int64_t sample);

@@ -43,8 +43,7 @@ constexpr uint64_t kMostReadAhead = uint64_t{8} << 20;
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  // Without pixels, which are in `batch`.
-  std::vector<augment::NetworkSample> made;
+  std::vector<augment::NetworkSample> made;  // pixels are in `batch`
   int64_t next_sample = 0;  // the next one for a thread to claim
   int64_t unfinished = 0;
   bool ready = false;
@@ -79,9 +78,8 @@ void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
   fit_pixels(pixels, target);
 }
 
-// Packs a recipe for a device. A recipe that a device cannot render, or with
-// tiles that do not fit into `room`, is rendered here and packed as finished
-// pixels.
+// Packs a recipe for a device. A recipe that no device can render, or that does
+// not fit into `room`, is rendered here and packed as pixels.
 augment::SamplePacking packing_of(augment::SampleRecipe recipe,
                                   const at::Tensor& images, int64_t room) {
   const cv::Size made(static_cast<int>(recipe.width),

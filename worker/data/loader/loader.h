@@ -44,8 +44,7 @@ class Loader : public BatchSource {
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs) override;
 
-  // The number of prefetched batches, and of threads, that the memory limit
-  // allows.
+  // Prefetched batches, and threads, that the memory limit allows.
   int64_t queue_depth() const;
   int64_t num_threads() const;
 

@@ -44,8 +44,7 @@ struct LoaderOptions {
   const labels::Dataset* dataset = nullptr;
   LoaderMode mode = LoaderMode::kTrainMosaic;
   uint64_t seed = 0;
-  // First step, counted over the whole run; training only.
-  int64_t first_step = 0;
+  int64_t first_step = 0;  // counted over the whole run; training only
 
   int64_t image_height = 640;  // pixels; multiples of stride
   int64_t image_width = 640;
@@ -98,8 +97,7 @@ struct LoaderOptions {
 
   LoaderHooks hooks;
 
-  // More decode faster, up to the cores; 0 counts as 1.
-  int64_t num_threads = 1;
+  int64_t num_threads = 1;  // more are faster, up to the cores; 0 means 1
   // Called first on each of the threads; may be empty.
   std::function<void()> begin_thread;
   // Limits prefetched batches, tiles in use and cached images together. More

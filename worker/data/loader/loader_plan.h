@@ -80,8 +80,7 @@ class LoaderPlan {
   // for its epoch must be set.
   bool is_known(int64_t index) const;
 
-  // Draws samples by these weights from now on, until the end of epoch `epochs`
-  // - 1.
+  // Draws samples by these weights from now on, until epoch `epochs` - 1.
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs);
 
@@ -97,8 +96,7 @@ class LoaderPlan {
   int64_t own_rows() const;        // rows of an image of the network's size
   int64_t largest_pixels() const;  // pixels of the largest whole sample
   configs::InputSize draw_input(int64_t step) const;
-  // Held at once while making one sample.
-  int64_t largest_source_pixels() const;
+  int64_t largest_source_pixels() const;  // held while making a sample
 
   LoaderOptions options_;
   RectBatches rect_;  // empty in mosaic mode

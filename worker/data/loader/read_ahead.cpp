@@ -62,8 +62,7 @@ void ReadAhead::work() {
     try {
       took = read_(sample);
     } catch (const std::exception&) {
-      // Ignored: the loader meets the same failure when it reads the file, and
-      // reports it.
+      // Ignored: the loader will meet the same failure and report it.
     }
     lock.lock();
     if (took) pace_.note(*took);

@@ -299,8 +299,7 @@ std::shared_ptr<const OpenFile> PackIndex::open_shard(uint32_t number,
 std::string PackIndex::read(uint32_t number, uint64_t offset, void* bytes,
                             uint64_t num_bytes) const {
   int why = 0;
-  // Try again with a new descriptor: after a file server restarts, old ones
-  // fail.
+  // Try again with a new descriptor: old ones fail after a server restarts.
   for (const bool anew : {false, true}) {
     const auto file = open_shard(number, anew);
     why = file->error();

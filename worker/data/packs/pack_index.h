@@ -23,8 +23,7 @@
 //   points   x and y of outlines, 8 bytes     header.points
 //
 // An image's entry says where its name, boxes and points are, and has a
-// checksum of all of them. So damage affects only the images whose bytes are
-// damaged.
+// checksum of them. So damage affects only the images whose bytes it hits.
 //
 // Errors: throws Error (exit 4) for a file that is not an index, is cut off, or
 // has a damaged header.
@@ -64,8 +63,7 @@ struct PackedImage {
   uint32_t name_bytes = 0, num_boxes = 0, num_points = 0;
   uint32_t shard = 0;
   int32_t height = 0, width = 0;  // upright
-  // 1 if a model that reads colours can read the image; 0 for a TIFF of other
-  // bands.
+  // 1 if a model that reads colours can read it; 0 for a TIFF of bands.
   uint32_t has_colours = 1;
   uint32_t check = 0;  // check_of()
 };
@@ -73,8 +71,7 @@ struct PackedImage {
 struct PackedBox {
   int32_t class_index = 0;
   float cx = 0, cy = 0, w = 0, h = 0;  // fractions of the image
-  // points of its outline; an image's points are stored box after box
-  uint32_t num_points = 0;
+  uint32_t num_points = 0;             // of its outline; stored box after box
 };
 using PackedPoint = std::array<float, 2>;
 
@@ -130,8 +127,7 @@ class PackIndex {
     std::string fault;   // missing or of another length; "" if neither
   };
   ShardState shard_state(uint32_t number) const;
-  // Reads a whole shard. Returns how it differs from what was written, "" if it
-  // does not.
+  // Reads a whole shard. Returns how it is damaged, "" if it is not.
   std::string shard_damage(uint32_t number) const;
 
   // Reads into `bytes` from `offset` of the shard on. Returns why it failed, ""
@@ -161,17 +157,14 @@ uint32_t check_of(std::string_view name, PackedImage image,
 struct Pack {
   std::shared_ptr<const PackIndex> index;
   PackedLabels labels;
-  // Sorted numbers of images whose check is wrong.
-  std::vector<int64_t> damaged;
+  std::vector<int64_t> damaged;  // sorted numbers of damaged images
 };
-// Reads a whole index.
 Pack read_pack(const std::filesystem::path& file);
 
 // The index of a shard by the shard's path; nullptr if this process has not
 // read that index yet.
 std::shared_ptr<const PackIndex> known_index(const std::string& shard);
 
-// The content of an index file.
 std::string index_bytes(const PackIndex::Content& content,
                         const PackedLabels& labels);
 

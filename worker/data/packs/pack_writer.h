@@ -54,8 +54,7 @@ class PackWriter {
   const std::filesystem::path folder_;
   const std::string split_;
   const uint64_t shard_bytes_;
-  // nullptr if the next file begins a shard
-  std::unique_ptr<AtomicFile> shard_;
+  std::unique_ptr<AtomicFile> shard_;  // nullptr before a shard begins
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> digest_;
   PackIndex::Content content_;
   PackedLabels labels_;

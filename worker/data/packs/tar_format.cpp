@@ -32,8 +32,7 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
   put_octal(block, 116, 7, 0);  // group
   put_octal(block, 124, 11, num_bytes);
   put_octal(block, 136, 11, 0);  // date
-  // the checksum is computed with blanks in its own place
-  put(block, 148, "        ");
+  put(block, 148, "        ");   // the sum is computed with blanks here
   block[156] = kind;
   put(block, 257, std::string_view("ustar\00000", 8));
   uint64_t sum = 0;

@@ -18,7 +18,6 @@ std::string tar_header(std::string_view name, uint64_t num_bytes);
 // Zeros that fill the last block of a file of that length.
 std::string tar_padding(uint64_t num_bytes);
 
-// The bytes that end an archive.
 std::string tar_end();
 
 }  // namespace headroom::packs

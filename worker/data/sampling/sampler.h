@@ -14,8 +14,7 @@
 
 namespace headroom::sampling {
 
-// Permutation: the order of an epoch's samples, computed without storing a
-// list.
+// Permutation: the order of an epoch's samples, without storing a list.
 //
 // Maps position to sample by a keyed bijection: a Feistel network over the
 // smallest even number of bits that holds n, applied repeatedly until the

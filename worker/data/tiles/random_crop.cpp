@@ -42,8 +42,7 @@ codecs::ImageSize RandomCrops::loaded_size(int64_t sample) const {
 
 TileRect RandomCrops::window_of(int64_t sample) const {
   const auto epoch = static_cast<uint64_t>(made_.epoch);
-  // Combines two numbers into one stream: bits drawn from the first seed the
-  // second.
+  // One stream from two numbers: bits of the first seed the second.
   sampling::RandomStream of_made(made_.seed, epoch, made_.stream(),
                                  sampling::RandomPurpose::kRandomCrop);
   sampling::RandomStream draws(of_made.bits(), epoch,

@@ -41,8 +41,7 @@ struct TileRect {
   bool operator==(const TileRect&) const = default;
 };
 
-// The start positions of the tiles along one side, rising. REQUIRES: as
-// tile_grid.
+// The rising start positions of tiles along one side. REQUIRES: as tile_grid.
 std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap);
 
 // All tiles, row by row. REQUIRES: sizes > 0, 0 <= overlap < 1.
@@ -53,13 +52,10 @@ std::vector<TileRect> tile_grid(int64_t height, int64_t width,
 struct TileOptions {
   int64_t height = 640;  // pixels; a smaller image becomes one tile
   int64_t width = 640;
-  // Share of a tile's side, [0, 1); larger finds objects at edges, makes more
-  // tiles.
+  // Share of a tile's side, [0, 1); larger cuts fewer objects, adds tiles.
   double overlap = 0;
-  // Share of a box's area, [0, 1]; larger drops more cut boxes.
-  double min_visible = 0;
-  // Share of empty tiles kept, [0, 1]; larger adds background.
-  double empty_share = 0;
+  double min_visible = 0;  // of a box's area; larger drops more cut boxes
+  double empty_share = 0;  // of empty tiles kept; larger adds background
 };
 
 struct PlannedTile {

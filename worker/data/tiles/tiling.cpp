@@ -91,8 +91,7 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
       });
   for (LargeImage& image : planned.images) {
     refuse_unknown_class(config, image);
-    // Map coordinates refer to the pixels as stored, so they do not fit turned
-    // tiles.
+    // Map coordinates refer to stored pixels, so they do not fit turned tiles.
     if (!image.place || image.file.is_upright) continue;
     image.place.reset();
     report.notes.push_back(
@@ -123,8 +122,7 @@ TileFile tile_file(const LargeImage& image, const TileRect& rect,
   return {".tif", codecs::encode_tiff_bytes(pixels)};
 }
 
-// Returns why the image is refused, and then leaves no file; "" if it
-// succeeded.
+// Returns why the image is refused, then leaving no file; else "".
 std::string write_tiles(const configs::DataConfig& config,
                         const LargeImage& image, const std::string& split,
                         const NewFolder& folder, const TilingRequest& request) {
@@ -157,8 +155,7 @@ std::string write_tiles(const configs::DataConfig& config,
   return reason;
 }
 
-// Adds an image to the report: with its tiles, or with the `reason` why it is
-// left out.
+// Adds an image to the report, with its tiles or the `reason` against it.
 void add_to(TiledSplit& split, const LargeImage& image,
             const std::string& reason) {
   labels::DataReport& report = split.report;

@@ -40,8 +40,7 @@ struct TilingRequest {
   std::filesystem::path output;  // must not exist, or be an empty folder
   TileOptions tiles;
   labels::IndexOptions index;
-  // Called before each tile is written; if it returns true, throws Error (exit
-  // 130).
+  // Called before each tile is written; true throws Error (exit 130).
   std::function<bool()> stopped = [] { return false; };
 };
 
