@@ -80,8 +80,8 @@ ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   if (const int page = overview_page(file, limits, longest); page > 0) {
     const std::string overview = file.native() + "#" + std::to_string(page);
-    // Pages can only be named of files with a TIFF's suffix, and another file
-    // may have exactly the name that is formed here.
+    // A page can be named only if its file has a TIFF's suffix, and another
+    // file may have exactly the name that is formed here.
     std::error_code none;
     if (names_page(overview) && !fs::exists(overview, none)) {
       ReducedPicture result = reduced_from(overview, limits, longest, go_on);

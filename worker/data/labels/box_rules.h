@@ -58,8 +58,8 @@ class BoxRules {
  public:
   explicit BoxRules(LabelFile& result) : result_(result) {}
 
-  // Sets the place that faults of the next boxes name: "a.txt:3". `box` names
-  // one of several boxes of that place.
+  // Sets the place that is named in faults of the next boxes: "a.txt:3". `box`
+  // names one of several boxes of that place.
   void at(std::string where, std::string box = "");
 
   void fault(DataFaultKind kind, std::string what, std::string fix);
