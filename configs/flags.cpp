@@ -5,6 +5,7 @@
 #include "configs/knobs.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::configs {
@@ -142,7 +143,7 @@ void apply(RunConfig& config, const FlagUse& use) {
     }
   }
   if (use.spelling == "--processes" && config.processes <= 0) {
-    throw bad_flag("--processes " + std::to_string(config.processes),
+    throw bad_flag(cat("--processes ", config.processes),
                    "a run needs at least one process",
                    "leave the flag out to have the number chosen");
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 #include "proto/message_fields.h"
@@ -15,15 +16,14 @@ namespace {
 
 Error bad_field(const std::string& field, int64_t value,
                 const std::string& rule) {
-  return Error("wire", field + " = " + std::to_string(value) + ": " + rule,
+  return Error("wire", cat(field, " = ", value, ": ", rule),
                "install the same build on every node");
 }
 
 void check_axis(const std::string& field, int value) {
   if (value >= 1 && value <= kMaxWorldSize) return;
-  throw bad_field(
-      field, value,
-      "an axis has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
+  throw bad_field(field, value,
+                  cat("an axis has 1 to ", kMaxWorldSize, " ranks"));
 }
 
 void check_samples(const std::string& field, int64_t value) {
@@ -41,9 +41,8 @@ void check_predictions(const plan::Plan& plan) {
     const auto count = static_cast<int64_t>(size);
     if (count == 0 || count == plan.layout.world_size()) return;
     throw bad_field(field, count,
-                    "the plan's layout " + plan::to_string(plan.layout) +
-                        " has " + std::to_string(plan.layout.world_size()) +
-                        " ranks");
+                    cat("the plan's layout ", plan::to_string(plan.layout),
+                        " has ", plan.layout.world_size(), " ranks"));
   };
   check_count("predicted_peak_bytes", plan.predicted_peak_bytes.size());
   check_count("predicted_phase_bytes", plan.predicted_phase_bytes.size());
@@ -136,8 +135,8 @@ plan::ParallelLayout from_wire(const wire::ParallelLayout& message) {
   if (outer > kMaxWorldSize ||
       outer * layout.spatial_parallel_size > kMaxWorldSize) {
     throw Error("wire",
-                "layout " + plan::to_string(layout) + " has more than " +
-                    std::to_string(kMaxWorldSize) + " ranks",
+                cat("layout ", plan::to_string(layout), " has more than ",
+                    kMaxWorldSize, " ranks"),
                 "install the same build on every node");
   }
   return layout;
@@ -154,8 +153,7 @@ wire::ActivationPolicy to_wire(plan::ActivationPolicy policy) {
     case plan::ActivationPolicy::kOffload:
       return wire::ACTIVATION_POLICY_OFFLOAD;
   }
-  HEADROOM_CHECK(
-      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+  HEADROOM_CHECK(false, cat("activation policy ", static_cast<int>(policy)));
 }
 
 plan::ActivationPolicy policy_from_wire(int policy) {
@@ -241,9 +239,8 @@ plan::Plan from_wire(const wire::Plan& message) {
   check_samples("micro_batch_size", plan.micro_batch_size);
   check_samples("batch_norm_group_size", plan.batch_norm_group_size);
   if (plan.zero_stage < 0 || plan.zero_stage > plan::kMaxZeroStage) {
-    throw bad_field(
-        "zero_stage", plan.zero_stage,
-        "ZeRO has the stages 0 to " + std::to_string(plan::kMaxZeroStage));
+    throw bad_field("zero_stage", plan.zero_stage,
+                    cat("ZeRO has the stages 0 to ", plan::kMaxZeroStage));
   }
   if (const auto why = plan::stage_begins_error(
           plan.stage_begins, plan.layout.pipeline_parallel_size)) {
@@ -255,9 +252,8 @@ plan::Plan from_wire(const wire::Plan& message) {
     check_samples("validation_images", plan.validation_images);
   }
   if (message.activation_policies_size() > plan::kMaxLayers) {
-    throw bad_field(
-        "activation_policies", message.activation_policies_size(),
-        "a model has at most " + std::to_string(plan::kMaxLayers) + " layers");
+    throw bad_field("activation_policies", message.activation_policies_size(),
+                    cat("a model has at most ", plan::kMaxLayers, " layers"));
   }
   for (const int policy : message.activation_policies()) {
     plan.activation_policies.push_back(policy_from_wire(policy));
@@ -549,29 +545,27 @@ void check_assignment(const wire::Assignment& message) {
     throw bad_field("generation", 0, "generations count from 1");
   }
   if (message.world_size() < 1 || message.world_size() > kMaxWorldSize) {
-    throw bad_field(
-        "world_size", message.world_size(),
-        "a run has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
+    throw bad_field("world_size", message.world_size(),
+                    cat("a run has 1 to ", kMaxWorldSize, " ranks"));
   }
   if (message.rank() < 0 || message.rank() >= message.world_size()) {
     throw bad_field("rank", message.rank(),
-                    "world_size is " + std::to_string(message.world_size()));
+                    cat("world_size is ", message.world_size()));
   }
   if (message.local_world_size() < 1 ||
       message.local_world_size() > message.world_size()) {
     throw bad_field("local_world_size", message.local_world_size(),
-                    "world_size is " + std::to_string(message.world_size()));
+                    cat("world_size is ", message.world_size()));
   }
   if (message.local_rank() < 0 || message.local_rank() >= kMaxWorldSize) {
-    throw bad_field(
-        "local_rank", message.local_rank(),
-        "a machine has at most " + std::to_string(kMaxWorldSize) + " workers");
+    throw bad_field("local_rank", message.local_rank(),
+                    cat("a machine has at most ", kMaxWorldSize, " workers"));
   }
   const plan::ParallelLayout layout = from_wire(message.plan().layout());
   if (layout.world_size() != message.world_size()) {
     throw bad_field("world_size", message.world_size(),
-                    "the plan's layout " + plan::to_string(layout) + " has " +
-                        std::to_string(layout.world_size()) + " ranks");
+                    cat("the plan's layout ", plan::to_string(layout), " has ",
+                        layout.world_size(), " ranks"));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/named_values.h"
+#include "parallel/base/text.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::plan {
@@ -12,21 +13,19 @@ namespace headroom::plan {
 std::optional<std::string> stage_begins_error(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size) {
   if (stage_begins.size() != static_cast<size_t>(pipeline_parallel_size)) {
-    return std::to_string(stage_begins.size()) +
-           " stages for a pipeline axis of " +
-           std::to_string(pipeline_parallel_size);
+    return cat(stage_begins.size(), " stages for a pipeline axis of ",
+               pipeline_parallel_size);
   }
   if (stage_begins.front() != 0) {
-    return "the first stage begins at layer " +
-           std::to_string(stage_begins.front()) + ", not at 0";
+    return cat("the first stage begins at layer ", stage_begins.front(),
+               ", not at 0");
   }
   for (size_t i = 1; i < stage_begins.size(); ++i) {
     if (stage_begins[i] > stage_begins[i - 1] && stage_begins[i] < kMaxLayers) {
       continue;
     }
-    return "stage " + std::to_string(i) + " begins at layer " +
-           std::to_string(stage_begins[i]) + ", the one before at " +
-           std::to_string(stage_begins[i - 1]);
+    return cat("stage ", i, " begins at layer ", stage_begins[i],
+               ", the one before at ", stage_begins[i - 1]);
   }
   return std::nullopt;
 }
@@ -55,10 +54,9 @@ int64_t whole(const ordered_json& value, const std::string& name,
                     value <= std::numeric_limits<int64_t>::max() &&
                     value >= smallest && value <= largest;
   if (!fits) {
-    throw bad_plan(file, "'" + name + "' is " + value.dump() +
-                             ", not a whole number from " +
-                             std::to_string(smallest) + " to " +
-                             std::to_string(largest));
+    throw bad_plan(
+        file, cat("'", name, "' is ", value.dump(),
+                  ", not a whole number from ", smallest, " to ", largest));
   }
   return value.get<int64_t>();
 }
@@ -71,9 +69,8 @@ int64_t positive(const ordered_json& object, const std::string& name,
 void read_phases(const ordered_json& all, const std::string& file, Plan& plan) {
   const auto ranks = static_cast<size_t>(plan.layout.world_size());
   if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
-    throw bad_plan(file, "'predicted_phase_bytes' is " + all.dump() +
-                             ", not a list of " + std::to_string(ranks) +
-                             " objects");
+    throw bad_plan(file, cat("'predicted_phase_bytes' is ", all.dump(),
+                             ", not a list of ", ranks, " objects"));
   }
   for (const ordered_json& rank : all) {
     const auto bytes = [&](const std::string& name) {
@@ -122,9 +119,8 @@ void read_later_members(const ordered_json& object, const std::string& file,
     const ordered_json& all = object["predicted_peak_bytes"];
     const auto ranks = static_cast<size_t>(plan.layout.world_size());
     if (!all.is_array() || (!all.empty() && all.size() != ranks)) {
-      throw bad_plan(file, "'predicted_peak_bytes' is " + all.dump() +
-                               ", not a list of " + std::to_string(ranks) +
-                               " sizes");
+      throw bad_plan(file, cat("'predicted_peak_bytes' is ", all.dump(),
+                               ", not a list of ", ranks, " sizes"));
     }
     for (const ordered_json& bytes : all) {
       plan.predicted_peak_bytes.push_back(

@@ -165,10 +165,9 @@ class RemedySearch {
       if (before != after) flags.push_back({flag, {std::to_string(after)}});
     };
     if (fit.world_size != world_size_) {
-      flags.push_back(
-          {scope_.processes_flag,
-           {scope_.processes_prefix +
-            std::to_string(fit.world_size / scope_.processes_each)}});
+      flags.push_back({scope_.processes_flag,
+                       {cat(scope_.processes_prefix,
+                            fit.world_size / scope_.processes_each)}});
     }
     if (now.layout && now.layout != config_.layout) {
       flags.push_back({"--layout", {plan::short_text(*now.layout)}});
@@ -190,13 +189,11 @@ class RemedySearch {
     }
     number("--batch", config_.global_batch_size, now.global_batch_size);
     if (now.memory_limit != config_.memory_limit) {
-      flags.push_back(
-          {scope_.limit_flag, {std::to_string(limit_mebibytes_) + "MiB"}});
+      flags.push_back({scope_.limit_flag, {cat(limit_mebibytes_, "MiB")}});
     }
     if (now.host_memory_limit != config_.host_memory_limit) {
-      flags.push_back(
-          {"--host-memory-limit",
-           {std::to_string(now.host_memory_limit / kMebibyte) + "MiB"}});
+      flags.push_back({"--host-memory-limit",
+                       {cat(now.host_memory_limit / kMebibyte, "MiB")}});
     }
     return flags;
   }

@@ -9,6 +9,7 @@
 #include "configs/layers/model_table.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image.h"
@@ -32,12 +33,11 @@ void check_number(const AnchorQuery& which, const layers::ModelTable& table) {
   if (which.per_level == 0) return;
   const auto has = static_cast<int64_t>(table.anchors.front().size());
   if (std::llround(which.per_level) == has) return;
-  throw Error("config",
-              "hyp.anchors is " + yaml::exact_text(which.per_level) + ", but " +
-                  table.name + " has " + std::to_string(has) +
-                  " anchors per level and keeps that number",
-              "use --set hyp.anchors=" + std::to_string(has) +
-                  ", or a --cfg with another number");
+  throw Error(
+      "config",
+      cat("hyp.anchors is ", yaml::exact_text(which.per_level), ", but ",
+          table.name, " has ", has, " anchors per level and keeps that number"),
+      cat("use --set hyp.anchors=", has, ", or a --cfg with another number"));
 }
 
 // Weights may be of a model that has no name to be found by.

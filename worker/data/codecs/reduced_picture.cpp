@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -79,7 +80,7 @@ ReducedPicture reduced_from(const fs::path& source, const ImageLimits& limits,
 ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   if (const int page = overview_page(file, limits, longest); page > 0) {
-    const std::string overview = file.native() + "#" + std::to_string(page);
+    const std::string overview = cat(file.native(), "#", page);
     // A page can be named only if its file has a TIFF's suffix, and another
     // file may have exactly the name that is formed here.
     std::error_code none;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::packs {
 namespace {
@@ -46,17 +47,17 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
 std::string pax_record(std::string_view name) {
   const size_t rest = std::string_view(" path=\n").size() + name.size();
   size_t length = rest + 1;
-  while (rest + std::to_string(length).size() != length) {
-    length = rest + std::to_string(length).size();
+  while (cat(rest, std::to_string(length).size()) != length) {
+    length = cat(rest, std::to_string(length).size());
   }
-  return std::to_string(length) + " path=" + std::string(name) + "\n";
+  return cat(length, " path=", std::string(name), "\n");
 }
 
 }  // namespace
 
 std::string tar_header(std::string_view name, uint64_t num_bytes) {
   HEADROOM_CHECK(num_bytes < uint64_t{1} << 33,
-                 std::to_string(num_bytes) + " bytes in a tar archive");
+                 cat(num_bytes, " bytes in a tar archive"));
   HEADROOM_CHECK(!name.empty() && name.find('\0') == std::string_view::npos,
                  "a name in a tar archive");
   std::string bytes;
