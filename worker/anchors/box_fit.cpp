@@ -15,11 +15,11 @@ struct Sums {
   double fitness = 0;
 };
 
-// 1 for equal sides.
+// The ratio of the smaller side to the larger: 1 for equal sides.
 float likeness(float a, float b) { return (a < b ? a : b) / (a < b ? b : a); }
 
-// Box by box inside, so that the compiler takes several at once. REQUIRES: no
-// more boxes than a chunk has.
+// The inner loops run over boxes, so that the compiler can vectorise them.
+// REQUIRES: at most kChunkSize boxes.
 Sums sums_of(const std::vector<Anchor>& anchors, std::span<const BoxSize> boxes,
              float least) {
   std::array<float, kChunkSize> best{};

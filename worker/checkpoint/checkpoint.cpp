@@ -54,7 +54,8 @@ step::TrainingCounters counters_from_json(const OrderedJson& json) {
   counters.meter = {
       means.at("steps").get<int64_t>(), means.at("box").get<double>(),
       means.at("obj").get<double>(), means.at("cls").get<double>()};
-  if (json.contains("loss_scale")) {  // not in checkpoints of older builds
+  // Missing in checkpoints of older versions.
+  if (json.contains("loss_scale")) {
     const OrderedJson& scale = json.at("loss_scale");
     counters.loss_scale = {scale.at("value").get<double>(),
                            scale.at("good_steps").get<int64_t>()};
@@ -79,7 +80,7 @@ std::map<std::string, const weights::SafetensorsEntry*> by_name(
   return entries;
 }
 
-// Everything is looked at before anything is changed.
+// Checks everything before anything is changed.
 void check_tensors(const fs::path& file,
                    const weights::SafetensorsReader& reader,
                    const std::vector<weights::TensorDescription>& expected) {
@@ -109,7 +110,7 @@ void check_tensors(const fs::path& file,
   }
 }
 
-// A checkpoint that has been found whole.
+// A checkpoint that has been verified.
 struct OpenCheckpoint {
   fs::path folder;
   std::string counters;  // JSON
@@ -128,9 +129,8 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
   return open;
 }
 
-// A damaged checkpoint must not count as the newest when old ones are removed,
-// but it is kept for whoever wants to look at it; one that was never finished
-// is not.
+// Renames damaged checkpoints: they must not count as the newest when old ones
+// are removed, but can be examined. Removes those never finished.
 void set_aside(const std::vector<StepFolder>& folders) {
   for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";
@@ -145,7 +145,7 @@ void set_aside(const std::vector<StepFolder>& folders) {
   }
 }
 
-// The newest whole one, at the root.
+// Opens the newest undamaged checkpoint; called at the root.
 OpenCheckpoint open_newest(const fs::path& checkpoints,
                            const StateStream& stream,
                            LoadedCheckpoint& loaded) {
@@ -203,7 +203,7 @@ fs::path save_checkpoint(const fs::path& checkpoints,
     return folder;
   if (!stream.is_root()) {
     stream.collect({}, retry);
-    all_have(mesh, true);  // waits until rank 0 has finished the files
+    all_have(mesh, true);  // wait until rank 0 has finished the files
     return folder;
   }
   FirstFailure file_work;

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kAlignment = 64;  // each part's, in a message
+constexpr int64_t kAlignment = 64;  // of each part in a message
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 
@@ -68,7 +68,7 @@ HostStateSnapshot hold_state(step::TrainingState& state,
   return held;
 }
 
-// A header with its length before it, then the parts, each aligned.
+// Layout: the header's length, the header, then the parts, each aligned.
 at::Tensor pack(const HostStateSnapshot& held) {
   const at::NoGradGuard no_grad;
   const activations::CountingAllocator::HostMemory host;
@@ -89,7 +89,7 @@ at::Tensor pack(const HostStateSnapshot& held) {
   int64_t at = begin;
   for (const HeldPart& part : held.parts) {
     const auto size = static_cast<int64_t>(part.values.nbytes());
-    // Also from a device, where the state may lie.
+    // Also copies from a device, if the state is there.
     message.narrow(0, at, size)
         .view(part.values.scalar_type())
         .copy_(part.values);

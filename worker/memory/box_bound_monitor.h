@@ -1,9 +1,9 @@
-// BoxBoundMonitor: says when a micro-batch has more boxes than the plan's bytes
-// are meant for.
+// BoxBoundMonitor: reports micro-batches with more boxes than planned for.
 //
-// The plan counts on a bound (parallel/predict/label_bound.h) that drawn images
-// may exceed once in a billion, and labels that were not counted at any time.
-// Such a step may not fit; then it is tried again, leaner.
+// The plan relies on a bound (parallel/predict/label_bound.h). Drawn images may
+// exceed it once in a billion, and labels that were not counted may exceed it
+// at any time. Such a step may not fit; then it is tried again with less
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class BoxBoundMonitor {
   explicit BoxBoundMonitor(predict::LabelBound labels)
       : labels_(std::move(labels)) {}
 
-  // Returns an event where a micro-batch exceeds the bound by more than any
-  // before it.
+  // Returns an event if a micro-batch exceeds the bound by more than all
+  // earlier ones.
   std::optional<StepEvent> look_at(const loader::Batch& batch) {
     std::optional<StepEvent> event;
     for (const plan::SampleRange& part : batch.micro_batches) {

@@ -10,7 +10,7 @@
 namespace headroom::memory {
 namespace {
 
-// What was passed over on the way to a rung, where anything was.
+// Adds the reasons why rungs were skipped, if any.
 std::string with_skipped(const LadderRungs& rungs, const std::string& text) {
   return rungs.skipped.empty()
              ? text
@@ -72,7 +72,7 @@ AgreedRungs take_over(const SharedRungs& maxima, const LadderState& state,
   agreed.state.cut_went_back = maxima[1] != 0;
   agreed.state.calm_steps = 0;
   agreed.state.validation_parts = maxima[3];
-  agreed.state.is_exhausted = false;  // said once
+  agreed.state.is_exhausted = false;  // reported once only
   if (maxima[2] > 0) {
     agreed.exhausted_rank = num_ranks - static_cast<int>(maxima[2]);
   }

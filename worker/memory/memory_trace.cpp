@@ -37,7 +37,7 @@ int64_t first_time(const std::vector<MemoryRecord>& ranks) {
   return first;
 }
 
-// Events of one rank as lines of the trace.
+// Writes the events of one rank as lines of the trace.
 class TraceLines {
  public:
   TraceLines(size_t rank, int64_t origin, std::string& text)
@@ -194,7 +194,8 @@ void write_text(const fs::path& file, const std::string& text) {
   }
 }
 
-// Their memory as a tensor, so that nothing is allocated where a limit counts.
+// A tensor that shares the vector's memory, so that nothing is allocated that
+// counts against a limit.
 template <typename T>
 at::Tensor bytes_of(std::vector<T>& values) {
   return at::from_blob(values.data(),
@@ -202,7 +203,7 @@ at::Tensor bytes_of(std::vector<T>& values) {
                        at::kByte);
 }
 
-// Number of events, is_full.
+// Number of events, and is_full.
 using Head = std::vector<int64_t>;
 
 void send_record(collectives::Communicator& world, MemoryRecord record) {

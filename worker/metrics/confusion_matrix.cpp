@@ -11,14 +11,14 @@ namespace {
 constexpr float kIou = 0.45f;
 constexpr float kIouEpsilon = 1e-7f;
 
-// What an object takes so far.
+// The detection that an object takes.
 struct Taken {
   size_t detection = 0;
-  float iou = 0;  // 0: nothing
+  float iou = 0;  // 0 if it takes none
 };
 
-// The counted detection that overlaps each label most; the first of equal ones
-// wins.
+// For each label, the detection that goes to it and overlaps it most. Of equal
+// ones the first wins.
 std::vector<Taken> take(std::span<const Detection> detections,
                         std::span<const LabelledBox> labels) {
   std::vector<Taken> taken(labels.size());

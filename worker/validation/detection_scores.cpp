@@ -26,14 +26,14 @@ namespace fs = std::filesystem;
               ExitCode::kData);
 }
 
-// The places of each image's boxes, and the class of each category.
+// The index of each image's scene, and the class of each category.
 class Places {
  public:
   explicit Places(const labels::CocoFile& truth) {
     for (const labels::CocoImage& image : truth.images)
       images_.emplace(image.id, 0);
     size_t next = 0;
-    for (auto& [id, place] : images_) place = next++;  // ids rise
+    for (auto& [id, place] : images_) place = next++;  // in the order of ids
     for (const labels::CocoCategory& category : truth.categories) {
       classes_.emplace(category.id, static_cast<int32_t>(classes_.size()));
     }
@@ -69,7 +69,8 @@ metrics::Corners corners_of(double x, double y, double w, double h) {
           static_cast<float>(x + w), static_cast<float>(y + h)};
 }
 
-// YOLOv5's definition, on what its label files hold: no crowds, no areas.
+// YOLOv5's definition, restricted to what YOLO's label files can hold: no
+// crowds, no areas.
 metrics::AveragePrecision yolov5_precision(
     const std::vector<metrics::CocoScene>& scenes, size_t num_classes) {
   std::vector<metrics::DetectionRecord> records;
@@ -123,7 +124,7 @@ std::string row(const char* format, ...) {
   return text.data();
 }
 
-// pycocotools' lines, word for word: scripts read them.
+// pycocotools' lines, word for word, because scripts parse them.
 std::string twelve_lines(const metrics::CocoEvaluation& coco) {
   struct Line {
     const char* title;
@@ -173,7 +174,7 @@ nlohmann::ordered_json figures_json(const metrics::CocoFigures& figures) {
           {"AR100", figures.ar}};
 }
 
-// None where the split is not one COCO JSON: ids of two would meet.
+// Empty if the split is not one COCO JSON: ids of two could collide.
 detect::CocoIds ids_of(const configs::DataConfig& data, labels::Split split,
                        const std::vector<std::string>& class_names) {
   detect::CocoIds ids;

@@ -45,8 +45,7 @@ std::vector<metrics::LabelledBox> labels_of_image(
   return boxes;
 }
 
-// An image that cannot be decoded any more counts as one without boxes, as in
-// any validation.
+// An image that cannot be decoded now counts as without boxes.
 BatchFindings examine(detect::Detector& detector,
                       const labels::Dataset& dataset, int64_t sample,
                       const codecs::ImageLimits& limits,

@@ -18,7 +18,7 @@
 namespace headroom::validation {
 namespace {
 
-// The whole batch's, whose loss terms are means over it.
+// Counts of the whole batch, because the loss terms are means over it.
 loss::GlobalCounts counts_of(const loader::Batch& batch) {
   loss::GlobalCounts counts{batch.images.size(0), {}};
   counts.matches.resize(batch.targets.front().size());
@@ -30,8 +30,8 @@ loss::GlobalCounts counts_of(const loader::Batch& batch) {
   return counts;
 }
 
-// What goes through the network at once: one part per micro-batch. The parts
-// share the batch's pixels, and leave its faults behind.
+// The parts of a batch that go through the network at once: one for each
+// micro-batch. They share the batch's pixels, and do not contain its faults.
 std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   std::vector<loader::Batch> parts;
   for (size_t i = 0; i < batch.micro_batches.size(); ++i) {

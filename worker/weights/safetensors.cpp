@@ -38,7 +38,7 @@ constexpr std::array<TypeName, 10> kTypes = {{{"F64", 8},
                                               {"U8", 1},
                                               {"BOOL", 1}}};
 
-// Reads the header token by token and accepts nothing but its form, so that
+// Reads the header token by token and accepts only its exact form, so that
 // neither nesting nor length can make it build anything larger than the text.
 class HeaderReader {
  public:
@@ -55,7 +55,7 @@ class HeaderReader {
                 "the file is damaged or not a safetensors file");
   }
 
-  // The parser's callbacks.
+  // Callbacks of the parser.
   bool null() { refuse("null"); }
   bool boolean(bool) { refuse("a boolean"); }
   bool number_integer(Json::number_integer_t) { refuse("a negative number"); }
@@ -178,8 +178,8 @@ class HeaderReader {
   std::set<std::string> seen_in_entry_;
 };
 
-// Bytes of a shape; false when the product, or that of the strides a tensor
-// computes even for empty shapes, does not fit.
+// Computes the bytes of a shape. Returns false if the product overflows, or the
+// product of the strides, which a tensor computes even for empty shapes.
 bool shape_bytes(const SafetensorsEntry& entry, uint64_t* bytes) {
   int64_t strides = size_of(entry.type);
   bool empty = false;
@@ -295,8 +295,8 @@ SafetensorsType safetensors_type_of(at::ScalarType type) {
 
 }  // namespace
 
-// A file open for reading. Reads, not a memory map: a file that shrinks under
-// a map ends the process.
+// A file open for reading. It is read, not memory-mapped, because a file that
+// shrinks while it is mapped kills the process.
 class SafetensorsReader::InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path)

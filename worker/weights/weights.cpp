@@ -46,7 +46,8 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
     if (names.count(name) == 0) refuse(path, "the model has no tensor " + name);
 }
 
-// Why an entry is not taken from the file; nullptr: it is not there.
+// Why an entry is not taken from the file; `stored` is nullptr if the file does
+// not have it.
 std::string difference(const model::NamedTensor& entry,
                        const at::Tensor* stored) {
   if (stored == nullptr) return entry.name + " is not there";
@@ -120,7 +121,7 @@ LoadReport load_weights(const std::filesystem::path& path,
 
 std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table) {
-  // Its last convolution has anchors x (5 + classes) outputs.
+  // The head's last convolution has anchors x (5 + classes) outputs.
   const auto bias =
       file.tensors.find(cat("model.", table.layers.size() - 1, ".m.0.bias"));
   if (bias == file.tensors.end() || table.anchors.empty()) return std::nullopt;

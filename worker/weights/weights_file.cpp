@@ -40,7 +40,7 @@ at::ScalarType scalar_type_of(Type type) {
       return at::kInt;
     case Type::kLong:
       return at::kLong;
-    case Type::kBool:  // a file may hold other values than zero and one
+    case Type::kBool:  // a file may hold values other than zero and one
       return at::kByte;
   }
   return at::kFloat;
@@ -80,7 +80,7 @@ Safetensors read_weights_file(const std::filesystem::path& path) {
   pytorch_file::PytorchFile file(path);
   Safetensors result;
   for (const pytorch_file::PytorchFile::Tensor& tensor : file.tensors()) {
-    // YOLOv5 6.0 and older hold the anchors a second time.
+    // YOLOv5 6.0 and older store the anchors twice.
     if (tensor.name.ends_with(".anchor_grid")) continue;
     result.tensors.emplace(
         tensor.name, make_tensor(tensor, file.read_storage(tensor.storage)));

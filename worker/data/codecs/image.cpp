@@ -120,7 +120,7 @@ namespace {
 constexpr std::array<const Codec*, 5> kCodecs{
     &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
 
-// What people find in their data folders instead of images.
+// Names common kinds of files that people have in place of images.
 std::string describe_foreign(std::span<const uint8_t> head) {
   const ForeignKind kind =
       foreign_kind({reinterpret_cast<const char*>(head.data()), head.size()});
@@ -151,8 +151,8 @@ const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {
   throw ImageRefusal(describe_foreign(head));
 }
 
-// Runs `body`, turning every way a decoder can fail into a reason. Memory that
-// is used up says nothing about the image: std::bad_alloc passes.
+// Runs `body` and returns why it failed, "" if it succeeded. Running out of
+// memory is no fault of the image, so std::bad_alloc is passed on.
 template <typename Body>
 std::string reason_of(Body&& body) {
   try {
@@ -170,7 +170,7 @@ bool turns_upside_down(int orientation) {
   return orientation == 3 || orientation == 4;
 }
 
-// The wanted rows of the upright picture.
+// Cuts and turns `raw` to the wanted rows of the upright picture.
 cv::Mat finished(RawImage& raw, PixelRows wanted, ImageSize size) {
   const int orientation = raw.header.orientation;
   PixelRows held = raw.kept;
@@ -207,7 +207,7 @@ std::unique_ptr<ScanlineReader> open_rows(const Codec& codec, ImageFile& file,
   return std::make_unique<LevelReader>(std::move(rows), limits);
 }
 
-// Reads the file through, for its verdict.
+// Reads all rows of the file, so that damage anywhere is found.
 RawImage decode_levels(const Codec& codec, ImageFile& file,
                        const ImageLimits& limits, PixelRows wanted) {
   const auto rows = open_rows(codec, file, limits);

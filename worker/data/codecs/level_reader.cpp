@@ -12,7 +12,7 @@
 namespace headroom::codecs {
 namespace {
 
-// Gray becomes colours where these are wanted.
+// Gray becomes three bands if colours are wanted.
 int bands_of(const ScanlineReader& stored, const ImageLimits& limits) {
   const int channels = CV_MAT_CN(stored.type());
   return channels == 1 && limits.bands == kColours ? kColours : channels;
@@ -61,8 +61,8 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
   }
 }
 
-// Slices are read: what is stored may be as large as what becomes of it, or
-// twice.
+// Converts in slices to save memory: the stored samples may be as large as the
+// levels, or twice as large.
 void LevelReader::read(cv::Mat& rows) {
   constexpr int kSlice = 16;
   for (int begin = 0; begin < rows.rows; begin += kSlice) {
@@ -90,8 +90,8 @@ void LevelReader::read_slice(cv::Mat& rows) {
   next_ += rows.rows;
 }
 
-// Floating values are looked at, too: damage is the same whichever rows are
-// wanted.
+// Floating-point rows are converted even if skipped, so that a NaN refuses the
+// file whichever rows are wanted.
 void LevelReader::skip(int64_t rows) {
   if (CV_MAT_DEPTH(stored_->type()) == CV_32F) {
     ScanlineReader::skip(rows);

@@ -223,7 +223,7 @@ class Handler {
   int64_t depth_ = 0;
   int64_t record_depth_ = -1;
   bool in_record_ = false, in_bbox_ = false, in_outline_ = false;
-  int64_t part_size_ = 0;  // numbers in this part of the outline
+  int64_t part_size_ = 0;  // number of values in this part of the outline
   bool has_id_ = false, has_image_id_ = false, has_category_id_ = false,
        has_score_ = false;
   std::string key_;

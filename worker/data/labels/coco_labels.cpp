@@ -1,8 +1,8 @@
-// Categories are found in `names` by their names, whatever their ids are. Boxes
-// are pixels of the upright image; the sizes that the file states are not used.
-// Crowds are regions, not objects, and no boxes to train on.
+// Categories are matched to `names` by name, whatever their ids are. Boxes are
+// in pixels of the upright image; the image sizes stated in the file are not
+// used. Crowds are regions, not objects, so they are not trained on.
 //
-// `segmentation`, where it is a list, is the outline of its box.
+// If `segmentation` is a list, it becomes the outline of its box.
 
 #include <algorithm>
 #include <map>

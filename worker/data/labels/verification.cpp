@@ -78,7 +78,8 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   split.images.push_back(std::move(examined.verdict));
 }
 
-// What is damaged in packs beside images: other programs read it, too.
+// Reports damage of shards outside the images' bytes, because other programs
+// read the archives too.
 void check_shards(const configs::DataConfig& config, Split split,
                   DataReport& report) {
   for (const fs::path& source : split_sources(config, split)) {
@@ -137,7 +138,7 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
   return result;
 }
 
-// The `ch` of the models that take such images.
+// The values of `ch` with which a model reads such images.
 std::string channels_text(const codecs::ImageSamples& samples) {
   std::vector<std::string> channels;
   if (samples.are_colours) channels = {std::to_string(codecs::kColours), "1"};
@@ -149,7 +150,7 @@ std::string channels_text(const codecs::ImageSamples& samples) {
   return "ch: " + either_of(channels);
 }
 
-// A line; "" where all have colours and nothing else.
+// One line; "" if all images have colours and no other samples.
 std::string text_of_bands(const VerifiedSplit& split) {
   std::string text;
   for (const auto& [samples, images] : split.images_by_samples) {
@@ -168,7 +169,7 @@ std::string text_of_bands(const VerifiedSplit& split) {
          "; training leaves out what its model does not read\n";
 }
 
-// "file:12" as file and line; line 0 where there is none.
+// Splits "file:12" into file and line. The line is 0 if there is none.
 std::pair<std::string, int64_t> file_and_line(const std::string& where) {
   const size_t colon = where.rfind(':');
   if (colon == std::string::npos) return {where, 0};
@@ -186,7 +187,7 @@ OrderedJson fault_json(const DataFault& fault) {
   return json;
 }
 
-// Byte for byte, also out of a pack.
+// Copies an image byte for byte, also from a pack.
 void copy_image(const NewFolder& copy, const fs::path& image,
                 const fs::path& file) {
   refuse_page(image, "verify");
@@ -205,7 +206,8 @@ void copy_image(const NewFolder& copy, const fs::path& image,
 std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
                                        const IndexOptions& given) {
   IndexOptions options = given;
-  // Whatever is measured, the same images can be read.
+  // The range does not decide which images can be read, so any range will do
+  // where it is measured later.
   if (config.range) {
     options.limits.ranges = config.range->is_measured()
                                 ? ValueRanges{ValueRange()}

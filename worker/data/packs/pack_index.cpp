@@ -33,7 +33,7 @@ struct PackHeader {
   uint32_t version = kVersion;
   uint32_t reserved = 0;
   uint64_t shards = 0, images = 0, name_bytes = 0, boxes = 0, points = 0;
-  uint64_t digest = 0;  // XXH3 of the bytes before it
+  uint64_t digest = 0;  // XXH3 of the header's bytes before this field
 };
 static_assert(sizeof(PackHeader) == 64 && sizeof(PackedShard) == 16 &&
               sizeof(PackedImage) == 80 && sizeof(PackedBox) == 24 &&
@@ -55,8 +55,8 @@ uint64_t bytes_of(const Part& part) {
   return part.size() * sizeof(typename Part::value_type);
 }
 
-// An index that is open for reading; sizes are held against the file's length
-// before memory is taken for them.
+// An index that is open for reading. Sizes in it are checked against the file's
+// length before memory is allocated for them.
 class IndexFile {
  public:
   explicit IndexFile(const fs::path& path) : path_(path), file_(path) {
@@ -111,7 +111,8 @@ class IndexFile {
   }
 
   void check_length(const PackHeader& header) const {
-    // Each number stands for a byte at least: the sum cannot overflow.
+    // Each element takes at least one byte, so these checks keep the sum below
+    // from overflowing.
     for (const uint64_t number :
          {header.shards, header.images, header.name_bytes, header.boxes,
           header.points}) {
@@ -139,7 +140,7 @@ bool lies_within(uint64_t first, uint64_t count, uint64_t size) {
   return first <= size && count <= size - first;
 }
 
-// A box's numbers may stick out by the rounding of its text.
+// Numbers may exceed their range by the rounding of their text.
 bool is_possible(const PackedBox& box) {
   constexpr float kRounding = 1e-4F;
   const auto fits = [](float value) {
@@ -163,7 +164,7 @@ bool is_possible(const PackIndex& index, const PackedImage& image,
          std::find(path.begin(), path.end(), "..") == path.end();
 }
 
-// Whether an image's entry is what was written, and can be.
+// Whether an image's entry has valid values and matches its check.
 bool is_sound(const PackIndex& index, const PackedLabels& labels,
               int64_t number) {
   const PackedImage& image = index.image(number);
@@ -183,7 +184,7 @@ bool is_sound(const PackIndex& index, const PackedLabels& labels,
          image.check == check_of(name, image, own);
 }
 
-// The index of each shard that the process has met, by its path.
+// The index of each shard that this process has opened, by the shard's path.
 std::mutex known_mutex;
 std::unordered_map<std::string, std::shared_ptr<const PackIndex>>
     known_shards;  // guarded by known_mutex
@@ -275,8 +276,8 @@ std::string PackIndex::shard_damage(uint32_t number) const {
   return shard(number).string() + " is not what was written";
 }
 
-// A shard stays open once it was read, unless there are many. Nobody waits for
-// another's opening: it may take seconds.
+// Keeps shards open after the first read, up to kMostOpen. Opens outside the
+// lock, because opening may take seconds and must not block other threads.
 std::shared_ptr<const OpenFile> PackIndex::open_shard(uint32_t number,
                                                       bool anew) const {
   if (!anew) {
@@ -297,7 +298,7 @@ std::shared_ptr<const OpenFile> PackIndex::open_shard(uint32_t number,
 std::string PackIndex::read(uint32_t number, uint64_t offset, void* bytes,
                             uint64_t num_bytes) const {
   int why = 0;
-  // Once more with another descriptor: a server's that has come back is new.
+  // Try again with a new descriptor: old ones fail after a server restarts.
   for (const bool anew : {false, true}) {
     const auto file = open_shard(number, anew);
     why = file->error();

@@ -93,7 +93,7 @@ void PackWriter::add(const Image& image) {
 void PackWriter::finish() {
   if (shard_ != nullptr) end_shard();
   const fs::path file = folder_ / index_name(split_);
-  // The index's own order by name is not written yet; a PackIndex has it.
+  // by_name is not set yet; creating a PackIndex computes it.
   content_.by_name = PackIndex(file, content_).order_by_name();
   write_whole_file(file, index_bytes(content_, labels_));
 }

@@ -63,8 +63,9 @@ double RandomStream::uniform(double low, double high) {
   return low + (high - low) * uniform();
 }
 
-// Lemire, "Fast random integer generation in an interval", 2019: the high half
-// of bits x n, rejecting the low halves that would favour some results.
+// Lemire, "Fast random integer generation in an interval", 2019: takes the high
+// half of bits x n, and rejects low halves that would make some results more
+// likely.
 int64_t RandomStream::below(int64_t n) {
   HEADROOM_CHECK(n > 0, cat("below(", n, ")"));
   const auto bound = static_cast<uint64_t>(n);

@@ -10,8 +10,8 @@
 namespace headroom::sampling {
 namespace {
 
-// Four rounds suffice against distinguishers for large domains; small ones
-// want more, and the cost is nothing beside decoding an image.
+// Four rounds are enough for large domains; small ones need more. The cost is
+// negligible beside decoding an image.
 constexpr uint32_t kFeistelRounds = 12;
 
 }  // namespace
@@ -71,7 +71,8 @@ WeightedSampler::WeightedSampler(uint64_t seed,
 
 int64_t WeightedSampler::sample(int64_t epoch, int64_t position) const {
   const double drawn = weighted_draw(seed_, epoch, position) * sums_.back();
-  // Rounding can make the product the whole sum: the sample is then the last.
+  // Rounding can make the product equal to the whole sum; then the last sample
+  // with a weight is taken.
   return std::upper_bound(sums_.begin(), sums_.begin() + last_, drawn) -
          sums_.begin();
 }

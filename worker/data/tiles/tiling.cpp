@@ -25,9 +25,9 @@ using Json = nlohmann::ordered_json;
 
 struct LargeImage {
   fs::path path;
-  std::string stem;  // its tiles' names begin so; unique in the split
+  std::string stem;  // prefix of its tiles' names; unique in the split
   codecs::StreamedImage file;
-  std::optional<codecs::GeoTags> place;  // none: it is no map
+  std::optional<codecs::GeoTags> place;  // nullopt if it is not a map
   labels::ImageLabels labels;
   TilePlan plan;
 };
@@ -49,8 +49,8 @@ void refuse_unknown_class(const configs::DataConfig& config,
       "complete names, or correct the label", ExitCode::kData);
 }
 
-// All that a file has; what is no whole number of 8 or 16 bits is read only
-// where data.yaml says by a range what it means.
+// Reads all bands of a file. Samples other than unsigned 8 or 16 bits are
+// accepted only if data.yaml gives a range of values for them.
 codecs::ImageLimits limits_of(const configs::DataConfig& config,
                               const TilingRequest& request) {
   codecs::ImageLimits limits = request.index.limits;
@@ -92,7 +92,7 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
       });
   for (LargeImage& image : planned.images) {
     refuse_unknown_class(config, image);
-    // Their coordinates are those of the pixels as stored.
+    // Map coordinates refer to stored pixels, so they do not fit turned tiles.
     if (!image.place || image.file.is_upright) continue;
     image.place.reset();
     report.notes.push_back(
@@ -123,7 +123,7 @@ TileFile tile_file(const LargeImage& image, const TileRect& rect,
   return {".tif", codecs::encode_tiff_bytes(pixels)};
 }
 
-// Returns why the image is refused, then with nothing written; "" if it is not.
+// Returns why the image is refused, then leaving no file; else "".
 std::string write_tiles(const configs::DataConfig& config,
                         const LargeImage& image, const std::string& split,
                         const NewFolder& folder, const TilingRequest& request) {
@@ -155,7 +155,7 @@ std::string write_tiles(const configs::DataConfig& config,
   return reason;
 }
 
-// An image whose tiles are written, or that is left out for `reason`.
+// Adds an image to the report, with its tiles or the `reason` against it.
 void add_to(TiledSplit& split, const LargeImage& image,
             const std::string& reason) {
   labels::DataReport& report = split.report;
@@ -204,7 +204,7 @@ void write_split(const configs::DataConfig& config, PlannedSplit& planned,
   }
 }
 
-// Training would refuse it.
+// Training would refuse the split, so refuse it here.
 void refuse_without_box(const configs::DataConfig& config,
                         const TiledSplit& split) {
   if (split.boxes > 0) return;
@@ -239,7 +239,7 @@ std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
   for (PlannedSplit& split : planned) {
     write_split(config, split, folder, request);
     names.push_back(split.result.report.split);
-    // Published sets have test images without labels.
+    // Published data sets often have test images without labels.
     if (names.back() != "test") refuse_without_box(config, split.result);
     splits.push_back(std::move(split.result));
   }
