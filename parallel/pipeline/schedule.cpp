@@ -98,8 +98,7 @@ std::string draw_schedule(PipelineSchedule kind, int num_stages,
   const auto slots = time_slots(stages);
 
   const size_t stage_width = std::to_string(num_stages - 1).size();
-  const size_t cell_width =
-      cat(2, std::to_string(num_micro_batches - 1).size());
+  const size_t cell_width = 2 + std::to_string(num_micro_batches - 1).size();
   int64_t num_slots = 0;
   for (const auto& line : slots)
     num_slots = std::max(num_slots, line.rbegin()->first + 1);

@@ -47,8 +47,8 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
 std::string pax_record(std::string_view name) {
   const size_t rest = std::string_view(" path=\n").size() + name.size();
   size_t length = rest + 1;
-  while (cat(rest, std::to_string(length).size()) != length) {
-    length = cat(rest, std::to_string(length).size());
+  while (rest + std::to_string(length).size() != length) {
+    length = rest + std::to_string(length).size();
   }
   return cat(length, " path=", std::string(name), "\n");
 }
