@@ -1,9 +1,9 @@
-// RunConfig: every knob of a run with its default. What each is for, its unit
-// and range and its flag stand in configs/knob_table.cpp.
+// RunConfig: every key of a run with its default. Each has a declaration with
+// advice, unit, range and flag in configs/run_options.cpp.
 //
 // Four sources, later ones win: the defaults here, --config run.yaml, YOLOv5's
 // --hyp file for the hyper-parameters, then flags and --set key=value in the
-// order they are given. A knob has one name everywhere: the member here, the
+// order they are given. A key has one name everywhere: the member here, the
 // YAML key, the --set key; flags keep YOLOv5's spelling.
 //
 // The same YAML text travels to the workers and into the run directory, so
@@ -67,8 +67,8 @@ struct Hyperparameters {
   bool operator==(const Hyperparameters&) const = default;
 };
 
-// kAuto is settled by whoever starts the run (deploy/cli/precision_choice.h);
-// where nobody does, it is float32.
+// kAuto is settled when the run starts (coordinator/run/precision_choice.h);
+// where nobody settles it, it is float32.
 enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 
 // --batch: the largest that fits (parallel/planner/largest_batch.h).
@@ -128,7 +128,7 @@ struct RunConfig {
   bool share_devices = false;
   int64_t full_mesh_ranks = 64;
   double require_rate = 0;  // GB/s; 0: any
-  int64_t processes = 0;  // 0: one per device, 1 on the CPU
+  int64_t processes = 0;    // 0: one per device, 1 on the CPU
   int64_t min_processes = 1;
   int64_t card_failure_steps = 1000;
   std::optional<plan::ParallelLayout> layout;  // none: the planner chooses

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/device_list.h"
 
 namespace headroom::cli {
@@ -28,7 +28,7 @@ std::string quoted(const std::string& word) {
 bool is_use_of(const std::string& word, const configs::FlagUse& use) {
   const std::string spelling = word.substr(0, word.find('='));
   if (spelling == use.spelling) return true;
-  const configs::Flag* flag = configs::find_flag(spelling);
+  const configs::Option* flag = configs::find_flag(spelling);
   return flag != nullptr && flag == configs::find_flag(use.spelling);
 }
 
@@ -67,10 +67,10 @@ std::vector<configs::FlagUse> flags_of_plan(const configs::RunConfig& config) {
   std::vector<configs::FlagUse> uses;
   for (const char* key : {"processes", "layout", "zero_stage",
                           "micro_batch_size", "activations", "memory_limit"}) {
-    const configs::Knob& knob = *configs::find_knob(key);
-    const std::string value = configs::value_text(config, knob);
-    if (value == configs::default_text(knob)) continue;
-    uses.push_back({knob.flag.spellings.front(), {value}});
+    const configs::Option& option = *configs::find_key(key);
+    const std::string value = configs::value_text(config, option);
+    if (value == configs::default_text(option)) continue;
+    uses.push_back({option.names.front(), {value}});
   }
   return uses;
 }

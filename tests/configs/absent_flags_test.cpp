@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/command_flags.h"
-#include "configs/flags.h"
+#include "configs/options.h"
 #include "tests/configs/refusal.h"
 
 namespace headroom::configs {
@@ -20,16 +19,10 @@ std::string refusal(const std::string& command, const std::string& spelling) {
       [&] { answer_unknown_flag(command, spelling, {"--coordinator"}); });
 }
 
-// What a command takes: flags of runs and of commands.
+// Whether people may give it.
 bool is_taken(const std::string& command, const std::string& spelling) {
-  if ((command == "train" || command == "val") &&
-      find_flag(spelling) != nullptr) {
-    return true;
-  }
-  return std::ranges::any_of(command_flags(), [&](const CommandFlag& flag) {
-    return belongs_to(flag, command) &&
-           std::ranges::count(flag.spellings, spelling) > 0;
-  });
+  const Option* const option = find_option(command, spelling);
+  return option != nullptr && !option->is_internal;
 }
 
 TEST(AbsentFlags, NoneIsAFlagAndEachSaysWhy) {
@@ -40,9 +33,6 @@ TEST(AbsentFlags, NoneIsAFlagAndEachSaysWhy) {
       EXPECT_TRUE(seen.insert(flag.spelling).second) << what;
       EXPECT_FALSE(is_taken(command, flag.spelling)) << what;
       EXPECT_FALSE(flag.why.empty()) << what;
-      EXPECT_EQ(flag.remedy.empty(),
-                flag.answer == AbsentFlag::Answer::kIgnored)
-          << what;
     }
   }
   EXPECT_TRUE(absent_flags("tile").empty());
@@ -157,6 +147,13 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
   }
   EXPECT_EQ(published_flags("plan"), published_flags("train"));
   EXPECT_TRUE(published_flags("tile").empty());
+}
+
+TEST(AbsentFlags, AChoiceThatIsMissingHasAnAnswer) {
+  EXPECT_EQ(absent_choice("task", "speed"),
+            "leave it out, and take the time of the command");
+  EXPECT_EQ(absent_choice("task", "test"), std::nullopt);
+  EXPECT_EQ(absent_choice("epochs", "speed"), std::nullopt);
 }
 
 TEST(AbsentFlags, Answers) {

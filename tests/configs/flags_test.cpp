@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
 
@@ -83,27 +83,26 @@ const std::vector<std::string> kFrozen = {"--data",
 
 TEST(Flags, SpellingsAreFrozen) {
   std::vector<std::string> spellings;
-  for (const Flag& flag : flags()) {
-    spellings.insert(spellings.end(), flag.spellings.begin(),
-                     flag.spellings.end());
+  for (const Option& option : run_options()) {
+    spellings.insert(spellings.end(), option.names.begin(), option.names.end());
+  }
+  for (const Option& option : command_options()) {
+    if (is_of_run(option)) spellings.push_back(option.names.front());
   }
   EXPECT_EQ(spellings, kFrozen);
 }
 
-TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
-  std::set<std::string> seen;
-  for (const Flag& flag : flags()) {
-    EXPECT_TRUE(flag.in_train || flag.in_val) << flag.spellings.front();
-    EXPECT_FALSE(flag.description.empty()) << flag.spellings.front();
-    for (const std::string& spelling : flag.spellings) {
-      EXPECT_EQ(find_flag(spelling), &flag);
-      EXPECT_TRUE(seen.insert(spelling).second) << spelling;
+TEST(Flags, EachSetsKnownKeysAndSwitchesAreSwitches) {
+  for (const Option& option : run_options()) {
+    for (const std::string& name : option.names) {
+      EXPECT_EQ(find_flag(name), &option);
+      EXPECT_FALSE(option.commands.empty()) << name;
+      EXPECT_EQ(is_switch(option),
+                std::holds_alternative<bool RunConfig::*>(option.member))
+          << name;
     }
-    for (const std::string& key : flag.keys) {
-      const Knob* knob = find_knob(key);
-      ASSERT_NE(knob, nullptr) << key;
-      EXPECT_EQ(is_switch(*knob), flag.values == Flag::Values::kNone) << key;
-    }
+    if (option.second_key.empty()) continue;
+    EXPECT_NE(find_key(option.second_key), nullptr) << option.key;
   }
   EXPECT_EQ(find_flag("--img-sz"), nullptr);
 }
@@ -112,11 +111,10 @@ TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
 TEST(Flags, FlagsOfAGroupStandTogether) {
   std::set<std::string> seen;
   std::string group;
-  for (const Flag& flag : flags()) {
-    EXPECT_FALSE(flag.group.empty()) << flag.spellings.front();
-    if (flag.group == group) continue;
-    group = flag.group;
-    EXPECT_TRUE(seen.insert(group).second) << flag.spellings.front();
+  for (const Option& option : run_options()) {
+    if (option.names.empty() || option.group == group) continue;
+    group = option.group;
+    EXPECT_TRUE(seen.insert(group).second) << option.key;
   }
 }
 

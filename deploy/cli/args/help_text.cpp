@@ -1,13 +1,8 @@
 #include "deploy/cli/args/help_text.h"
 
-#include <sstream>
-
-#include "configs/command_flags.h"
-#include "configs/flags.h"
-#include "configs/knobs.h"
-#include "deploy/cli/args/command_line.h"
+#include "configs/arguments.h"
+#include "configs/options.h"
 #include "parallel/base/check.h"
-#include "parallel/base/text.h"
 #include "proto/version.h"
 
 namespace headroom::cli {
@@ -179,76 +174,29 @@ const CommandSummary* find_command(const std::string& name) {
   return nullptr;
 }
 
-std::string wrapped(const std::string& text, size_t columns, size_t indent) {
-  std::istringstream words(text);
-  std::string word, line(indent, ' '), result;
-  while (words >> word) {
-    if (columns > 0 && line.size() > indent &&
-        line.size() + 1 + word.size() > columns) {
-      result += line + "\n";
-      line.assign(indent, ' ');
-    }
-    if (line.size() > indent) line += ' ';
-    line += word;
-  }
-  return result + line + "\n";
-}
-
 namespace {
 
-constexpr size_t kWidth = 80;
-constexpr size_t kIndent = 6;
+using configs::help_entry;
+using configs::Option;
 
-std::string entry(const std::string& head, const std::string& description) {
-  return "  " + head + "\n" + wrapped(description, kWidth, kIndent);
-}
-
-// "The default is 16 images."
-std::string default_of(const configs::Flag& flag) {
-  if (flag.keys.empty() || flag.values == configs::Flag::Values::kNone)
-    return "";
-  const configs::Knob& knob = *configs::find_knob(flag.keys.front());
-  const std::string value = configs::default_text(knob);
-  if (value.empty()) return "";
-  std::string unit = knob.unit;
-  if (value == "1" && unit.ends_with('s')) {
-    unit.resize(unit.size() - (unit.ends_with("sses") ? 2 : 1));
-  }
-  return " The default is " + value + (unit.empty() ? "" : " " + unit) + ".";
-}
-
-std::string run_flag_entry(const configs::Flag& flag) {
-  std::string head = joined(flag.spellings, ", ");
-  if (!flag.value_name.empty()) head += " " + flag.value_name;
-  return entry(head, flag.description + default_of(flag));
-}
-
-std::string run_flags_help(const std::string& command) {
+std::string options_help(const std::string& command) {
   std::string text, heading;
-  for (const configs::Flag& flag : configs::flags()) {
-    if (!is_run_flag_of(flag, command)) continue;
-    if (flag.group != heading) text += "\n" + flag.group + "\n";
-    heading = flag.group;
-    text += run_flag_entry(flag);
+  for (const auto* options :
+       {&configs::run_options(), &configs::command_options()}) {
+    for (const Option& option : *options) {
+      if (!belongs_to(option, command) || option.is_internal) continue;
+      if (option.group != heading) text += "\n" + option.group + "\n";
+      heading = option.group;
+      text += help_entry(configs::form_of(option), advice_with_default(option));
+    }
   }
-  return text;
-}
-
-std::string command_flags_help(const std::string& command) {
-  std::string text = "\nProcesses and output\n";
-  for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (!belongs_to(flag, command) || flag.is_internal) continue;
-    text += entry(flag.spellings.front() +
-                      (flag.value_name.empty() ? "" : " " + flag.value_name),
-                  flag.description);
-  }
-  return text + entry("--help, -h", "This prints the text that you read.");
+  return text + help_entry("--help, -h", "This prints the text that you read.");
 }
 
 std::string exit_codes_help() {
   std::string text = "\nExit codes\n";
   for (const ExitCodeSummary& code : exit_code_summaries()) {
-    text += entry(std::to_string(code.exit_code), code.meaning);
+    text += help_entry(std::to_string(code.exit_code), code.meaning);
   }
   return text;
 }
@@ -300,8 +248,7 @@ std::string command_help(const std::string& command) {
     text += "  " + example + "\n";
   }
   if (!summary.lesson.empty()) text += "\n" + summary.lesson + "\n";
-  if (summary.takes_run_flags) text += run_flags_help(command);
-  return text + command_flags_help(command) + exit_codes_help();
+  return text + options_help(command) + exit_codes_help();
 }
 
 }  // namespace headroom::cli

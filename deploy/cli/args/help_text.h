@@ -12,7 +12,7 @@ namespace headroom::cli {
 struct CommandSummary {
   std::string name;
   std::string summary;
-  bool takes_run_flags = false;  // those of configs/flags.h too
+  bool takes_run_flags = false;  // the options of a run too
   std::vector<std::string> examples;
   bool is_workers = false;  // headroom-worker does it, with the same flags
   std::string lesson = {};  // what the help says before the flags
@@ -35,10 +35,6 @@ struct ExitCodeSummary {
 };
 
 const std::vector<ExitCodeSummary>& exit_code_summaries();
-
-// The words of `text` in lines that begin with `indent` spaces and have at most
-// so many columns, 0 for any number.
-std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
 std::string general_help();
 // REQUIRES: find_command(command) != nullptr.
