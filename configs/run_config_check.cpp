@@ -129,19 +129,6 @@ void check_tf32(const RunConfig& config, bool is_cpu) {
   }
 }
 
-}  // namespace
-
-void check_settled_device(const RunConfig& config) {
-  // An automatic device is checked again once it is settled.
-  const bool is_cpu =
-      !computes_on_cards(config.device) && !is_automatic_device(config.device);
-  check_tf32(config, is_cpu);
-  check_graphs(config, is_cpu);
-  check_augment_place(config, is_cpu);
-}
-
-namespace {
-
 void check_anchors(const RunConfig& config) {
   anchors_of_run(config);
   if (config.hyp.anchors == 0 || !config.anchors.empty()) return;
@@ -241,6 +228,15 @@ void check_name(const RunConfig& config) {
 }
 
 }  // namespace
+
+void check_settled_device(const RunConfig& config) {
+  // An automatic device is checked again once it is settled.
+  const bool is_cpu =
+      !computes_on_cards(config.device) && !is_automatic_device(config.device);
+  check_tf32(config, is_cpu);
+  check_graphs(config, is_cpu);
+  check_augment_place(config, is_cpu);
+}
 
 layers::AnchorList anchors_of_run(const RunConfig& config) {
   auto anchors = layers::parse_anchor_list(config.anchors);

@@ -22,7 +22,7 @@ needed_by() {
 # Packages of which headroom-worker has a part inside (headroom_find_archives),
 # or that are headers alone.
 compiled_in=(libopencv-core-dev libopencv-imgproc-dev libfontconfig-dev libexpat1-dev
-  nlohmann-json3-dev libcli11-dev)
+  nlohmann-json3-dev)
 
 # The package that file $1 is of; "" where Debian's lists do not say.
 package_of() {

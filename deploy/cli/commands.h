@@ -21,7 +21,7 @@ int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
 // Becomes headroom-worker, which has the tensors and reads data sets: for the
-// commands that are its (CommandSummary::is_workers), and val --detections.
+// tools (worker/tools/tool_command.h), val --detections among them.
 int worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

@@ -147,7 +147,7 @@ class Parser {
         known.push_back(option.names.front());
       }
     }
-    if (summary_.takes_run_flags) {
+    if (find_option("--config") != nullptr) {
       // Explains flags of other commands and programs. Does not return: flags
       // that are only ignored were accepted before.
       configs::answer_unknown_flag(

@@ -7,17 +7,14 @@
 
 namespace headroom::cli {
 
-// The program's commands: what each is for, and examples.
-
+// A command of the program, as configs/flags/commands.yaml describes it.
 struct CommandSummary {
   std::string name;
-  std::string summary;
-  bool takes_run_flags = false;  // the options of a run too
-  std::vector<std::string> examples;
-  bool is_workers = false;  // headroom-worker does it, with the same flags
-  std::string lesson = {};  // what the help says before the flags
-  // Run directories that are named without a flag, and what stands for them in
-  // the usage.
+  std::string summary = {};
+  std::vector<std::string> examples = {};
+  std::string lesson = {};  // lines of the help before the flags
+  // Run directories that are named without a flag, and what the usage shows for
+  // them.
   size_t most_run_directories = 0;
   std::string run_directories_name = {};
 };
