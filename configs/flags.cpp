@@ -154,4 +154,24 @@ RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses) {
   return base;
 }
 
+std::vector<FlagUse> changed_flags(const RunConfig& before,
+                                   const RunConfig& after,
+                                   const std::vector<std::string>& keys) {
+  std::vector<FlagUse> uses;
+  for (const std::string& key : keys) {
+    const Option& option = *find_key(key);
+    std::vector<std::string> values = {value_text(after, option)};
+    bool is_changed = values.front() != value_text(before, option);
+    if (!option.second_key.empty()) {
+      const Option& second = *find_key(option.second_key);
+      values.push_back(value_text(after, second));
+      is_changed |= values.back() != value_text(before, second);
+      if (values.front() == values.back()) values.pop_back();
+    }
+    if (!is_changed || values.front().empty()) continue;
+    uses.push_back({option.names.front(), std::move(values)});
+  }
+  return uses;
+}
+
 }  // namespace headroom::configs

@@ -29,4 +29,10 @@ RunConfig run_config_from_flags(const std::string& command,
 // them: a resumed run has its own.
 RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses);
 
+// The flags of `keys` whose values differ, with those of `after`. A text that
+// became empty has none. REQUIRES: each key has a flag that takes a value.
+std::vector<FlagUse> changed_flags(const RunConfig& before,
+                                   const RunConfig& after,
+                                   const std::vector<std::string>& keys);
+
 }  // namespace headroom::configs

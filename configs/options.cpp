@@ -46,6 +46,10 @@ auto& field_of(Config& /*config*/, std::monostate) {
   return nothing = "";
 }
 
+template <typename Member>
+using ValueOf = std::decay_t<decltype(field_of(std::declval<RunConfig&>(),
+                                               std::declval<Member>()))>;
+
 // Calls `use` with the field that the option sets.
 template <typename Config, typename Use>
 auto with_field(Config& config, const Option& option, const Use& use) {
@@ -152,9 +156,8 @@ std::string key_suggestion(const std::string& key) {
 
 std::string type_name(const Option& option) {
   if (!option.choices.empty()) return either_of(option.choices);
-  RunConfig config;
-  return with_field(config, option, [&](auto& field) -> std::string {
-    using Value = std::decay_t<decltype(field)>;
+  const auto name_of = [&](auto member) -> std::string {
+    using Value = ValueOf<decltype(member)>;
     if constexpr (std::is_same_v<Value, bool>) {
       return "true or false";
     } else if constexpr (std::is_same_v<Value, uint64_t>) {
@@ -170,7 +173,8 @@ std::string type_name(const Option& option) {
     } else {
       return "text";
     }
-  });
+  };
+  return std::visit(name_of, option.member);
 }
 
 std::string shown_name(const Option& option) {
@@ -244,11 +248,11 @@ double number_of(const RunConfig& config, const Option& option) {
 
 // Older files have precisions without quotes, and are still read.
 bool is_text(const Option& option) {
-  const RunConfig config;
-  return with_field(config, option, [](const auto& value) {
-    using Value = std::decay_t<decltype(value)>;
+  const auto is_quoted = [](auto member) {
+    using Value = ValueOf<decltype(member)>;
     return !std::is_arithmetic_v<Value> && !std::is_same_v<Value, Precision>;
-  });
+  };
+  return std::visit(is_quoted, option.member);
 }
 
 }  // namespace headroom::configs

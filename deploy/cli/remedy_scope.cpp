@@ -62,17 +62,13 @@ void put(std::vector<std::string>& words, const configs::FlagUse& use) {
   words = std::move(changed);
 }
 
-// A resumed run has its old plan, or what the flags say: so all of it is said.
+// A resumed run takes all of its plan from its folder, or all from flags.
 std::vector<configs::FlagUse> flags_of_plan(const configs::RunConfig& config) {
-  std::vector<configs::FlagUse> uses;
-  for (const char* key : {"processes", "layout", "zero_stage",
-                          "micro_batch_size", "activations", "memory_limit"}) {
-    const configs::Option& option = *configs::find_key(key);
-    const std::string value = configs::value_text(config, option);
-    if (value == configs::default_text(option)) continue;
-    uses.push_back({option.names.front(), {value}});
+  std::vector<std::string> keys;
+  for (const configs::Option& option : configs::run_options()) {
+    if (option.of_plan) keys.push_back(option.key);
   }
-  return uses;
+  return configs::changed_flags({}, config, keys);
 }
 
 }  // namespace

@@ -139,6 +139,25 @@ TEST(Flags, AResumedRunKeepsWhatNoFlagNames) {
             "single flags or --set KEY=VALUE instead");
 }
 
+TEST(Flags, ThatChangeARunAreThoseOfTheKeysThatDiffer) {
+  RunConfig before, after;
+  before.layout = plan::ParallelLayout{.data_parallel_size = 2};
+  after.global_batch_size = 8;
+  after.image_height = after.image_width = 320;
+  after.epochs = 7;  // not among the keys
+  const std::vector<std::string> keys = {"layout", "image_height",
+                                         "global_batch_size", "zero_stage"};
+  std::vector<FlagUse> uses = changed_flags(before, after, keys);
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].spelling, "--img");
+  EXPECT_EQ(uses[0].values, std::vector<std::string>{"320"});
+  EXPECT_EQ(uses[1].spelling, "--batch");
+  EXPECT_EQ(uses[1].values, std::vector<std::string>{"8"});
+  after.image_width = 640;
+  uses = changed_flags(before, after, {"image_height"});
+  EXPECT_EQ(uses.at(0).values, (std::vector<std::string>{"320", "640"}));
+}
+
 TEST(Flags, AnExplicitZeroOfProcessesIsRefused) {
   const auto refusal = [](const FlagUse& use) {
     return refusal_of([&] { run_config_from_flags("train", {use}); });
