@@ -6,6 +6,7 @@
 #include "configs/options.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::configs {
@@ -97,7 +98,7 @@ void apply(RunConfig& config, const FlagUse& use) {
                   use.values.back());
   }
   if (option->key == "processes" && config.processes <= 0) {
-    throw bad_flag("--processes " + std::to_string(config.processes),
+    throw bad_flag(cat("--processes ", config.processes),
                    "a run needs at least one process",
                    "leave the flag out to have the number chosen");
   }

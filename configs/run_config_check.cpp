@@ -11,6 +11,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 
 namespace headroom::configs {
 namespace {
@@ -80,10 +81,10 @@ void check_largest_batch(const RunConfig& config) {
                "give --memory-limit, for example --memory-limit 8GiB");
   }
   if (config.micro_batch_size > 0) {
-    refuse_run(asks + " in one piece, but --micro-batch " +
-                   std::to_string(config.micro_batch_size) +
-                   " cuts it, and then any batch fits",
-               kOneOfTwo);
+    refuse_run(
+        cat(asks, " in one piece, but --micro-batch ", config.micro_batch_size,
+            " cuts it, and then any batch fits"),
+        kOneOfTwo);
   }
 }
 
@@ -152,8 +153,8 @@ void check_pairs(const RunConfig& config) {
     std::string what;
   } pairs[] = {
       {config.close_mosaic > 0 && config.rect,
-       "--close-mosaic " + std::to_string(config.close_mosaic) +
-           " ends mosaics, but --rect has none"},
+       cat("--close-mosaic ", config.close_mosaic,
+           " ends mosaics, but --rect has none")},
       {config.image_weights && config.rect,
        "--image-weights draws images in any order, but --rect has batches of "
        "like shape"},
@@ -189,8 +190,8 @@ void check_tiles(const RunConfig& config) {
                    " is about tiles, and there are none",
                "add --tile PIXELS, or leave it out");
   }
-  const std::string tile = "--tile " + std::to_string(config.tile_height) +
-                           " " + std::to_string(config.tile_width);
+  const std::string tile =
+      cat("--tile ", config.tile_height, " ", config.tile_width);
   if (config.command != "val") {
     refuse_run(tile + " is for headroom val and headroom detect",
                "to train on tiles, cut them once: headroom tile");
@@ -221,9 +222,9 @@ void check_name(const RunConfig& config) {
   for (size_t i = 0; i < name.size(); ++i) {
     const auto byte = static_cast<unsigned char>(name[i]);
     if (byte >= 0x20 && byte != 0x7f) continue;
-    refuse_run("--name has a control character, byte " + std::to_string(byte) +
-                   " at place " + std::to_string(i + 1),
-               "give one word of letters and digits");
+    refuse_run(
+        cat("--name has a control character, byte ", byte, " at place ", i + 1),
+        "give one word of letters and digits");
   }
 }
 

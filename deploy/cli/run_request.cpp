@@ -71,9 +71,9 @@ void check_files(const configs::RunConfig& config) {
     const size_t layers = layers::load_model_table(config.cfg).layers.size();
     if (config.freeze > static_cast<int64_t>(layers)) {
       throw Error("model",
-                  "--freeze " + std::to_string(config.freeze) + ", but " +
-                      config.cfg + " has " + std::to_string(layers) + " layers",
-                  "use 0 to " + std::to_string(layers));
+                  cat("--freeze ", config.freeze, ", but ", config.cfg, " has ",
+                      layers, " layers"),
+                  cat("use 0 to ", layers));
     }
   }
   if (!config.synthetic_input && !config.data.empty()) {
@@ -146,11 +146,11 @@ void use_trained_classes(RunRequest& request) {
 void check_faults(const configs::RunConfig& config, int world_size) {
   for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
     if (fault.rank < world_size) continue;
-    throw Error("config",
-                "--inject " + configs::to_string(fault) +
-                    ": there is no rank " + std::to_string(fault.rank) +
-                    ", ranks are counted from 0",
-                "use rank=0 to rank=" + std::to_string(world_size - 1));
+    throw Error(
+        "config",
+        cat("--inject ", configs::to_string(fault), ": there is no rank ",
+            fault.rank, ", ranks are counted from 0"),
+        cat("use rank=0 to rank=", world_size - 1));
   }
 }
 
@@ -159,16 +159,15 @@ void check_mpi(const configs::RunConfig& config,
   if (config.backend != plan::Backend::kMpi || workers == 1) return;
   if (place) {
     throw Error("mpi",
-                "--backend mpi needs one worker per slot of " +
-                    place->launcher + ", but --processes is " +
-                    std::to_string(workers),
+                cat("--backend mpi needs one worker per slot of ",
+                    place->launcher, ", but --processes is ", workers),
                 "start more slots (-np N) with --processes 1");
   }
   throw Error("mpi",
-              "--backend mpi with " + std::to_string(workers) +
-                  " processes, but no mpirun started this one",
-              "use mpirun -np " + std::to_string(workers) +
-                  " headroom ... --processes 1, or another --backend");
+              cat("--backend mpi with ", workers,
+                  " processes, but no mpirun started this one"),
+              cat("use mpirun -np ", workers,
+                  " headroom ... --processes 1, or another --backend"));
 }
 
 // Whether devices are of another kind, of which NVML knows nothing.
@@ -311,9 +310,8 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
   if (is_resumed && !processes_given && config.processes > 0) {
     if (config.processes % num_agents != 0) {
       throw Error("resume",
-                  "the run has " + std::to_string(config.processes) +
-                      " processes and there are " + std::to_string(num_agents) +
-                      " agents",
+                  cat("the run has ", config.processes,
+                      " processes and there are ", num_agents, " agents"),
                   "give --processes N, the number per agent");
     }
     return static_cast<int>(config.processes) / num_agents;
@@ -523,7 +521,7 @@ RunRequest make_run_request(const CommandLine& line,
 namespace {
 
 std::string by(int64_t height, int64_t width) {
-  return std::to_string(height) + " x " + std::to_string(width);
+  return cat(height, " x ", width);
 }
 
 }  // namespace
@@ -559,8 +557,7 @@ std::string model_line(const RunRequest& request) {
       " GFLOPs an image";
   if (config.command == "val") return text;
   const std::string model = layers.empty() ? "" : text + "; ";
-  const std::string seconds =
-      std::to_string(configs::kSecondsBetweenCheckpoints) + " s";
+  const std::string seconds = cat(configs::kSecondsBetweenCheckpoints, " s");
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";
@@ -576,15 +573,15 @@ std::string model_line(const RunRequest& request) {
 std::string headline(const RunRequest& request) {
   const configs::RunConfig& config = request.config;
   const std::string model = config.cfg.empty() ? config.weights : config.cfg;
-  return "headroom " + std::string(wire::kVersion) + " " + config.command +
-         ": " + std::filesystem::path(model).filename().string() + ", " +
-         image_size_text(config, planner::layers_for_plan(config)) +
-         ", batch " + std::to_string(config.global_batch_size) + ", " +
-         (request.devices.empty() ? coordinator::precision_text(config)
-                                  : request.devices) +
-         ", processes " + std::to_string(request.expected_workers()) + " x " +
-         counted(config.threads, "thread") + "; results in " +
-         request.run_directory;
+  return cat("headroom ", std::string(wire::kVersion), " ", config.command,
+             ": ", std::filesystem::path(model).filename().string(), ", ",
+             image_size_text(config, planner::layers_for_plan(config)),
+             ", batch ", config.global_batch_size, ", ",
+             request.devices.empty() ? coordinator::precision_text(config)
+                                     : request.devices,
+             ", processes ", request.expected_workers(), " x ",
+             counted(config.threads, "thread"), "; results in ",
+             request.run_directory);
 }
 
 }  // namespace headroom::cli

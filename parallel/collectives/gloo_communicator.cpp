@@ -1,3 +1,4 @@
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
 
 #include <signal.h>
@@ -135,7 +136,7 @@ using AddressRecord = std::array<int64_t, 4>;
 AddressRecord record_of(const PortAddress& address) {
   AddressRecord record{static_cast<int64_t>(address.size())};
   HEADROOM_CHECK(address.size() <= sizeof(record) - sizeof(record[0]),
-                 std::to_string(address.size()) + " bytes");
+                 cat(address.size(), " bytes"));
   std::memcpy(&record[1], address.data(), address.size());
   return record;
 }
@@ -144,7 +145,7 @@ PortAddress address_of(const AddressRecord& record) {
   HEADROOM_CHECK(
       record[0] >= 0 &&
           record[0] <= static_cast<int64_t>(sizeof(record) - sizeof(record[0])),
-      std::to_string(record[0]) + " bytes");
+      cat(record[0], " bytes"));
   return {reinterpret_cast<const char*>(&record[1]),
           static_cast<size_t>(record[0])};
 }
@@ -254,8 +255,7 @@ class GlooCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     const SplitMembers members = split_members(*this, color, key);
     Origin origin = origin_;
-    origin.prefix += "/split" + std::to_string(num_splits_++) + "/color" +
-                     std::to_string(color);
+    origin.prefix += cat("/split", num_splits_++, "/color", color);
     auto introduced = introduce(origin, members);
     return connect_group(std::move(origin), members.rank,
                          static_cast<int>(members.ranks.size()),
@@ -413,9 +413,8 @@ std::unique_ptr<Communicator> connect_group(
   } catch (const std::exception& error) {
     // Who is left connecting meets nobody any more.
     if (port != nullptr) *port->has_ended = true;
-    throw CommunicationError("rank " + std::to_string(rank) + " of " +
-                             std::to_string(size) +
-                             ", connecting: " + reason_of(error));
+    throw CommunicationError(
+        cat("rank ", rank, " of ", size, ", connecting: ", reason_of(error)));
   }
 }
 

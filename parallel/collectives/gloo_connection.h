@@ -35,6 +35,7 @@
 #include "parallel/base/key_value_store.h"
 #include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/tensor_port.h"
 
 namespace headroom::gloo_group {
@@ -309,7 +310,7 @@ bool wait_for_peers(std::condition_variable& changed,
 }
 
 inline std::string timed_out(std::chrono::milliseconds limit) {
-  return "timed out after " + std::to_string(limit.count()) + " ms";
+  return cat("timed out after ", limit.count(), " ms");
 }
 
 // What waits for peers inside Gloo cannot be aborted, and where one is lost it
@@ -555,9 +556,8 @@ class Connection {
   }
 
   [[noreturn]] void throw_failure(const char* operation) const {
-    throw CommunicationError("rank " + std::to_string(rank_) + " of " +
-                             std::to_string(size_) + ", " + operation + ": " +
-                             failure_);
+    throw CommunicationError(
+        cat("rank ", rank_, " of ", size_, ", ", operation, ": ", failure_));
   }
 
   const std::unique_ptr<LazyPort> port_;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::collectives {
 namespace {
@@ -288,13 +289,12 @@ std::vector<PortAddress> TensorPort::introduce(
   }
   const std::string told = store.get(prefix + "/secret", timeout);
   Secret secret{};
-  HEADROOM_CHECK(told.size() == secret.size(),
-                 std::to_string(told.size()) + " bytes");
+  HEADROOM_CHECK(told.size() == secret.size(), cat(told.size(), " bytes"));
   std::copy(told.begin(), told.end(), secret.begin());
   expect(secret);
 
   const std::string port = prefix + "/port/";
-  store.set(port + std::to_string(rank), own_address());
+  store.set(cat(port, rank), own_address());
   // Thousands of ranks do not ask for one another: rank 0 asks for all.
   if (rank == 0) {
     std::string ports;
@@ -312,7 +312,7 @@ std::vector<PortAddress> TensorPort::introduce(
     at += 1 + length;
   }
   HEADROOM_CHECK(addresses.size() == static_cast<size_t>(size),
-                 std::to_string(addresses.size()) + " ports");
+                 cat(addresses.size(), " ports"));
   admit(addresses);
   return addresses;
 }

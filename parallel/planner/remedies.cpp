@@ -167,17 +167,15 @@ class RemedySearch {
     if (fit.world_size != world_size_) {
       flags.insert(flags.begin(),
                    {scope_.processes_flag,
-                    {scope_.processes_prefix +
-                     std::to_string(fit.world_size / scope_.processes_each)}});
+                    {cat(scope_.processes_prefix,
+                         fit.world_size / scope_.processes_each)}});
     }
     if (now.memory_limit != config_.memory_limit) {
-      flags.push_back(
-          {scope_.limit_flag, {std::to_string(limit_mebibytes_) + "MiB"}});
+      flags.push_back({scope_.limit_flag, {cat(limit_mebibytes_, "MiB")}});
     }
     if (now.host_memory_limit != config_.host_memory_limit) {
-      flags.push_back(
-          {"--host-memory-limit",
-           {std::to_string(now.host_memory_limit / kMebibyte) + "MiB"}});
+      flags.push_back({"--host-memory-limit",
+                       {cat(now.host_memory_limit / kMebibyte, "MiB")}});
     }
     return flags;
   }

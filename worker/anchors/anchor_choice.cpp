@@ -260,11 +260,9 @@ layers::AnchorList in_levels(const std::vector<Anchor>& anchors,
 // "0.7383 of 107 boxes, 16 of them with a side under 3 px"
 std::string answered_text(double recall, const std::vector<BoxSize>& boxes) {
   const auto tiny = std::count_if(boxes.begin(), boxes.end(), is_tiny);
-  return fixed_text(recall, 4) + " of " + std::to_string(boxes.size()) +
-         " boxes" +
-         (tiny == 0 ? ""
-                    : ", " + std::to_string(tiny) +
-                          " of them with a side under 3 px");
+  return cat(
+      fixed_text(recall, 4), " of ", boxes.size(), " boxes",
+      tiny == 0 ? "" : cat(", ", tiny, " of them with a side under 3 px"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::anchors {
 namespace {
@@ -64,7 +65,7 @@ bool is_tiny(const BoxSize& box) {
 AnchorFit fit_of(const std::vector<Anchor>& anchors,
                  const std::vector<BoxSize>& boxes, double threshold,
                  int64_t num_threads) {
-  HEADROOM_CHECK(threshold > 1, "threshold " + std::to_string(threshold));
+  HEADROOM_CHECK(threshold > 1, cat("threshold ", threshold));
   const auto least = static_cast<float>(1 / threshold);
   std::vector<Sums> sums(static_cast<size_t>(num_chunks(boxes.size())));
   for_each_chunk(

@@ -75,9 +75,7 @@ void check_file(const fs::path& folder, const OrderedJson& entry) {
   const uintmax_t expected = entry.at("bytes").get<uintmax_t>();
   if (error) throw damaged_checkpoint(part, "is missing");
   if (size != expected) {
-    throw damaged_checkpoint(part, "has " + std::to_string(size) +
-                                       " bytes, not " +
-                                       std::to_string(expected));
+    throw damaged_checkpoint(part, cat("has ", size, " bytes, not ", expected));
   }
   const std::string digest = file_digest(part);
   if (digest != entry.at("xxh3_128").get<std::string>()) {
@@ -170,9 +168,8 @@ std::string read_manifest(const fs::path& folder) {
   }
   const OrderedJson& schema = manifest["schema"];
   if (schema != kSchema && schema != 1) {
-    throw damaged_checkpoint(path, "has schema " + schema.dump() +
-                                       ", this build reads schema " +
-                                       std::to_string(kSchema));
+    throw damaged_checkpoint(path, cat("has schema ", schema.dump(),
+                                       ", this build reads schema ", kSchema));
   }
   check_own_digest(path, text, schema == kSchema);
   for (const OrderedJson& entry : manifest.at("files"))
@@ -186,7 +183,7 @@ CheckpointFile::Folder::~Folder() {
 
 CheckpointFile::CheckpointFile(const fs::path& checkpoints, int64_t step,
                                std::vector<weights::TensorDescription> tensors)
-    : folder_(checkpoints / ("step-" + std::to_string(step))), guard_{folder_} {
+    : folder_(checkpoints / (cat("step-", step))), guard_{folder_} {
   std::error_code error;
   remove_step_folder(folder_);
   fs::create_directories(folder_, error);

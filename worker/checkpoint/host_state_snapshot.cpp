@@ -11,6 +11,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -102,9 +103,9 @@ HostStateSnapshot unpack(const at::Tensor& message) {
       static_cast<const char*>(message.const_data_ptr()),
       static_cast<size_t>(message.numel()));
   const auto length = number_at<uint64_t>(bytes, 0);
-  HEADROOM_CHECK(length <= bytes.size() - sizeof length,
-                 "a header of " + std::to_string(length) +
-                     " bytes in a message of " + std::to_string(bytes.size()));
+  HEADROOM_CHECK(
+      length <= bytes.size() - sizeof length,
+      cat("a header of ", length, " bytes in a message of ", bytes.size()));
   const Json header = Json::parse(bytes.substr(sizeof length, length));
   const int64_t begin = aligned(static_cast<int64_t>(sizeof length + length));
   HostStateSnapshot held;

@@ -18,6 +18,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "proto/beat_answer.h"
 #include "proto/channel.h"
@@ -148,10 +149,9 @@ wire::LookupResponse RendezvousClient::look_up(const std::string& key,
     if (left <= slice && !is_over) deadline = now + std::min(timeout, kSlice);
     if (left <= slice && is_over) {
       throw CommunicationError(
-          "nobody published rendezvous key '" + key +
-          (count == 0 ? "'"
-                      : "0' to '" + key + std::to_string(count - 1) + "'") +
-          " within " + std::to_string(patience.waited().count()) + " ms");
+          cat("nobody published rendezvous key '", key,
+              count == 0 ? "'" : cat("0' to '", key, count - 1, "'"),
+              " within ", patience.waited().count(), " ms"));
     }
   }
 }
@@ -392,10 +392,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const auto fault =
           wire::connection_fault(address_, wire::channel_security());
       throw CommunicationError(
-          "no answer from " + whom + " for " +
-          std::to_string(
-              std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
-          " s (" + (fault ? fault->what : status.error_message()) + ")");
+          cat("no answer from ", whom, " for ",
+              std::chrono::duration_cast<std::chrono::seconds>(limit).count(),
+              " s (", fault ? fault->what : status.error_message(), ")"));
     } catch (const Error&) {
       failure_ = std::current_exception();
     }

@@ -1,4 +1,5 @@
 #include "worker/maps/gdal_layer.h"
+#include "parallel/base/text.h"
 
 #include <cpl_conv.h>
 #include <cpl_string.h>
@@ -256,8 +257,7 @@ std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,
 // GDAL's writer of GeoJSON does not look whether the disk took what it wrote.
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason) {
   static std::atomic<int64_t> number = 0;
-  return make_layer("GeoJSON",
-                    "/vsimem/headroom-" + std::to_string(++number) + ".geojson",
+  return make_layer("GeoJSON", cat("/vsimem/headroom-", ++number, ".geojson"),
                     /*is_geojson=*/true, reason);
 }
 

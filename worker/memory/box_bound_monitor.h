@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
@@ -37,11 +38,10 @@ class BoxBoundMonitor {
       const nlohmann::ordered_json detail = {
           {"samples", part.size()}, {"boxes", boxes}, {"bound", bound}};
       event = StepEvent{EventKind::kLabelBound,
-                        "a micro-batch of " + std::to_string(part.size()) +
-                            " has " + std::to_string(boxes) +
-                            " boxes, and the plan's bytes are for: " +
-                            predict::bound_text(labels_, part.size()) +
-                            "; what does not fit is tried again, leaner",
+                        cat("a micro-batch of ", part.size(), " has ", boxes,
+                            " boxes, and the plan's bytes are for: ",
+                            predict::bound_text(labels_, part.size()),
+                            "; what does not fit is tried again, leaner"),
                         detail.dump()};
     }
     return event;

@@ -44,7 +44,7 @@ class TraceLines {
       : rank_(rank), origin_(origin), text_(text) {}
 
   void add(const MemoryRecord& record) {
-    const std::string name = "rank " + std::to_string(rank_);
+    const std::string name = cat("rank ", rank_);
     add("{\"ph\":\"M\",\"pid\":%zu,\"name\":\"process_name\",\"args\":{"
         "\"name\":"
         "\"%s\"}}",
@@ -120,7 +120,7 @@ class TraceLines {
 chart::AreaPanel panel_of(const MemoryRecord& record, size_t rank,
                           int64_t origin) {
   chart::AreaPanel panel;
-  panel.title = "rank " + std::to_string(rank);
+  panel.title = cat("rank ", rank);
   std::vector<double> live(kNumMemoryCategories);
   for (const activations::MemoryTimeline::Event& event : record.events) {
     const double seconds =

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
@@ -194,9 +195,9 @@ std::vector<std::vector<size_t>> rank_by_class(
   std::vector<std::vector<size_t>> ranking(num_classes);
   for (const size_t i : order) {
     const int32_t c = records[i].class_index;
-    HEADROOM_CHECK(c >= 0 && static_cast<size_t>(c) < num_classes,
-                   "class " + std::to_string(c) + " of a detection, " +
-                       std::to_string(num_classes) + " classes");
+    HEADROOM_CHECK(
+        c >= 0 && static_cast<size_t>(c) < num_classes,
+        cat("class ", c, " of a detection, ", num_classes, " classes"));
     ranking[static_cast<size_t>(c)].push_back(i);
   }
   return ranking;

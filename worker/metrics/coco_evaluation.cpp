@@ -7,6 +7,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
@@ -298,9 +299,8 @@ CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
       by_class[detection.class_index].detections.push_back(&detection);
     }
     for (auto& [c, cell] : by_class) {
-      HEADROOM_CHECK(
-          c >= 0 && c < num_classes,
-          "class " + std::to_string(c) + " of " + std::to_string(num_classes));
+      HEADROOM_CHECK(c >= 0 && c < num_classes,
+                     cat("class ", c, " of ", num_classes));
       finish(cell, static_cast<size_t>(max_detections));
       cells[static_cast<size_t>(c)].push_back(std::move(cell));
     }

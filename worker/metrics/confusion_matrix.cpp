@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
@@ -75,9 +76,9 @@ std::vector<std::vector<int64_t>> confusion_matrix(
       background + 1, std::vector<int64_t>(background + 1));
   const auto place = [&](int32_t c) {
     if (c == ConfusionCount::kBackground) return background;
-    HEADROOM_CHECK(c >= 0 && c < num_classes,
-                   "class " + std::to_string(c) + " of a detection, " +
-                       std::to_string(num_classes) + " classes");
+    HEADROOM_CHECK(
+        c >= 0 && c < num_classes,
+        cat("class ", c, " of a detection, ", num_classes, " classes"));
     return static_cast<size_t>(c);
   };
   for (const ConfusionCount& count : counts) {

@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
@@ -136,9 +137,8 @@ std::vector<std::vector<Detection>> non_maximum_suppression(
   HEADROOM_CHECK(decoded.dim() == 3 && decoded.size(2) > kFirstClass,
                  "decoded predictions have 3 dimensions and a class");
   HEADROOM_CHECK(options.max_detections >= 0 && options.max_candidates >= 0,
-                 "max_detections " + std::to_string(options.max_detections) +
-                     ", max_candidates " +
-                     std::to_string(options.max_candidates));
+                 cat("max_detections ", options.max_detections,
+                     ", max_candidates ", options.max_candidates));
   const int64_t num_images = decoded.size(0), num_fields = decoded.size(2);
   const HostRows rows =
       decoded.is_cpu() || decoded.numel() == 0

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "configs/fault.h"
+#include "parallel/base/text.h"
 #include "worker/run/run_end.h"
 #include "worker/validation/average_validation.h"
 #include "worker/validation/validation_figures.h"
@@ -31,8 +32,8 @@ void EpochEnd::record(const EpochWork& work) {
   }
   in_.recorder.record_epoch(record, is_best, is_last);
   if (in_.pictures != nullptr && record.validation) {
-    in_.pictures->note(*record.validation,
-                       "epoch " + std::to_string(record.epoch + 1), is_best);
+    in_.pictures->note(*record.validation, cat("epoch ", record.epoch + 1),
+                       is_best);
   }
   counters.recorded_epochs = record.epoch + 1;
 }

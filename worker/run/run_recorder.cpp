@@ -10,6 +10,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -300,9 +301,9 @@ void RunRecorder::record_step(const StepRecord& record) {
     client_.report_event({.event = EventKind::kNonFinite,
                           .step = record.step,
                           .rank = result.verdict.rank,
-                          .reason = "step " + std::to_string(record.step) +
-                                    " is not finite: its update is skipped "
-                                    "(skip_non_finite)",
+                          .reason = cat("step ", record.step,
+                                        " is not finite: its update is skipped "
+                                        "(skip_non_finite)"),
                           .warning = true});
   }
   summary_.peak_bytes.resize(result.measured_peak_bytes.size());
@@ -351,8 +352,8 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   if (is_best) names.push_back(run_files::kBestWeights);
   const int64_t period = subject_.config.save_period;
   if (period > 0 && (record.epoch + 1) % period == 0) {
-    names.push_back(run_files::kEpochPrefix + std::to_string(record.epoch + 1) +
-                    run_files::kWeightsSuffix);
+    names.push_back(cat(run_files::kEpochPrefix, record.epoch + 1,
+                        run_files::kWeightsSuffix));
   }
   for (const std::string& name : names) {
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
@@ -425,14 +426,13 @@ void RunRecorder::record_checkpoint(
   if (outcome.failure.empty()) {
     ++counts.written;
     counts.bytes += outcome.bytes;
-    client_.report_event({.event = EventKind::kCheckpoint,
-                          .step = outcome.step,
-                          .rank = 0,
-                          .reason = "saved " + outcome.folder.string(),
-                          .detail_json = R"({"bytes":)" +
-                                         std::to_string(outcome.bytes) +
-                                         R"(,"skipped":)" +
-                                         std::to_string(counts.skipped) + "}"});
+    client_.report_event(
+        {.event = EventKind::kCheckpoint,
+         .step = outcome.step,
+         .rank = 0,
+         .reason = "saved " + outcome.folder.string(),
+         .detail_json = cat(R"({"bytes":)", outcome.bytes, R"(,"skipped":)",
+                            counts.skipped, "}")});
     return;
   }
   ++counts.failed;
@@ -442,12 +442,11 @@ void RunRecorder::record_checkpoint(
       {.event = EventKind::kCheckpoint,
        .step = outcome.step,
        .rank = 0,
-       .reason = "the checkpoint after " + std::to_string(outcome.step) +
-                 " steps is not written: " + outcome.failure +
-                 "; training goes on, " +
-                 (newest > 0 ? "the newest is that after " +
-                                   std::to_string(newest) + " steps"
-                             : "there is none yet"),
+       .reason = cat(
+           "the checkpoint after ", outcome.step,
+           " steps is not written: ", outcome.failure, "; training goes on, ",
+           newest > 0 ? cat("the newest is that after ", newest, " steps")
+                      : "there is none yet"),
        .warning = true});
 }
 
@@ -462,11 +461,10 @@ void RunRecorder::report_checkpoints() const {
       {.event = EventKind::kCheckpoints,
        .step = subject_.state.counters.committed_steps,
        .rank = 0,
-       .reason = std::to_string(counts.written) + " written (" +
-                 format_bytes(counts.bytes) + "), " +
-                 std::to_string(counts.skipped) +
-                 " skipped while the one before was being written, " +
-                 std::to_string(counts.failed) + " failed"});
+       .reason = cat(counts.written, " written (", format_bytes(counts.bytes),
+                     "), ", counts.skipped,
+                     " skipped while the one before was being written, ",
+                     counts.failed, " failed")});
 }
 
 void RunRecorder::record_memory(const memory::PhaseMemory& memory) {

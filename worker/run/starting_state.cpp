@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "configs/layers/model_record.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/state_restore.h"
@@ -51,8 +52,8 @@ std::optional<StartingPoint> restore_newest(
             {.event = EventKind::kResume,
              .step = committed,
              .rank = 0,
-             .reason = "goes on after " + std::to_string(committed) +
-                       " steps, from the workers' memory"});
+             .reason = cat("goes on after ", committed,
+                           " steps, from the workers' memory")});
       }
       return StartingPoint{false, saved, restored->newest_line};
     }

@@ -11,6 +11,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/predict/memory_request.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/index_cache.h"
@@ -68,8 +69,8 @@ void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
   }
   layers::AnchorList anchors = configs::anchors_of_run(config);
   const auto count = [](const layers::AnchorList& list) {
-    return std::to_string(list.size()) + " levels of " +
-           std::to_string(list.empty() ? 0 : list.front().size());
+    return cat(list.size(), " levels of ",
+               list.empty() ? 0 : list.front().size());
   };
   if (count(anchors) != count(table.anchors)) {
     throw Error("config",
@@ -109,9 +110,9 @@ void check_outlines(const configs::RunConfig& config,
   const int64_t polygons = training.num_polygons();
   if (!config.random_crop || !pastes_objects(config) || polygons == 0) return;
   throw Error("config",
-              "--random-crop cuts boxes, but not the outlines of " +
-                  std::to_string(polygons) + " labels that hyp.copy_paste " +
-                  yaml::exact_text(config.hyp.copy_paste) + " needs",
+              cat("--random-crop cuts boxes, but not the outlines of ",
+                  polygons, " labels that hyp.copy_paste ",
+                  yaml::exact_text(config.hyp.copy_paste), " needs"),
               "add --set hyp.copy_paste=0");
 }
 
@@ -144,7 +145,7 @@ RunInputs read_inputs(const configs::RunConfig& config) {
   if (config.command == "train") use_anchors(config, inputs.table);
   if (config.synthetic_input) {
     for (int64_t i = 0; i < loader::kSyntheticClasses; ++i) {
-      inputs.class_names.push_back("class" + std::to_string(i));
+      inputs.class_names.push_back(cat("class", i));
     }
     return inputs;
   }
@@ -199,8 +200,8 @@ std::string note_on_colours(const configs::RunConfig& config,
   if (names.empty()) return "";
   return names + " change nothing: they are about " +
          (is_deep ? "colours of 8 bits, and the images have 16"
-                  : "red, green and blue, and the images have " +
-                        std::to_string(bands) + " bands (ch)");
+                  : cat("red, green and blue, and the images have ", bands,
+                        " bands (ch)"));
 }
 
 std::string note_on_image_weights(const configs::RunConfig& config,
@@ -208,9 +209,8 @@ std::string note_on_image_weights(const configs::RunConfig& config,
   if (!config.image_weights || !inputs.training) return "";
   const int64_t images = loader::images_without_labels(*inputs.training);
   if (images == 0) return "";
-  return "--image-weights never draws images without labels, " +
-         std::to_string(images) + " of " +
-         std::to_string(inputs.training->size()) + " here";
+  return cat("--image-weights never draws images without labels, ", images,
+             " of ", inputs.training->size(), " here");
 }
 
 ValueRanges value_ranges(const configs::RunConfig& config) {

@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/step_phase.h"
+#include "parallel/base/text.h"
 #include "parallel/plan/plan.h"
 #include "worker/kernels/cpu/heap.h"
 
@@ -439,9 +440,9 @@ void Trainer::note_capture(StepResult& result) {
   }
   if (captured_->num_overfull() > 0) {
     say(said_overfull_,
-        "a micro-batch has more than " + std::to_string(match_capacity_) +
+        cat("a micro-batch has more than ", match_capacity_,
             " matches in a level, for which its graph has room: such ones run "
-            "as they are");
+            "as they are"));
   }
   if (captured_->num_captures() > 0) {
     say(said_capture_,
@@ -479,8 +480,8 @@ void Trainer::note_failure(const std::string& phase, const std::string& failure,
   shortfall_ =
       memory::memory_shortfall(state_.device().memory().take_last_refusal());
   result.out_of_memory = failure;
-  result.events.push_back(memory::out_of_memory_event(
-      phase, failure, shortfall_, decision.reason));
+  result.events.push_back(
+      memory::out_of_memory_event(phase, failure, shortfall_, decision.reason));
 }
 
 void Trainer::note_commit(StepResult& result) {

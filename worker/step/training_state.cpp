@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/optimizer.h"
@@ -100,7 +101,7 @@ TrainingState::TrainingState(const layers::ModelTable& table,
                       ? options.zero_stage
                       : 0) {
   HEADROOM_CHECK(options.zero_stage >= 0 && options.zero_stage <= 3,
-                 "ZeRO stage " + std::to_string(options.zero_stage));
+                 cat("ZeRO stage ", options.zero_stage));
   const MemoryCategoryScope parameters(MemoryCategory::kParameters);
   model_ = std::make_unique<model::LayerGraph>(
       table, options.num_classes, options.scalar_type, options.seed);
@@ -506,11 +507,10 @@ std::string data_change(const TrainingData& before, const TrainingData& now,
     return "the " + counted(now.images, "training image") +
            " of this start or their labels are not those that the run had";
   }
-  return "the run had " + counted(before.images, "training image") +
-         " and goes on with " + std::to_string(now.images) + ": an epoch is " +
-         counted(steps_in_epoch, "step") + " now, and after " +
-         std::to_string(committed) + " this is epoch " +
-         std::to_string(committed / steps_in_epoch + 1);
+  return cat("the run had ", counted(before.images, "training image"),
+             " and goes on with ", now.images, ": an epoch is ",
+             counted(steps_in_epoch, "step"), " now, and after ", committed,
+             " this is epoch ", committed / steps_in_epoch + 1);
 }
 
 }  // namespace headroom::step

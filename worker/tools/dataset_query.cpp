@@ -12,6 +12,7 @@
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/anchors/anchor_choice.h"
 #include "worker/data/codecs/image.h"
@@ -35,12 +36,11 @@ void check_number(const RunConfig& run, const layers::ModelTable& table) {
   if (run.hyp.anchors == 0) return;
   const auto has = static_cast<int64_t>(table.anchors.front().size());
   if (std::llround(run.hyp.anchors) == has) return;
-  throw Error("config",
-              "hyp.anchors is " + yaml::exact_text(run.hyp.anchors) + ", but " +
-                  table.name + " has " + std::to_string(has) +
-                  " anchors per level and keeps that number",
-              "use --set hyp.anchors=" + std::to_string(has) +
-                  ", or a --cfg with another number");
+  throw Error(
+      "config",
+      cat("hyp.anchors is ", yaml::exact_text(run.hyp.anchors), ", but ",
+          table.name, " has ", has, " anchors per level and keeps that number"),
+      cat("use --set hyp.anchors=", has, ", or a --cfg with another number"));
 }
 
 // Weights without --cfg bring their own anchors.

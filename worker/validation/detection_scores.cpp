@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/data/labels/geojson.h"
@@ -21,8 +22,8 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const fs::path& file, int64_t line,
                          const std::string& what, const std::string& remedy) {
-  throw Error("data", file.string() + ":" + std::to_string(line) + ": " + what,
-              remedy, ExitCode::kData);
+  throw Error("data", cat(file.string(), ":", line, ": ", what), remedy,
+              ExitCode::kData);
 }
 
 // The places of each image's boxes, and the class of each category.
@@ -43,8 +44,8 @@ class Places {
     const auto found = images_.find(box.image_id);
     if (found != images_.end()) return found->second;
     refuse(file, box.line,
-           "image " + std::to_string(box.image_id) +
-               " is not among the images of the ground truth",
+           cat("image ", box.image_id,
+               " is not among the images of the ground truth"),
            "score detections of the same images");
   }
   int32_t class_of(const labels::CocoAnnotation& box,
@@ -52,8 +53,8 @@ class Places {
     const auto found = classes_.find(box.category_id);
     if (found != classes_.end()) return found->second;
     refuse(file, box.line,
-           "category " + std::to_string(box.category_id) +
-               " is not among the categories of the ground truth",
+           cat("category ", box.category_id,
+               " is not among the categories of the ground truth"),
            "write category ids, not class indices");
   }
   size_t num_images() const { return images_.size(); }

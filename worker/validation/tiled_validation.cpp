@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/codecs/image.h"
@@ -25,8 +26,9 @@ void check_memory(const labels::Dataset& dataset,
                 dataset.path(i).string() + " is " + format_bytes(bytes) +
                     " decoded, but --host-memory-limit is " +
                     format_bytes(limit),
-                "use --host-memory-limit " + std::to_string(bytes) + "B" +
-                    " or more, or cut the images first: headroom tile",
+                cat("use --host-memory-limit ", bytes,
+                    "B"
+                    " or more, or cut the images first: headroom tile"),
                 ExitCode::kNoPlan);
   }
 }

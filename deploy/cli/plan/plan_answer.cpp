@@ -8,6 +8,7 @@
 #include "configs/arguments.h"
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/show/terminal.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -96,8 +97,7 @@ std::string train_command(const CommandLine& plan,
       {"--processes", std::to_string(machines->num_gpus() / machines->nodes)});
   return (machines->nodes == 1
               ? ""
-              : "mpirun -np " + std::to_string(machines->nodes) +
-                    " --map-by node ") +
+              : cat("mpirun -np ", machines->nodes, " --map-by node ")) +
          command_text(train);
 }
 
@@ -108,8 +108,8 @@ std::string plan_verdict(const PlanReport& report,
   const std::string who =
       report.plan.layout.world_size() == 1
           ? "the process"
-          : "the fullest of " +
-                std::to_string(report.plan.layout.world_size()) + " processes";
+          : cat("the fullest of ", report.plan.layout.world_size(),
+                " processes");
   if (limit == 0) {
     return "needs " + format_bytes(needed) + " in " + who +
            "; no --memory-limit, --gpu-memory, --gpu or --cluster says what "

@@ -31,8 +31,7 @@ constexpr size_t kMostCells = 256;
 int64_t number_in(const std::string& text) {
   const auto number = parse_whole(text, 1, kLargest);
   if (!number) {
-    fail("'" + text + "' is not a whole number from 1 to " +
-         std::to_string(kLargest));
+    fail(cat("'", text, "' is not a whole number from 1 to ", kLargest));
   }
   return *number;
 }
@@ -77,7 +76,7 @@ Sweep parse_sweep(const std::string& text, const configs::RunConfig& config) {
   }
   if (sweep.batches.empty()) sweep.batches = {config.global_batch_size};
   if (sweep.image_sizes.size() * sweep.batches.size() > kMostCells) {
-    fail("more than " + std::to_string(kMostCells) + " plans");
+    fail(cat("more than ", kMostCells, " plans"));
   }
   return sweep;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/scanline_reader.h"
 
@@ -77,8 +78,7 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   const int64_t info_bytes = u32(info);
   const bool core = info_bytes == 12;  // OS/2
   if (!core && (info_bytes < 40 || info_bytes > 1024 || got < head.size())) {
-    throw ImageRefusal("damaged BMP: header of " + std::to_string(info_bytes) +
-                       " bytes");
+    throw ImageRefusal(cat("damaged BMP: header of ", info_bytes, " bytes"));
   }
   Bitmap bitmap;
   bitmap.pixel_offset = u32(head.data() + 10);
@@ -94,20 +94,20 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   const bool deep = bitmap.bits == 16 || bitmap.bits == 32;
   const bool palette = bitmap.bits == 1 || bitmap.bits == 4 || bitmap.bits == 8;
   if (!deep && !palette && bitmap.bits != 24) {
-    throw ImageRefusal("BMP with " + std::to_string(bitmap.bits) +
-                       " bits per pixel is not supported");
+    throw ImageRefusal(
+        cat("BMP with ", bitmap.bits, " bits per pixel is not supported"));
   }
   if (compression != kUncompressed &&
       !(deep &&
         (compression == kBitFields || compression == kAlphaBitFields))) {
-    throw ImageRefusal("compressed BMP (kind " + std::to_string(compression) +
-                       ") is not supported");
+    throw ImageRefusal(
+        cat("compressed BMP (kind ", compression, ") is not supported"));
   }
   bitmap.row_bytes = (bitmap.width * bitmap.bits + 31) / 32 * 4;
   if (bitmap.pixel_offset + bitmap.row_bytes * bitmap.height > file.size()) {
-    throw ImageRefusal("truncated BMP: " + std::to_string(file.size()) +
-                       " bytes cannot hold " + std::to_string(bitmap.width) +
-                       " x " + std::to_string(bitmap.height) + " pixels");
+    throw ImageRefusal(cat("truncated BMP: ", file.size(),
+                           " bytes cannot hold ", bitmap.width, " x ",
+                           bitmap.height, " pixels"));
   }
   if (deep) read_masks(file, compression, bitmap);
   if (palette) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/data/codecs/image_bands.h"
 
 namespace headroom::codecs {
@@ -64,7 +65,7 @@ int exif_orientation(std::span<const uint8_t> exif) {
 
 cv::Mat upright(cv::Mat pixels, int orientation) {
   HEADROOM_CHECK(orientation >= 1 && orientation <= 8,
-                 "orientation " + std::to_string(orientation));
+                 cat("orientation ", orientation));
   if (swaps_axes(orientation)) {
     pixels = transposed(pixels);
   }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
@@ -198,9 +199,9 @@ std::unique_ptr<ScanlineReader> open_rows(const Codec& codec, ImageFile& file,
   const ImageHeader& header = rows->header();
   constexpr int64_t kMaxSide = 1 << 28;  // offsets in a row are int in OpenCV
   if (std::max(header.width, header.height) > kMaxSide) {
-    throw ImageRefusal(
-        std::to_string(header.width) + " x " + std::to_string(header.height) +
-        " pixels have a side above the limit of " + std::to_string(kMaxSide));
+    throw ImageRefusal(cat(header.width, " x ", header.height,
+                           " pixels have a side above the limit of ",
+                           kMaxSide));
   }
   if (limits.ranges.empty()) return rows;
   return std::make_unique<LevelReader>(std::move(rows), limits);
@@ -232,9 +233,9 @@ RawImage decode_levels(const Codec& codec, ImageFile& file,
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits) {
   if (width <= 0 || height <= 0) throw ImageRefusal("an image without pixels");
   if (height > limits.max_pixels / width) {
-    throw ImageRefusal(std::to_string(width) + " x " + std::to_string(height) +
-                       " pixels are above the limit of " +
-                       std::to_string(limits.max_pixels));
+    throw ImageRefusal(cat(width, " x ", height,
+                           " pixels are above the limit of ",
+                           limits.max_pixels));
   }
 }
 

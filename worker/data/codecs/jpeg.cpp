@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -250,9 +251,8 @@ void check_length(const Reader& reader, int64_t file_bytes) {
     blocks += int64_t{component.width_in_blocks} * component.height_in_blocks;
   }
   if (blocks / 8 > file_bytes) {
-    throw ImageRefusal("truncated JPEG: " + std::to_string(file_bytes) +
-                       " bytes cannot hold " + std::to_string(blocks) +
-                       " blocks of pixels");
+    throw ImageRefusal(cat("truncated JPEG: ", file_bytes,
+                           " bytes cannot hold ", blocks, " blocks of pixels"));
   }
 }
 

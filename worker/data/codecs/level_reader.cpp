@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/image_bands.h"
 
 namespace headroom::codecs {
@@ -49,10 +50,9 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
         if constexpr (std::is_floating_point_v<Sample>) {
           if (std::isnan(value)) {
             throw ImageRefusal(
-                "the value in row " + std::to_string(next_ + y) + ", column " +
-                std::to_string(x) +
-                " is no number (NaN): fill such places, for example with "
-                "gdal_fillnodata");
+                cat("the value in row ", next_ + y, ", column ", x,
+                    " is no number (NaN): fill such places, for example with "
+                    "gdal_fillnodata"));
           }
         }
         target[band] = scales_[band].level_of(value);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -119,9 +120,9 @@ void open_reader(Reader& reader, ImageFile& file, const ImageLimits& limits) {
   const auto row_bytes =
       static_cast<int64_t>(png_get_rowbytes(reader.png, reader.info));
   if (row_bytes * height / kMaxDeflateRatio > file.size()) {
-    throw ImageRefusal("truncated PNG: " + std::to_string(file.size()) +
-                       " bytes cannot hold " + std::to_string(width) + " x " +
-                       std::to_string(height) + " pixels");
+    throw ImageRefusal(cat("truncated PNG: ", file.size(),
+                           " bytes cannot hold ", width, " x ", height,
+                           " pixels"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -78,7 +79,7 @@ ReducedPicture reduced_from(const fs::path& source, const ImageLimits& limits,
 ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   if (const int page = overview_page(file, limits, longest); page > 0) {
-    const std::string overview = file.native() + "#" + std::to_string(page);
+    const std::string overview = cat(file.native(), "#", page);
     // Pages are named of files whose names end as TIFFs' do, and a file may
     // itself have such a name.
     std::error_code none;

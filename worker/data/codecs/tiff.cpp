@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/image_bands.h"
@@ -122,13 +123,13 @@ int checked(const TiffLayout& layout, int bands, bool takes_any) {
   check_num_bands(bands);
   if (layout.has_whole_samples(takes_any)) return bands;
   const bool is_unsigned = layout.format == SAMPLEFORMAT_UINT;
-  throw ImageRefusal(
-      counted(bands, "band") + " of " + std::to_string(layout.bits) +
-      (is_unsigned ? "" : " signed or floating") +
-      " bits, but those of 8 and 16 unsigned bits are read: " +
-      (layout.depth() == TiffLayout::kNoDepth
-           ? "convert them"
-           : "say in data.yaml which values are 0 and 1, range: [low, high]"));
+  throw ImageRefusal(cat(
+      counted(bands, "band"), " of ", layout.bits,
+      is_unsigned ? "" : " signed or floating",
+      " bits, but those of 8 and 16 unsigned bits are read: ",
+      layout.depth() == TiffLayout::kNoDepth
+          ? "convert them"
+          : "say in data.yaml which values are 0 and 1, range: [low, high]"));
 }
 
 }  // namespace
@@ -213,9 +214,8 @@ TiffBandReader::TiffBandReader(TIFF* tiff, const TiffLayout& layout,
   }
   // What libtiff may take at once, too.
   if (part_bytes_ / 8 > limits.max_pixels) {
-    refuse_tiff("strips or tiles of " + std::to_string(part_bytes_) +
-                " bytes, above the limit of " +
-                std::to_string(limits.max_pixels * 8));
+    refuse_tiff(cat("strips or tiles of ", part_bytes_,
+                    " bytes, above the limit of ", limits.max_pixels * 8));
   }
   part_ = std::make_unique_for_overwrite<uint8_t[]>(
       static_cast<size_t>(part_bytes_));
@@ -241,8 +241,8 @@ void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
       TIFFGetStrileOffset(tiff_, part) > 0) {
     return;
   }
-  refuse_tiff("strip or tile " + std::to_string(part) + " has " +
-              std::to_string(stored) + " bytes of " + std::to_string(wanted));
+  refuse_tiff(
+      cat("strip or tile ", part, " has ", stored, " bytes of ", wanted));
 }
 
 bool TiffBandReader::read_plane(int plane, int64_t first_row, cv::Mat& rows) {
@@ -317,10 +317,10 @@ int plain_samples(const TiffLayout& layout, const ImageLimits& limits) {
                            : layout.depth() == CV_16U && !layout.is_planar;
   if (!is_read || !layout.is_plain || layout.samples > kMostBands) {
     if (layout.bits <= 8 || limits.ranges.empty()) return 0;
-    throw ImageRefusal("samples of " + std::to_string(layout.bits) +
-                       " bits that are neither gray, RGB nor bands, or not "
-                       "read with range: convert them, for example with "
-                       "gdal_translate -ot UInt16");
+    throw ImageRefusal(cat("samples of ", layout.bits,
+                           " bits that are neither gray, RGB nor bands, or not "
+                           "read with range: convert them, for example with "
+                           "gdal_translate -ot UInt16"));
   }
   return layout.is_rgb || layout.samples >= kColours ? kColours : 1;
 }

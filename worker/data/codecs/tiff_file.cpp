@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/scanline_reader.h"
 
@@ -90,7 +91,7 @@ std::string compression_name(uint16_t compression) {
     case COMPRESSION_JP2000:
       return "JPEG 2000";
     default:
-      return "method " + std::to_string(compression);
+      return cat("method ", compression);
   }
 }
 
@@ -110,8 +111,8 @@ void go_to_page(TIFF* tiff, const TiffSource& source) {
   if (TIFFSetDirectory(tiff, static_cast<tdir_t>(page - 1)) != 0) return;
   const int64_t pages = TIFFNumberOfDirectories(tiff);
   if (pages >= page) refuse_tiff(source.error);
-  throw ImageRefusal("there is no page " + std::to_string(page) +
-                     ": the file has " + counted(pages, "page"));
+  throw ImageRefusal(cat("there is no page ", page, ": the file has ",
+                         counted(pages, "page")));
 }
 
 TiffHandle open_source(TiffSource& source, const ImageLimits& limits) {

@@ -21,6 +21,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
@@ -193,8 +194,7 @@ class CsvLabels : public LabelReader {
  private:
   // "train_labels.csv:7:12", as compilers say it.
   std::string place(int64_t line, size_t column) const {
-    return file_.string() + ":" + std::to_string(line) + ":" +
-           std::to_string(column);
+    return cat(file_.string(), ":", line, ":", column);
   }
 
   void read_header(std::string_view line) {
@@ -229,7 +229,7 @@ class CsvLabels : public LabelReader {
     }
     if (fields.size() <= std::ranges::max(columns_)) {
       report.add({DataFaultKind::kBadLine, place(line, fields.back().column),
-                  std::to_string(fields.size()) + " fields", "box dropped"});
+                  cat(fields.size(), " fields"), "box dropped"});
       return;
     }
     const Field& name = fields[columns_[0]];

@@ -9,6 +9,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/folder_index.h"
 #include "worker/data/packs/pack_index.h"
@@ -193,15 +194,14 @@ void refuse_unknown_class(const configs::DataConfig& config,
   const bool from_one = report.counts_classes_from_one(classes);
   throw Error(
       "data",
-      first->file + ":" + std::to_string(first->labels.unknown_class->line) +
-          " has class " + first->labels.unknown_class->class_name +
-          ", but names in " + config.file.string() + " has " +
-          counted(classes, "class") + ", 0 to " + std::to_string(classes - 1) +
-          " (label files with such a class: " +
-          std::to_string(report.files_of_unknown_classes) +
-          (from_one ? "; with class 0: none, so these labels count "
-                      "classes from 1)"
-                    : ")"),
+      cat(first->file, ":", first->labels.unknown_class->line, " has class ",
+          first->labels.unknown_class->class_name, ", but names in ",
+          config.file.string(), " has ", counted(classes, "class"), ", 0 to ",
+          classes - 1,
+          " (label files with such a class: ", report.files_of_unknown_classes,
+          from_one ? "; with class 0: none, so these labels count "
+                     "classes from 1)"
+                   : ")"),
       from_one ? "take 1 from the class of every line"
                : "complete names, or correct the label",
       ExitCode::kData);

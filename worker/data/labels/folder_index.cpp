@@ -11,6 +11,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/index_cache.h"
@@ -463,8 +464,8 @@ std::vector<std::string> FolderIndex::finish() {
   std::string text;
   const auto say = [&text](const Difference& difference, const char* what) {
     if (difference.count == 0) return;
-    text += (text.empty() ? "" : "; ") + std::to_string(difference.count) +
-            what + ", first " + difference.first;
+    text += cat(text.empty() ? "" : "; ", difference.count, what, ", first ",
+                difference.first);
   };
   say(changed_, " changed");
   say(added_, " new");

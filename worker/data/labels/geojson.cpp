@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/json_text.h"
 
@@ -336,8 +337,8 @@ class GeoJsonHandler {
     begin_feature();
     end_feature();
     if (++num_foreign_ <= kMostForeignFeatures) return true;
-    refuse("more than " + std::to_string(kMostForeignFeatures) +
-               " of its features are no objects",
+    refuse(cat("more than ", kMostForeignFeatures,
+               " of its features are no objects"),
            line_);
     return false;
   }

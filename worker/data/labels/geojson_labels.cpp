@@ -19,6 +19,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -63,9 +64,8 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
   } else if (!stored.is_upright) {
     reason = "its pixels are stored turned or mirrored";
   } else {
-    reason = "its map has " + std::to_string(place->width) + " x " +
-             std::to_string(place->height) + " pixels, its picture " +
-             std::to_string(size.width) + " x " + std::to_string(size.height);
+    reason = cat("its map has ", place->width, " x ", place->height,
+                 " pixels, its picture ", size.width, " x ", size.height);
   }
   return std::nullopt;
 }
@@ -122,8 +122,7 @@ class FeatureReader {
   // is another image's.
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
-    rules_.at(file_ + ":" + std::to_string(feature.line),
-              "feature " + std::to_string(feature.number));
+    rules_.at(cat(file_, ":", feature.line), cat("feature ", feature.number));
     if (!feature.fault.empty()) {
       return rules_.drop(DataFaultKind::kBadLine, feature.fault);
     }
@@ -265,7 +264,7 @@ class GeoJsonFiles : public LabelReader {
     const GeoJson content = parse_geojson(text);
     if (!content.ok()) {
       ImageLabels refused = unreadable_labels(file, content.reason);
-      refused.fault->where += ":" + std::to_string(content.reason_line);
+      refused.fault->where += cat(":", content.reason_line);
       return refused;
     }
     std::string reason;
@@ -299,8 +298,7 @@ class GeoJsonTable : public LabelReader {
     content_ = parse_geojson(read_json_text(file, "GeoJSON"));
     if (!content_.ok()) {
       throw Error("data",
-                  file_ + ":" + std::to_string(content_.reason_line) + ": " +
-                      content_.reason,
+                  cat(file_, ":", content_.reason_line, ": ", content_.reason),
                   "export the layer again as GeoJSON", ExitCode::kData);
     }
     DataReport ignored;  // what is no image here is nobody's image
@@ -461,9 +459,8 @@ class GeoJsonTable : public LabelReader {
     for (size_t i = 0; i < is_used.size(); ++i) {
       if (is_used[i]) continue;
       const GeoFeature& feature = content_.features[i];
-      const std::string name =
-          "feature " + std::to_string(feature.number) + ": ";
-      const std::string where = file_ + ":" + std::to_string(feature.line);
+      const std::string name = cat("feature ", feature.number, ": ");
+      const std::string where = cat(file_, ":", feature.line);
       if (!feature.fault.empty()) {
         report.add({DataFaultKind::kBadLine, where, name + feature.fault,
                     "box dropped"});
@@ -478,10 +475,9 @@ class GeoJsonTable : public LabelReader {
     }
     if (content_.other_faults > 0) report.add(fault_of_rest(file_, content_));
     if (outside > 0) {
-      report.notes.push_back(counted(outside, "polygon") + " of " + file_ +
-                             " in no image of " + folder.string() +
-                             ": not used; the first is in line " +
-                             std::to_string(first_line));
+      report.notes.push_back(cat(
+          counted(outside, "polygon"), " of ", file_, " in no image of ",
+          folder.string(), ": not used; the first is in line ", first_line));
     }
   }
 

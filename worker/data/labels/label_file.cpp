@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/packs/packed_file.h"
@@ -72,7 +73,7 @@ class LineParser {
   void parse(std::string_view line, int64_t line_number) {
     line_ = line;
     line_number_ = line_number;
-    rules_.at(std::string(file_) + ":" + std::to_string(line_number));
+    rules_.at(cat(std::string(file_), ":", line_number));
     const auto values = parse_numbers(line);
     if (!values) {
       return drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line));
@@ -99,13 +100,12 @@ class LineParser {
   bool check_count(size_t count) {
     if (count < kBoxValues) {
       drop(DataFaultKind::kBadLine,
-           std::to_string(count) + " values instead of 5: " + quoted(line_));
+           cat(count, " values instead of 5: ", quoted(line_)));
       return false;
     }
     if (count > kBoxValues + 1 && count % 2 == 0) {
-      drop(DataFaultKind::kBadLine, "a polygon of " +
-                                        std::to_string(count - 1) +
-                                        " numbers: x and y do not pair");
+      drop(DataFaultKind::kBadLine,
+           cat("a polygon of ", count - 1, " numbers: x and y do not pair"));
       return false;
     }
     return true;

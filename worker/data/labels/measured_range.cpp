@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/scanline_reader.h"
 
@@ -115,8 +116,8 @@ ValueRanges measured_range(const Dataset& dataset,
                            percentile(values, wish.high_percentile)};
     if (range.low == range.high) {
       throw Error("data",
-                  "both percentiles that range asks for are " +
-                      std::to_string(range.low) + " in the training images",
+                  cat("both percentiles that range asks for are ", range.low,
+                      " in the training images"),
                   "write percentiles further apart, or range: [low, high]",
                   ExitCode::kData);
     }

@@ -68,7 +68,7 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   add_classes(labels, report);
   if (const auto& unknown = labels.unknown_class) {
     report.add({DataFaultKind::kBadClass,
-                examined.labels.file + ":" + std::to_string(unknown->line),
+                cat(examined.labels.file, ":", unknown->line),
                 "class " + unknown->class_name + ", but " +
                     config.file.string() + " names " +
                     counted(static_cast<int64_t>(config.names.size()), "class"),
@@ -115,10 +115,10 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
   const bool from_one =
       report.counts_classes_from_one(static_cast<int64_t>(config.names.size()));
   if (!result.refusal.empty() && from_one) {
-    result.refusal += ": they count classes from 1, for " +
-                      counted(report.files_of_unknown_classes, "label file") +
-                      " reach class " + std::to_string(report.largest_class) +
-                      " and none has class 0";
+    result.refusal +=
+        cat(": they count classes from 1, for ",
+            counted(report.files_of_unknown_classes, "label file"),
+            " reach class ", report.largest_class, " and none has class 0");
   }
   if (result.refusal.empty() && result.report.images == 0) {
     result.refusal = "no image can be used";
@@ -155,9 +155,8 @@ std::string text_of_bands(const VerifiedSplit& split) {
   for (const auto& [samples, images] : split.images_by_samples) {
     if (!text.empty()) text += ", ";
     text += counted(images, "image") + (images == 1 ? " has " : " have ") +
-            (samples.bands == codecs::kColours
-                 ? "colours"
-                 : std::to_string(samples.bands) + " bands") +
+            (samples.bands == codecs::kColours ? "colours"
+                                               : cat(samples.bands, " bands")) +
             (samples.with_alpha > 0 ? " and alpha" : "") + " (" +
             channels_text(samples) + ")";
   }
@@ -238,7 +237,7 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
       if (!verdict.reason.empty()) continue;
       std::string stem = verdict.image.stem().string();
       for (int i = 2; !taken.insert(stem).second; ++i) {
-        stem = verdict.image.stem().string() + "_" + std::to_string(i);
+        stem = cat(verdict.image.stem().string(), "_", i);
       }
       copy_image(copy, verdict.image,
                  images / (stem + verdict.image.extension().string()));
@@ -263,9 +262,9 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
       text +=
           verdict.image.string() + ": " +
           (verdict.reason.empty()
-               ? "sound, " + std::to_string(verdict.size.width) + " x " +
-                     std::to_string(verdict.size.height) + ", " +
-                     counted(static_cast<int64_t>(verdict.boxes.size()), "box")
+               ? cat("sound, ", verdict.size.width, " x ", verdict.size.height,
+                     ", ",
+                     counted(static_cast<int64_t>(verdict.boxes.size()), "box"))
                : verdict.reason) +
           "\n";
     }

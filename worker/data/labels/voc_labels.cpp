@@ -24,6 +24,7 @@
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
@@ -92,7 +93,7 @@ void read_objects(const pugi::xml_document& document, std::string_view text,
        document.child("annotation").children("object")) {
     const std::string name = object.child("name").text().get();
     const int64_t line = lines.at(object.offset_debug());
-    rules.at(result.file + ":" + std::to_string(line),
+    rules.at(cat(result.file, ":", line),
              "object '" + name.substr(0, 40) + "'");
     const pugi::xml_node box = object.child("bndbox");
     const auto x1 = parse_number(box.child("xmin").text().get());
@@ -134,9 +135,9 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   const pugi::xml_parse_result parsed =
       document.load_buffer(text.data(), text.size());
   if (!parsed) {
-    return unreadable_labels(file,
-                             std::string(parsed.description()) + ", in line " +
-                                 std::to_string(Lines(text).at(parsed.offset)));
+    return unreadable_labels(
+        file, cat(std::string(parsed.description()), ", in line ",
+                  Lines(text).at(parsed.offset)));
   }
   if (!document.child("annotation")) {
     return unreadable_labels(file, "its root is not 'annotation'");
@@ -177,7 +178,7 @@ class VocLabels : public LabelReader {
       }
       if (!has_image) {
         report.add({DataFaultKind::kUnreadableImage,
-                    split.string() + ":" + std::to_string(line),
+                    cat(split.string(), ":", line),
                     "no image '" + stem + "' in JPEGImages or in ../images",
                     "left out"});
         continue;

@@ -20,6 +20,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
+#include "parallel/base/text.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/sample_packing.h"
 #include "worker/data/augment/sample_recipe.h"
@@ -133,7 +134,7 @@ class Loader::Implementation {
   Batch next() {
     std::unique_lock lock(mutex_);
     HEADROOM_CHECK(num_yielded_ < last_index(),
-                   "no batch left after " + std::to_string(num_yielded_));
+                   cat("no batch left after ", num_yielded_));
     batch_ready_.wait(lock, [this] {
       return failure_ || (!pending_.empty() && pending_.front()->ready);
     });

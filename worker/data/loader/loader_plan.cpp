@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/sampling/random.h"
@@ -20,20 +21,17 @@ void check_options(const LoaderOptions& options) {
                  "a loader needs a data set");
   HEADROOM_CHECK(options.data_parallel_rank >= 0 &&
                      options.data_parallel_rank < options.data_parallel_size,
-                 "rank " + std::to_string(options.data_parallel_rank) + " of " +
-                     std::to_string(options.data_parallel_size));
+                 cat("rank ", options.data_parallel_rank, " of ",
+                     options.data_parallel_size));
   HEADROOM_CHECK(options.global_batch_size > 0 &&
                      options.micro_batch_size > 0 && options.first_step >= 0,
-                 "global batch " + std::to_string(options.global_batch_size) +
-                     ", micro-batch " +
-                     std::to_string(options.micro_batch_size));
+                 cat("global batch ", options.global_batch_size,
+                     ", micro-batch ", options.micro_batch_size));
   HEADROOM_CHECK(options.image_height > 0 && options.image_width > 0 &&
                      options.image_height % options.stride == 0 &&
                      options.image_width % options.stride == 0,
-                 std::to_string(options.image_height) + " x " +
-                     std::to_string(options.image_width) +
-                     " is no multiple of stride " +
-                     std::to_string(options.stride));
+                 cat(options.image_height, " x ", options.image_width,
+                     " is no multiple of stride ", options.stride));
   HEADROOM_CHECK(
       !options.multi_scale || (options.mode == LoaderMode::kTrainMosaic &&
                                options.rows_of(options.image_height) ==

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::packs {
@@ -69,10 +70,9 @@ class IndexFile {
     if (!S_ISREG(status.st_mode)) refuse(path, "is no file");
     length_ = static_cast<uint64_t>(status.st_size);
     if (length_ < sizeof(PackHeader)) {
-      refuse(path, "is no index of packs: it has " +
-                       counted(status.st_size, "byte") +
-                       ", fewer than the header's " +
-                       std::to_string(sizeof(PackHeader)));
+      refuse(path, cat("is no index of packs: it has ",
+                       counted(status.st_size, "byte"),
+                       ", fewer than the header's ", sizeof(PackHeader)));
     }
   }
 
@@ -82,9 +82,8 @@ class IndexFile {
     if (header.magic != kMagic) refuse(path_, "is no index of packs");
     if (header.version != kVersion) {
       throw Error("data",
-                  path_.string() + " is an index of version " +
-                      std::to_string(header.version) + ", not " +
-                      std::to_string(kVersion),
+                  cat(path_.string(), " is an index of version ",
+                      header.version, ", not ", kVersion),
                   "write the packs again with this version's headroom pack",
                   ExitCode::kData);
     }
@@ -117,8 +116,8 @@ class IndexFile {
          {header.shards, header.images, header.name_bytes, header.boxes,
           header.points}) {
       if (number > length_ || number > UINT32_MAX) {
-        refuse(path_, "is cut off: its header speaks of " +
-                          std::to_string(number) + " elements");
+        refuse(path_,
+               cat("is cut off: its header speaks of ", number, " elements"));
       }
     }
     const uint64_t wanted =
@@ -127,8 +126,8 @@ class IndexFile {
         header.name_bytes + sizeof(PackedBox) * header.boxes +
         sizeof(PackedPoint) * header.points;
     if (wanted == length_) return;
-    refuse(path_, "has " + counted(static_cast<int64_t>(length_), "byte") +
-                      ", but its header says " + std::to_string(wanted));
+    refuse(path_, cat("has ", counted(static_cast<int64_t>(length_), "byte"),
+                      ", but its header says ", wanted));
   }
 
   const fs::path path_;
@@ -250,8 +249,8 @@ PackIndex::ShardState PackIndex::shard_state(uint32_t number) const {
   ShardState state{static_cast<uint64_t>(status.st_size), ""};
   const uint64_t wanted = content_.shards[number].bytes;
   if (state.bytes != wanted) {
-    state.fault = path.string() + " has " + counted(status.st_size, "byte") +
-                  ", not " + std::to_string(wanted);
+    state.fault = cat(path.string(), " has ", counted(status.st_size, "byte"),
+                      ", not ", wanted);
   }
   return state;
 }

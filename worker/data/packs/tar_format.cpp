@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::packs {
 namespace {
@@ -49,14 +50,14 @@ std::string pax_record(std::string_view name) {
   while (rest + std::to_string(length).size() != length) {
     length = rest + std::to_string(length).size();
   }
-  return std::to_string(length) + " path=" + std::string(name) + "\n";
+  return cat(length, " path=", std::string(name), "\n");
 }
 
 }  // namespace
 
 std::string tar_header(std::string_view name, uint64_t num_bytes) {
   HEADROOM_CHECK(num_bytes < uint64_t{1} << 33,
-                 std::to_string(num_bytes) + " bytes in a tar archive");
+                 cat(num_bytes, " bytes in a tar archive"));
   HEADROOM_CHECK(!name.empty() && name.find('\0') == std::string_view::npos,
                  "a name in a tar archive");
   std::string bytes;

@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
@@ -40,12 +41,12 @@ void refuse_unknown_class(const configs::DataConfig& config,
                           const LargeImage& image) {
   const auto& unknown = image.labels.labels.unknown_class;
   if (!unknown) return;
-  throw Error("tile",
-              image.labels.file + ":" + std::to_string(unknown->line) +
-                  " has class " + unknown->class_name + ", but names in " +
-                  config.file.string() + " has " +
-                  counted(static_cast<int64_t>(config.names.size()), "class"),
-              "complete names, or correct the label", ExitCode::kData);
+  throw Error(
+      "tile",
+      cat(image.labels.file, ":", unknown->line, " has class ",
+          unknown->class_name, ", but names in ", config.file.string(), " has ",
+          counted(static_cast<int64_t>(config.names.size()), "class")),
+      "complete names, or correct the label", ExitCode::kData);
 }
 
 // All that a file has; what is no whole number of 8 or 16 bits is read only
@@ -72,7 +73,7 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
     image.path = sources.images[i].path;
     image.stem = image.path.stem().string();
     for (int n = 2; !taken.insert(image.stem).second; ++n) {
-      image.stem = image.path.stem().string() + "_" + std::to_string(n);
+      image.stem = cat(image.path.stem().string(), "_", n);
     }
   }
   parallel_for(
@@ -142,8 +143,7 @@ std::string write_tiles(const configs::DataConfig& config,
                       "start it again", ExitCode::kInterrupted);
         }
         const TileRect& rect = rects[index];
-        const std::string name = image.stem + "_" + std::to_string(rect.y) +
-                                 "_" + std::to_string(rect.x);
+        const std::string name = cat(image.stem, "_", rect.y, "_", rect.x);
         const TileFile file = tile_file(image, rect, pixels);
         write(fs::path("images") / split / (name + file.suffix), file.bytes);
         write(fs::path("labels") / split / (name + ".txt"),
@@ -259,11 +259,11 @@ std::string tiling_text(const std::vector<TiledSplit>& splits) {
     for (const std::string& line : split.report.lines(labels::kMaxDataFaults)) {
       text += line + "\n";
     }
-    text += split.report.split + ": " + std::to_string(split.tiles) + " of " +
-            counted(split.in_grid, "tile") + " written, with " +
-            counted(split.boxes, "box") + "; " +
-            std::to_string(split.empty_tiles) + " of the " +
-            counted(split.without_box, "tile") + " without a box among them\n";
+    text +=
+        cat(split.report.split, ": ", split.tiles, " of ",
+            counted(split.in_grid, "tile"), " written, with ",
+            counted(split.boxes, "box"), "; ", split.empty_tiles, " of the ",
+            counted(split.without_box, "tile"), " without a box among them\n");
     if (split.images_with_alpha > 0) {
       text += split.report.split + ": of " +
               counted(split.images_with_alpha, "image") +
@@ -272,9 +272,10 @@ std::string tiling_text(const std::vector<TiledSplit>& splits) {
               "(gdal_translate -co ALPHA=NO) and tile it again\n";
     }
     if (split.lost_boxes > 0) {
-      text += split.report.split + ": " + std::to_string(split.lost_boxes) +
+      text +=
+          cat(split.report.split, ": ", split.lost_boxes,
               " boxes are in no tile, for none shows enough of them: give a "
-              "larger --size or a smaller --min-visible\n";
+              "larger --size or a smaller --min-visible\n");
     }
   }
   return text;
