@@ -18,7 +18,7 @@ double area_of(int64_t stride) {
   return static_cast<double>(stride) * static_cast<double>(stride);
 }
 
-// Does a step keep what it reads until backward?
+// Whether a step keeps its inputs until backward.
 bool keeps_inputs(const LayerProgram::Step& step) {
   return step.operation == Operation::kBlock ||
          step.operation == Operation::kTransposedConv ||

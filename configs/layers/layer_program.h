@@ -1,18 +1,18 @@
 // LayerProgram: a layer of a model as a straight line of operations on maps.
 //
-// A module of the table (C3, SPPF, C3Ghost) is what it is composed of, and that
-// is written once (configs/layers/layer_modules.h). The network runs it on
-// tensors, the memory model on sizes, the export on names, the costs count it:
-// each knows the few operations below and no modules.
+// A module of the table (C3, SPPF, C3Ghost) is written once, as what it is
+// composed of (configs/layers/layer_modules.h). The network runs the program on
+// tensors, the memory model on sizes, the export on names; the costs count its
+// steps. Each of them has only the operations below, and no modules.
 //
 // Values are numbered: the layer's inputs first, then what each step makes. The
 // last step's value is the layer's output.
 //
 //   kBlock      convolution, batch norm, activation
-//   kTransposedConv       transposed convolution with a bias, kernel and stride
-//   equal kSqueezeExcite     squeeze and excitation: each channel times a
-//   factor that
-//               follows from the means of all channels over the image
+//   kTransposedConv   transposed convolution with a bias; kernel and stride are
+//                     equal
+//   kSqueezeExcite    squeeze and excitation: each channel times a factor that
+//                     follows from the means of all channels over the image
 //   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
 //   kAdd        of two maps
 //   kConcat     along channels
@@ -59,8 +59,8 @@ struct MapShape {
   bool operator==(const MapShape&) const = default;
 };
 
-// What lies between a layer's inputs and its output: what running it again
-// would save.
+// The maps between a layer's inputs and its output: recomputing the layer saves
+// their memory.
 enum class LayerInside { kNothing, kOneConvolution, kSeveralMaps };
 
 struct LayerProgram {
@@ -127,15 +127,15 @@ struct LayerProgram {
   }
   const MapShape& shape_of(int value) const;
   const MapShape& output() const { return shape_of(num_values() - 1); }
-  // released[s]: the values that nobody reads after step s has begun. The
-  // output is released by none.
+  // released[s]: the values that no step after the start of step s reads. The
+  // output is in none of the lists.
   std::vector<std::vector<int>> released() const;
 
   LayerInside inside() const;
 
-  // --- building
-  // --------------------------------------------------------------- A block's
-  // place in `blocks`; the order of these calls is the state's.
+  // Building.
+  // declare() returns a block's place in `blocks`. The blocks of the layer's
+  // state have the order of these calls.
   size_t declare(Block block);
   // Each adds a step and returns its value.
   int run_block(size_t block, int x);

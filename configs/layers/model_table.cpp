@@ -285,7 +285,7 @@ std::string text_of(const ModelTable::Argument& argument) {
   return list_of(std::get<std::vector<double>>(argument), yaml::exact_text);
 }
 
-// Is it one that the program has, whatever its name here?
+// Whether the program has this model, by whatever name.
 bool is_shipped(const ModelTable& table) {
   for (const yaml::ShippedFile& file : yaml::shipped_files()) {
     if (file.path != "model/" + table.name + ".yaml") continue;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "coordinator/service/listen_address.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
+#include "deploy/cli/process/file_descriptor.h"
 #include "deploy/cli/process/line_log.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_reporter.h"
@@ -44,29 +44,6 @@ constexpr auto kTimeToSave = std::chrono::seconds(3);
 constexpr auto kQuietTime = std::chrono::milliseconds(200);
 // How long to look for a restarted coordinator.
 constexpr auto kReconnect = std::chrono::seconds(5);
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {
-    HEADROOM_CHECK(fd >= 0, "out of file descriptors");
-  }
-  ~FileDescriptor() { close(fd_); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// An anonymous file with the content `text`.
-std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
-  auto file =
-      std::make_unique<FileDescriptor>(memfd_create("run.yaml", MFD_CLOEXEC));
-  const ssize_t written = write(file->get(), text.data(), text.size());
-  HEADROOM_CHECK(written == static_cast<ssize_t>(text.size()), "memory file");
-  return file;
-}
 
 const RunExit kStoppedAtOnce = {130, "stopped at once"};
 

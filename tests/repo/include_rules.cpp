@@ -215,7 +215,7 @@ const std::vector<Rule>& rules() {
               {"worker/anchors", "worker/chart", "worker/control",
                "worker/detect", "worker/export", "worker/maps", "worker/run",
                "worker/step", "worker/validation", "worker/video"}}),
-       {"torch", "json", "system", "cli"}},
+       {"torch", "json", "system"}},
       {"worker/more_tools",
        rooms({kConfigs,
               plans,
@@ -224,14 +224,14 @@ const std::vector<Rule>& rules() {
               kData,
               {"worker/control", "worker/export", "worker/run", "worker/step",
                "worker/tools", "worker/validation"}}),
-       {"torch", "json", "system", "cli"}},
+       {"torch", "json", "system"}},
       // Main alone sees runs and tools.
       {"worker",
        rooms({kConfigs,
               {"parallel/activations", "parallel/base", "proto",
                "worker/control", "worker/kernels/cpu", "worker/more_tools",
                "worker/run", "worker/tools"}}),
-       {"torch", "cli", "system"}},
+       {"torch", "system"}},
       // What a run's directory tells while it grows.
       {"deploy/records", {"parallel/base"}, {"json", "system"}},
       // A run in the browser.
@@ -244,7 +244,7 @@ const std::vector<Rule>& rules() {
       // The program `headroom`.
       {"deploy/cli/args",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
-       {"cli", "system"}},
+       {"system"}},
       {"deploy/cli/process",
        rooms({kConfigs,
               plans,

@@ -1,6 +1,6 @@
 // A run by one worker process, with no coordinator, agent or network.
 //
-//   run.yaml    what is asked for: every knob of a run (configs/run_config.h)
+//   run.yaml    what is asked for: every key of a run (configs/run_config.h)
 //   plan.json   how, for one process; without it the worker plans for itself.
 //               headroom plan --write DIR writes both, and a run directory
 //               holds both
@@ -18,7 +18,7 @@
 #include <memory>
 #include <string>
 
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "worker/control/coordinator_client.h"
 
 namespace headroom::run {
