@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "worker/checkpoint/state_stream.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
@@ -74,7 +75,9 @@ StateStream checkpoint_stream(step::TrainingState& state,
 std::string counters_to_text(const step::TrainingCounters& counters);
 step::TrainingCounters counters_from_text(const std::string& text);
 
-// Bytes that a checkpoint takes, for the disk check at the start.
-int64_t checkpoint_bytes(const step::TrainingState& state);
+// Bytes that a checkpoint of the whole model takes, for the disk check at the
+// start.
+int64_t checkpoint_bytes(const std::vector<layers::LayerCost>& layers,
+                         optim::OptimizerKind optimizer, at::ScalarType type);
 
 }  // namespace headroom::checkpoint

@@ -12,7 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/units.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::step {
