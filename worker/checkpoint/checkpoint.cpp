@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint_files.h"
 #include "worker/weights/safetensors.h"
@@ -194,7 +195,7 @@ fs::path save_checkpoint(const fs::path& checkpoints,
                          const std::string& plan_json, int64_t keep,
                          const memory::MemoryRetry& retry) {
   const int64_t step = state.counters.committed_steps;
-  const fs::path folder = checkpoints / ("step-" + std::to_string(step));
+  const fs::path folder = checkpoints / (cat("step-", step));
   std::error_code error;
   StateStream stream = checkpoint_stream(state, mesh);
   if (all_have(mesh, stream.is_root() &&

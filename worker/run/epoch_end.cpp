@@ -4,6 +4,7 @@
 #include <string>
 
 #include "configs/fault.h"
+#include "parallel/base/text.h"
 #include "worker/validation/average_validation.h"
 #include "worker/validation/validation_figures.h"
 
@@ -29,8 +30,8 @@ void EpochEnd::record(const EpochWork& work) {
   }
   recorder_.record_epoch(record, is_best, is_last);
   if (pictures_ != nullptr && record.validation) {
-    pictures_->note(*record.validation,
-                    "epoch " + std::to_string(record.epoch + 1), is_best);
+    pictures_->note(*record.validation, cat("epoch ", record.epoch + 1),
+                    is_best);
   }
   counters.recorded_epochs = record.epoch + 1;
 }

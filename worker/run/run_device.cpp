@@ -14,6 +14,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/devices/compute_device.h"
 #include "parallel/plan/layout.h"
@@ -106,11 +107,11 @@ std::string vanished_card_error(const AssignedCard& card, int count,
   if (card.index < count && (!is_comparable || found_uuid == card.uuid)) {
     return "";
   }
-  return "card " + std::to_string(card.index) +
-         (card.uuid.empty() ? "" : " (" + card.uuid + ")") +
-         " was there when its agent registered, and now the driver shows " +
-         counted(count, "card") +
-         (found_uuid.empty() ? "" : ", with " + found_uuid + " in its place");
+  return cat(
+      "card ", card.index, card.uuid.empty() ? "" : " (" + card.uuid + ")",
+      " was there when its agent registered, and now the driver shows ",
+      counted(count, "card"),
+      found_uuid.empty() ? "" : ", with " + found_uuid + " in its place");
 }
 
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
@@ -146,8 +147,8 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
     require_same_card(*plugin.api, card);
   }
   if (index >= count && !record.was_listed) {
-    throw refuse("there is no device " + std::to_string(index) +
-                 "; there are " + std::to_string(count) + ", counted from 0");
+    throw refuse(cat("there is no device ", index, "; there are ", count,
+                     ", counted from 0"));
   }
   index = usable_card(*plugin.api, index, record);
   const devices::DeviceInfo info = plugin.api->describe(index);

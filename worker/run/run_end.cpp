@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -24,17 +25,15 @@ std::optional<std::string> reason_to_end(
   const int64_t all = num_steps(config, steps_in_epoch);
   const bool is_epoch_end = is_between_epochs(committed, steps_in_epoch);
   if (committed >= all) {
-    return is_epoch_end
-               ? (all == 1 ? "the only step is done"
-                           : "all " + std::to_string(all) + " steps done")
-               : "reached --max-steps " + std::to_string(all);
+    return is_epoch_end ? (all == 1 ? "the only step is done"
+                                    : cat("all ", all, " steps done"))
+                        : cat("reached --max-steps ", all);
   }
   const int64_t epoch = counters.recorded_epochs - 1;
   if (is_epoch_end && config.patience > 0 && counters.best_epoch >= 0 &&
       epoch - counters.best_epoch >= config.patience) {
-    return "no progress in " + counted(config.patience, "epoch") +
-           " (--patience); the best was epoch " +
-           std::to_string(counters.best_epoch + 1);
+    return cat("no progress in ", counted(config.patience, "epoch"),
+               " (--patience); the best was epoch ", counters.best_epoch + 1);
   }
   return std::nullopt;
 }
@@ -91,10 +90,10 @@ RunOutcome RunEnd::interrupt(const std::string& after) {
 RunOutcome RunEnd::refuse_step(const step::StepResult& result,
                                const loader::Batch& batch) {
   const data_parallel::Verdict& verdict = result.verdict;
-  const std::string reason = "step " + std::to_string(batch.step) + ", rank " +
-                             std::to_string(verdict.rank) +
-                             ": the loss or the gradient is not finite; lower "
-                             "hyp.lr0, or --set skip_non_finite=true";
+  const std::string reason =
+      cat("step ", batch.step, ", rank ", verdict.rank,
+          ": the loss or the gradient is not finite; lower "
+          "hyp.lr0, or --set skip_non_finite=true");
   if (run_.rank == 0) {
     run_.client.report_event({.event = EventKind::kNonFinite,
                               .step = batch.step,
@@ -114,9 +113,8 @@ RunOutcome RunEnd::leave_for_memory(int failed_rank,
   left.failed_rank = failed_rank;
   left.shortfall = shortfall;
   RunOutcome outcome = end_generation(
-      ExitCode::kResource, "step " + std::to_string(committed()) + ", rank " +
-                               std::to_string(failed_rank) +
-                               ": out of memory with the leanest activations");
+      ExitCode::kResource, cat("step ", committed(), ", rank ", failed_rank,
+                               ": out of memory with the leanest activations"));
   left.result_json = outcome.result_json;
   outcome.left = std::move(left);
   return outcome;
@@ -155,8 +153,8 @@ RunOutcome RunEnd::catch_up(const std::string& reason, int64_t saved) {
 RunOutcome RunEnd::save_alone() {
   save();
   RunOutcome outcome = end_generation(
-      ExitCode::kResource, "stopped after step " + std::to_string(committed()) +
-                               "; " + resume_hint());
+      ExitCode::kResource,
+      cat("stopped after step ", committed(), "; ", resume_hint()));
   outcome.says_how_to_go_on = true;
   return outcome;
 }

@@ -10,6 +10,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -289,13 +290,14 @@ void RunRecorder::record_step(const StepRecord& record) {
   if (!step_log_) begin_files(record.step, "");
   const step::StepResult& result = record.result;
   if (!result.verdict.ok()) {
-    run_.client.report_event({.event = EventKind::kNonFinite,
-                              .step = record.step,
-                              .rank = result.verdict.rank,
-                              .reason = "step " + std::to_string(record.step) +
-                                        " is not finite: its update is skipped "
-                                        "(skip_non_finite)",
-                              .warning = true});
+    run_.client.report_event(
+        {.event = EventKind::kNonFinite,
+         .step = record.step,
+         .rank = result.verdict.rank,
+         .reason = cat("step ", record.step,
+                       " is not finite: its update is skipped "
+                       "(skip_non_finite)"),
+         .warning = true});
   }
   summary_.peak_bytes.resize(result.measured_peak_bytes.size());
   for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
@@ -338,8 +340,8 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   if (is_best) names.push_back(run_files::kBestWeights);
   const int64_t period = run_.config.save_period;
   if (period > 0 && (record.epoch + 1) % period == 0) {
-    names.push_back(run_files::kEpochPrefix + std::to_string(record.epoch + 1) +
-                    run_files::kWeightsSuffix);
+    names.push_back(cat(run_files::kEpochPrefix, record.epoch + 1,
+                        run_files::kWeightsSuffix));
   }
   for (const std::string& name : names) {
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
@@ -417,9 +419,8 @@ void RunRecorder::record_checkpoint(
          .step = outcome.step,
          .rank = 0,
          .reason = "saved " + outcome.folder.string(),
-         .detail_json = R"({"bytes":)" + std::to_string(outcome.bytes) +
-                        R"(,"skipped":)" + std::to_string(counts.skipped) +
-                        "}"});
+         .detail_json = cat(R"({"bytes":)", outcome.bytes, R"(,"skipped":)",
+                            counts.skipped, "}")});
     return;
   }
   ++counts.failed;
@@ -427,11 +428,10 @@ void RunRecorder::record_checkpoint(
       checkpoint::newest_checkpoint(directory_.checkpoints());
   run_.report(
       EventKind::kCheckpoint, outcome.step,
-      "the checkpoint after " + std::to_string(outcome.step) +
-          " steps is not written: " + outcome.failure + "; training goes on, " +
-          (newest > 0
-               ? "the newest is that after " + std::to_string(newest) + " steps"
-               : "there is none yet"),
+      cat("the checkpoint after ", outcome.step,
+          " steps is not written: ", outcome.failure, "; training goes on, ",
+          newest > 0 ? cat("the newest is that after ", newest, " steps")
+                     : "there is none yet"),
       /*warning=*/true);
 }
 
@@ -446,11 +446,10 @@ void RunRecorder::report_checkpoints() const {
       {.event = EventKind::kCheckpoints,
        .step = state_.counters.committed_steps,
        .rank = 0,
-       .reason = std::to_string(counts.written) + " written (" +
-                 format_bytes(counts.bytes) + "), " +
-                 std::to_string(counts.skipped) +
-                 " skipped while the one before was being written, " +
-                 std::to_string(counts.failed) + " failed"});
+       .reason = cat(counts.written, " written (", format_bytes(counts.bytes),
+                     "), ", counts.skipped,
+                     " skipped while the one before was being written, ",
+                     counts.failed, " failed")});
 }
 
 void RunRecorder::record_memory(const memory::PhaseMemory& memory) {

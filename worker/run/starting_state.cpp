@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "configs/layers/model_record.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -45,8 +46,8 @@ std::optional<StartingPoint> restore_newest(
     if (const auto restored = checkpoint::restore_state(held, state, saved)) {
       if (assignment.rank == 0) {
         run.report(EventKind::kResume, committed,
-                   "goes on after " + std::to_string(committed) +
-                       " steps, from the workers' memory");
+                   cat("goes on after ", committed,
+                       " steps, from the workers' memory"));
       }
       return StartingPoint{false, saved, restored->newest_line};
     }
@@ -153,11 +154,10 @@ std::string data_change(const step::TrainingData& before,
     return "the " + counted(now.images, "training image") +
            " of this start or their labels are not those that the run had";
   }
-  return "the run had " + counted(before.images, "training image") +
-         " and goes on with " + std::to_string(now.images) + ": an epoch is " +
-         counted(steps_in_epoch, "step") + " now, and after " +
-         std::to_string(committed) + " this is epoch " +
-         std::to_string(committed / steps_in_epoch + 1);
+  return cat("the run had ", counted(before.images, "training image"),
+             " and goes on with ", now.images, ": an epoch is ",
+             counted(steps_in_epoch, "step"), " now, and after ", committed,
+             " this is epoch ", committed / steps_in_epoch + 1);
 }
 
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(

@@ -8,6 +8,7 @@
 
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/mesh.h"
@@ -321,8 +322,8 @@ void TrainingRun::Implementation::require_steps_left() const {
   if (context.assignment.generation > 1 || epoch_is_unrecorded()) return;
   if (committed() < asked) return;
   throw Error("resume",
-              "this run has committed " + counted(committed(), "step") +
-                  " and was asked for " + std::to_string(asked),
+              cat("this run has committed ", counted(committed(), "step"),
+                  " and was asked for ", asked),
               context.config.max_steps > 0 ? "give a larger --max-steps"
                                            : "give a larger --epochs");
 }
@@ -379,7 +380,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   if (is_between_epochs()) return std::nullopt;  // end_epoch
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   if (result.verdict.stop_requested) {
-    return ending->interrupt("step " + std::to_string(committed()));
+    return ending->interrupt(cat("step ", committed()));
   }
   if (result.verdict.checkpoint_due ||
       is_checkpoint_scheduled(context.config, committed())) {
@@ -423,8 +424,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   const data_parallel::Verdict& agreed = newest.result.verdict;
   if (agreed.stop_requested) {
-    return ending->interrupt("epoch " +
-                             std::to_string(state->counters.recorded_epochs));
+    return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
   if (!context.config.nosave) {
     checkpoints->finish();  // an epoch's own is not skipped

@@ -9,6 +9,7 @@
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/collectives/communicator.h"
@@ -126,9 +127,8 @@ void load_judged_weights(const configs::RunConfig& config,
   if (held != wanted) {
     throw Error("val",
                 config.weights + " has " + counted(held, "class") + ", but " +
-                    (config.single_cls
-                         ? "--single-cls makes one of all"
-                         : config.data + " names " + std::to_string(wanted)),
+                    (config.single_cls ? "--single-cls makes one of all"
+                                       : cat(config.data, " names ", wanted)),
                 config.single_cls
                     ? "leave --single-cls out, or judge weights that were "
                       "trained with it"

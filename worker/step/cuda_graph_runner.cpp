@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/pipeline/executor.h"
 #include "worker/model/saved_pointer.h"
@@ -163,11 +164,11 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   }
   if (!inputs.targets.is_like(graph_->inputs.targets)) {
     if (!std::exchange(was_overfull_, true)) {
-      news_.push_back(
-          "a micro-batch has more than " +
-          std::to_string(std::ranges::min(graph_->inputs.targets.capacities)) +
+      news_.push_back(cat(
+          "a micro-batch has more than ",
+          std::ranges::min(graph_->inputs.targets.capacities),
           " matches in a level, for which its graph has room: such ones run as "
-          "they are");
+          "they are"));
     }
     return forward(on_device(inputs));
   }

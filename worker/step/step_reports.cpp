@@ -7,6 +7,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::step {
 namespace {
@@ -53,7 +54,7 @@ void StepReports::set_squared_norm_share(double share) {
 
 void StepReports::set_bytes(Bytes which, int64_t bytes) {
   HEADROOM_CHECK(0 <= bytes && bytes <= kMostBytes,
-                 std::to_string(bytes) + " bytes in a step's report");
+                 cat(bytes, " bytes in a step's report"));
   values_.data_ptr<double>()[begin_of(which) + rank_] =
       static_cast<double>(bytes);
 }
@@ -66,8 +67,7 @@ void StepReports::set_ballot(const data_parallel::Ballot& ballot) {
 
 void StepReports::set_following_matches(const std::vector<int64_t>& matches) {
   HEADROOM_CHECK(static_cast<int64_t>(matches.size()) == num_levels_,
-                 std::to_string(matches.size()) + " levels of matches, not " +
-                     std::to_string(num_levels_));
+                 cat(matches.size(), " levels of matches, not ", num_levels_));
   double* const to = values_.data_ptr<double>() + begin_of_matches();
   to[0] = 1;
   std::ranges::copy(matches, to + 1);

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
+#include "parallel/base/text.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/optimizer.h"
 
@@ -99,7 +100,7 @@ TrainingState::TrainingState(const layers::ModelTable& table,
                   ? options.zero_stage
                   : 0) {
   HEADROOM_CHECK(options.zero_stage >= 0 && options.zero_stage <= 3,
-                 "ZeRO stage " + std::to_string(options.zero_stage));
+                 cat("ZeRO stage ", options.zero_stage));
   const MemoryCategoryScope parameters(MemoryCategory::kParameters);
   model_ = std::make_unique<model::LayerGraph>(
       table, options.num_classes, options.scalar_type, options.seed);

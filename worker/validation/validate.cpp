@@ -231,10 +231,11 @@ ValidationResult score_network(model::LayerGraph& model,
   const configs::RunConfig config = val_config(images);
   const step::RunData inputs = step::read_data(config);
   if (inputs.num_classes() != model.num_classes()) {
-    throw Error("data",
-                images.data + " has " + counted(inputs.num_classes(), "class") +
-                    ", but the model " + std::to_string(model.num_classes()),
-                "give the data set that the weights were trained on");
+    throw Error(
+        "data",
+        cat(images.data, " has ", counted(inputs.num_classes(), "class"),
+            ", but the model ", model.num_classes()),
+        "give the data set that the weights were trained on");
   }
   loader::LoaderOptions options = step::loader_options(config, model);
   options.mode = loader::LoaderMode::kValidation;
