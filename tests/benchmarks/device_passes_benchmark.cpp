@@ -38,7 +38,7 @@
 #include "worker/kernels/map_kernels.h"
 #include "worker/run/run_device.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/trainer.h"
 
 namespace headroom::step {

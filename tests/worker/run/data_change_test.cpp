@@ -1,12 +1,12 @@
-#include "worker/step/training_state.h"
+#include "worker/run/starting_state.h"
 
 #include <gtest/gtest.h>
 
-namespace headroom::step {
+namespace headroom::run {
 namespace {
 
-TEST(TrainingData, WhatHasChangedIsSaidOnce) {
-  const TrainingData before = {37, 5};
+TEST(DataChange, ADataSetThatDiffersFromTheRunsIsDescribed) {
+  const step::TrainingData before = {37, 5};
   EXPECT_EQ(data_change(before, {37, 5}, 12, 5), "");
   EXPECT_EQ(data_change({}, {37, 5}, 12, 5), "") << "an older checkpoint";
   EXPECT_EQ(data_change(before, {37, 6}, 12, 5),
@@ -18,4 +18,4 @@ TEST(TrainingData, WhatHasChangedIsSaidOnce) {
 }
 
 }  // namespace
-}  // namespace headroom::step
+}  // namespace headroom::run

@@ -1,5 +1,5 @@
-// RunInputs: what a run's configuration comes to once its files are read: the
-// model table, the classes, the data sets and what was wrong with them.
+// RunData: the files that a run's configuration names, read: the model table,
+// the classes, the data sets and their faults.
 //
 // Reads labels and image headers, never pixels. Every rank reads for itself.
 // Errors: Error (exit 2 for the request, exit 4 for the data).
@@ -23,8 +23,8 @@
 
 namespace headroom::step {
 
-struct RunInputs {
-  // --cfg; else what --weights says it holds; else yolov5s.
+struct RunData {
+  // --cfg; otherwise the model of --weights; otherwise yolov5s.
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;
@@ -39,25 +39,25 @@ struct RunInputs {
 };
 
 // Reads the splits train and val for `train`, the split config.task for `val`.
-RunInputs read_inputs(const configs::RunConfig& config);
+RunData read_data(const configs::RunConfig& config);
 
 // The split that `val` judges.
 labels::Split split_of(const configs::RunConfig& config);
 
-// Messages for the run's start; "" where there is nothing to say.
+// Messages for the run's start; "" if there is none.
 
-// hyp.copy_paste asks for what this data or these flags have no use for.
+// hyp.copy_paste has no effect with this data or these flags.
 std::string note_on_copy_paste(const configs::RunConfig& config,
-                               const RunInputs& inputs);
+                               const RunData& inputs);
 
 // Augmentations of colours are asked for, but images have bands or 16 bits
 // instead.
 std::string note_on_colours(const configs::RunConfig& config,
-                            const RunInputs& inputs);
+                            const RunData& inputs);
 
 // --image-weights never draws some images.
 std::string note_on_image_weights(const configs::RunConfig& config,
-                                  const RunInputs& inputs);
+                                  const RunData& inputs);
 
 // The type of weights and of all that is kept between steps.
 at::ScalarType scalar_type_of(configs::Precision precision);
@@ -71,9 +71,9 @@ ValueRanges value_ranges(const configs::RunConfig& config);
 // data.yaml asks for another range than the run has, or for none where files
 // have more than 8 bits.
 std::string note_on_range(const configs::RunConfig& config,
-                          const RunInputs& inputs);
+                          const RunData& inputs);
 
-// What every loader of a run has in common; `model` must outlive the options.
+// Options that all loaders of a run share; `model` must outlive them.
 loader::LoaderOptions loader_options(const configs::RunConfig& config,
                                      const model::LayerGraph& model);
 
@@ -84,9 +84,9 @@ loader::PackTargets target_packing(
     const model::LayerGraph& model,
     const std::optional<predict::LabelBound>& bound);
 
-// What a weights file says about itself: its model, the classes and the input
+// The metadata of a weights file: its model, the classes and the input
 // that it was trained with.
 std::map<std::string, std::string> weights_metadata(
-    const configs::RunConfig& config, const RunInputs& inputs, int64_t epoch);
+    const configs::RunConfig& config, const RunData& inputs, int64_t epoch);
 
 }  // namespace headroom::step

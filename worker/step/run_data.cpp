@@ -1,4 +1,4 @@
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 #include <algorithm>
 #include <memory>
@@ -32,8 +32,7 @@ bool pastes_objects(const configs::RunConfig& config) {
 }
 
 labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
-                           const configs::RunConfig& config,
-                           RunInputs& inputs) {
+                           const configs::RunConfig& config, RunData& inputs) {
   labels::IndexOptions options;
   options.limits.bands = layers::picture_channels(inputs.table.input_channels);
   options.limits.ranges = value_ranges(config);
@@ -48,7 +47,7 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
   return std::move(indexed.dataset);
 }
 
-void read_model(const configs::RunConfig& config, RunInputs& inputs) {
+void read_model(const configs::RunConfig& config, RunData& inputs) {
   if (config.cfg.empty() && !config.weights.empty()) {
     const auto metadata = weights::read_weights_metadata(config.weights);
     inputs.table = layers::table_of_weights(metadata, config.weights);
@@ -83,7 +82,7 @@ void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
 
 // Throws Error where images cannot have the run's range.
 void check_range(const configs::RunConfig& config,
-                 const configs::DataConfig& data, const RunInputs& inputs) {
+                 const configs::DataConfig& data, const RunData& inputs) {
   const std::string why =
       range_error(value_ranges(config),
                   layers::picture_channels(inputs.table.input_channels));
@@ -139,8 +138,8 @@ labels::Split split_of(const configs::RunConfig& config) {
   return config.task == "test" ? labels::Split::kTest : labels::Split::kVal;
 }
 
-RunInputs read_inputs(const configs::RunConfig& config) {
-  RunInputs inputs;
+RunData read_data(const configs::RunConfig& config) {
+  RunData inputs;
   read_model(config, inputs);
   if (config.command == "train") use_anchors(config, inputs.table);
   if (config.synthetic_input) {
@@ -167,7 +166,7 @@ RunInputs read_inputs(const configs::RunConfig& config) {
 }
 
 std::string note_on_copy_paste(const configs::RunConfig& config,
-                               const RunInputs& inputs) {
+                               const RunData& inputs) {
   if (config.hyp.copy_paste <= 0 || !inputs.training) return "";
   const std::string what = "hyp.copy_paste " +
                            yaml::exact_text(config.hyp.copy_paste) +
@@ -180,7 +179,7 @@ std::string note_on_copy_paste(const configs::RunConfig& config,
 }
 
 std::string note_on_colours(const configs::RunConfig& config,
-                            const RunInputs& inputs) {
+                            const RunData& inputs) {
   const int bands = layers::picture_channels(inputs.table.input_channels);
   const bool is_deep = !config.value_range.empty();
   if (config.command != "train" || (bands == codecs::kColours && !is_deep)) {
@@ -205,7 +204,7 @@ std::string note_on_colours(const configs::RunConfig& config,
 }
 
 std::string note_on_image_weights(const configs::RunConfig& config,
-                                  const RunInputs& inputs) {
+                                  const RunData& inputs) {
   if (!config.image_weights || !inputs.training) return "";
   const int64_t images = loader::images_without_labels(*inputs.training);
   if (images == 0) return "";
@@ -222,7 +221,7 @@ ValueRanges value_ranges(const configs::RunConfig& config) {
 }
 
 std::string note_on_range(const configs::RunConfig& config,
-                          const RunInputs& inputs) {
+                          const RunData& inputs) {
   const ValueRanges used = value_ranges(config);
   const std::string has =
       used.empty() ? "8 bits" : "the range " + to_text(used);
@@ -320,7 +319,7 @@ loader::PackTargets target_packing(
 }
 
 std::map<std::string, std::string> weights_metadata(
-    const configs::RunConfig& config, const RunInputs& inputs, int64_t epoch) {
+    const configs::RunConfig& config, const RunData& inputs, int64_t epoch) {
   std::map<std::string, std::string> metadata =
       layers::model_metadata(inputs.model, inputs.table);
   const int64_t stride =
