@@ -262,13 +262,31 @@ void note(const OpContext& context, const Map& out,
           const std::vector<Memory>&) { return timeline.allocate(bytes); });
 }
 
-// Hands out slices of the one gradient.
-Graph::Outcome hand_out(size_t num_inputs, Gradient gradient, bool as_slices) {
-  Graph::Outcome outcome;
-  for (size_t i = 0; i < num_inputs; ++i) {
-    outcome.inputs.push_back({gradient.memory, as_slices || gradient.is_slice});
-  }
-  return outcome;
+using InputGradients = layers::LayerProgram::InputGradients;
+
+// Each input gets the output's gradient: all of it, or its channels in place.
+Graph::Backward handing_out(size_t num_inputs, bool as_slices) {
+  return [num_inputs, as_slices](const Gradient& gradient) {
+    Graph::Outcome outcome;
+    outcome.inputs.assign(num_inputs,
+                          {gradient.memory, as_slices || gradient.is_slice});
+    return outcome;
+  };
+}
+
+// New gradients of so many bytes, beside a copy of `dense_bytes` where the
+// output's gradient is a slice.
+Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
+                           int64_t dense_bytes) {
+  return [&timeline, bytes = std::move(bytes),
+          dense_bytes](const Gradient& gradient) {
+    const Memory copy =
+        gradient.is_slice ? timeline.allocate(dense_bytes) : nullptr;
+    Graph::Outcome outcome;
+    for (const int64_t one : bytes)
+      outcome.inputs.push_back({timeline.allocate(one), false});
+    return outcome;
+  };
 }
 
 Map concatenation(const OpContext& context, const std::vector<Map>& maps) {
@@ -276,22 +294,8 @@ Map concatenation(const OpContext& context, const std::vector<Map>& maps) {
   for (const Map& map : maps) out.channels += map.channels;
   out.memory = context.allocate_map(out.channels, out.stride);
   out.node = context.add(maps, {}, out.memory->bytes, false,
-                         [count = maps.size()](Gradient g) {
-                           return hand_out(count, std::move(g), true);
-                         });
+                         handing_out(maps.size(), /*as_slices=*/true));
   return out;
-}
-
-// The gradient of an input of `bytes`, which must be dense.
-Graph::Backward resample_backward(MemoryTimeline& timeline, int64_t bytes,
-                                  int64_t output_bytes) {
-  return [&timeline, bytes, output_bytes](Gradient gradient) {
-    const Memory copy =
-        gradient.is_slice ? timeline.allocate(output_bytes) : nullptr;
-    Graph::Outcome outcome;
-    outcome.inputs = {{timeline.allocate(bytes), false}};
-    return outcome;
-  };
 }
 
 // Adds the node of a pooling from x, of `bytes`, to `out`, and what it keeps
@@ -303,12 +307,12 @@ int pooled_from(const OpContext& context, const Map& x, int64_t bytes,
   if (!context.shape.on_device || !chooses_in_bytes(window)) {
     const Memory indices = timeline.allocate(elements * kIndexBytes);
     return context.add({x}, {x.memory, indices}, out.memory->bytes, false,
-                       resample_backward(timeline, bytes, out.memory->bytes));
+                       making_new(timeline, {bytes}, out.memory->bytes));
   }
   if (!context.is_recorded({x}, false)) return Graph::kNobody;
   // Its gradient is read where it lies.
   return context.add({x}, {timeline.allocate(elements)}, out.memory->bytes,
-                     false, resample_backward(timeline, bytes, 0));
+                     false, making_new(timeline, {bytes}, 0));
 }
 
 Map pool(const OpContext& context, const Map& x, int64_t window) {
@@ -370,16 +374,16 @@ class SplitPools {
   Map without_rows_beyond_edge(const Map& wide) {
     if (around_ == 0) return wide;
     Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
-    out.node = pass_.add(
-        {wide}, {}, wide_bytes(), false,
-        resample_backward(pass_.timeline, wide_bytes(), wide_bytes()));
+    out.node =
+        pass_.add({wide}, {}, wide_bytes(), false,
+                  making_new(pass_.timeline, {wide_bytes()}, wide_bytes()));
     return out;
   }
   // The rank's own rows of a map that may be wider: a window, whose gradient is
   // as wide.
   int own_rows(const Map& wide) {
     return pass_.add({wide}, {}, pass_.bytes_of(y_), false,
-                     resample_backward(pass_.timeline, wide_bytes(), 0));
+                     making_new(pass_.timeline, {wide_bytes()}, 0));
   }
 
   const OpContext& pass_;
@@ -390,43 +394,24 @@ class SplitPools {
 
 }  // namespace
 
-Map add(const OpContext& context, const Map& a, const Map& b) {
-  Map out = {context.allocate_map(a.channels, a.stride), a.channels, a.stride};
-  note(context, out, {a, b});
-  out.node = context.add({a, b}, {}, out.memory->bytes, false, [](Gradient g) {
-    return hand_out(2, std::move(g), false);
-  });
-  return out;
-}
-
-Map concatenate(const OpContext& context, const std::vector<Map>& maps) {
-  Map out = concatenation(context, maps);
-  note(context, out, maps);
-  return out;
-}
-
-Map upsample(const OpContext& context, const Map& x) {
-  return rearrange(context, x, {x.channels, x.stride / 2});
-}
-
-Map rearrange(const OpContext& context, const Map& x,
-              const layers::MapShape& output) {
+Map derived_map(const OpContext& context, const std::vector<Map>& inputs,
+                const layers::MapShape& output, InputGradients gradients) {
   Map out = {context.allocate_map(output.channels, output.stride),
              output.channels, output.stride};
-  note(context, out, {x});
+  note(context, out, inputs);
+  Graph::Backward backward;
+  if (gradients == InputGradients::kShared ||
+      gradients == InputGradients::kSlices) {
+    backward = handing_out(inputs.size(), gradients == InputGradients::kSlices);
+  } else {
+    std::vector<int64_t> bytes;
+    for (const Map& input : inputs) bytes.push_back(context.bytes_of(input));
+    backward = making_new(
+        context.timeline, std::move(bytes),
+        gradients == InputGradients::kOfDense ? out.memory->bytes : 0);
+  }
   out.node =
-      context.add({x}, {}, out.memory->bytes, false,
-                  resample_backward(context.timeline, context.bytes_of(x),
-                                    out.memory->bytes));
-  return out;
-}
-
-Map slice(const OpContext& context, const Map& x, int64_t channels) {
-  Map out = {context.allocate_map(channels, x.stride), channels, x.stride};
-  note(context, out, {x});
-  out.node =
-      context.add({x}, {}, out.memory->bytes, false,
-                  resample_backward(context.timeline, context.bytes_of(x), 0));
+      context.add(inputs, {}, out.memory->bytes, false, std::move(backward));
   return out;
 }
 
