@@ -1,5 +1,8 @@
 // The operators of a layer, forward and backward, as far as memory goes. Each
 // makes an output map, a node of the graph, and says what the node keeps.
+//
+// An operation that keeps its inputs until backward has a file of its own here
+// (conv_block.cpp, max_pools.cpp); for any other one derived_map() is enough.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +49,11 @@ Map transposed_conv(const OpContext& context, const Map& x,
 Map derived_map(const OpContext& context, const std::vector<Map>& inputs,
                 const layers::MapShape& output,
                 layers::LayerProgram::InputGradients gradients);
+
+// The backward of an operation that makes its inputs' gradients, of so many
+// bytes each, beside a copy of `dense_bytes` where the output's is a slice.
+Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
+                           int64_t dense_bytes);
 
 // y, p1(y), p2(p1(y)), …, side by side. Where images are split the rows that
 // all poolings reach come first, and each pooling makes as many fewer.
