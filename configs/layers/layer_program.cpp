@@ -5,6 +5,7 @@
 
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::layers {
 
@@ -56,9 +57,8 @@ int LayerProgram::push(Step step) {
 int LayerProgram::run_block(size_t block, int x) {
   const Block& made = blocks.at(block);
   HEADROOM_CHECK(made.in_channels == shape_of(x).channels,
-                 made.name + " of " + std::to_string(made.in_channels) +
-                     " channels on a map of " +
-                     std::to_string(shape_of(x).channels));
+                 cat(made.name, " of ", made.in_channels,
+                     " channels on a map of ", shape_of(x).channels));
   Step step;
   step.operation = made.squeezed > 0    ? Operation::kSqueezeExcite
                    : made.is_transposed ? Operation::kTransposedConv
@@ -139,9 +139,8 @@ int LayerProgram::fold(int x) {
 
 int LayerProgram::slice(int x, int64_t first_channel, int64_t channels) {
   HEADROOM_CHECK(first_channel + channels <= shape_of(x).channels,
-                 std::to_string(channels) + " channels from " +
-                     std::to_string(first_channel) + " on of " +
-                     std::to_string(shape_of(x).channels));
+                 cat(channels, " channels from ", first_channel, " on of ",
+                     shape_of(x).channels));
   Step step;
   step.operation = Operation::kSlice;
   step.inputs = {x};
@@ -153,8 +152,7 @@ int LayerProgram::slice(int x, int64_t first_channel, int64_t channels) {
 
 int LayerProgram::shuffle(int x, int64_t groups) {
   HEADROOM_CHECK(shape_of(x).channels % groups == 0,
-                 std::to_string(groups) + " groups of " +
-                     std::to_string(shape_of(x).channels) + " channels");
+                 cat(groups, " groups of ", shape_of(x).channels, " channels"));
   Step step;
   step.operation = Operation::kShuffle;
   step.inputs = {x};

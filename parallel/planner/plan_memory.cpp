@@ -9,6 +9,7 @@
 
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/planner/saved_plan.h"
@@ -210,8 +211,7 @@ double layer_work(const layers::LayerCost& layer,
     case plan::ActivationPolicy::kOffload:
       return time.offload;
   }
-  HEADROOM_CHECK(
-      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+  HEADROOM_CHECK(false, cat("activation policy ", static_cast<int>(policy)));
 }
 
 predict::TimeRequest time_request(
@@ -276,11 +276,10 @@ bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
 
 std::string statistics_text(const predict::StepEstimate& step) {
   if (step.num_statistics == 0) return "";
-  return "batch-norm groups span ranks: " +
-         std::to_string(step.num_statistics) +
-         " exchanges of statistics a step, predicted at " +
-         std::to_string(std::lround(100 * step.statistics / step.total())) +
-         " % of its time";
+  return cat("batch-norm groups span ranks: ", step.num_statistics,
+             " exchanges of statistics a step, predicted at ",
+             std::lround(100 * step.statistics / step.total()),
+             " % of its time");
 }
 
 }  // namespace headroom::planner
