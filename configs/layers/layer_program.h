@@ -94,6 +94,34 @@ struct LayerProgram {
     }
   };
 
+  // What backward gives the inputs of an operation.
+  enum class InputGradients {
+    // Maps of the operation's own making, from what it kept of its inputs.
+    kFromInputs,
+    // The output's gradient itself, to each.
+    kShared,
+    // Each its channels of the output's gradient, in place.
+    kSlices,
+    // New maps, from an output gradient that is dense: a slice is copied.
+    kOfDense,
+    // New maps, from an output gradient that may be a slice.
+    kOfAny
+  };
+
+  // What planner and memory model know of a step. The function that adds the
+  // step says it, so that they need not know the operation. The defaults are
+  // those of a step without work whose output follows from its inputs.
+  struct StepFacts {
+    InputGradients input_gradients = InputGradients::kOfDense;
+    // Elements kept until backward beside inputs and output, per pixel.
+    double kept_elements_per_pixel = 0;
+    double multiply_adds_per_pixel = 0;
+    // Forward adds up numbers per channel over the ranks of an image.
+    bool sums_channels = false;
+    // Where ranks split an image: rows x channels of each exchange.
+    std::vector<int64_t> halo_channel_rows;
+  };
+
   enum class Operation {
     kBlock,
     kTransposedConv,
@@ -116,6 +144,12 @@ struct LayerProgram {
     int64_t first_channel = 0;     // the first channel that kSlice takes
     int64_t groups = 1;            // kShuffle's groups
     MapShape output;
+    StepFacts facts;
+
+    // False: nothing is kept, and the output can be made again from the inputs.
+    bool keeps_inputs() const {
+      return facts.input_gradients == InputGradients::kFromInputs;
+    }
   };
 
   std::vector<MapShape> inputs;
@@ -151,18 +185,16 @@ struct LayerProgram {
   int push(Step step);
 };
 
-// Rows of a map that a step reads above and below the cells that it makes.
-struct StepReach {
-  int64_t top = 0;
-  int64_t bottom = 0;
-};
-StepReach reach_of(const LayerProgram& program, const LayerProgram::Step& step);
+// Elements per pixel of an image of a map of this shape.
+double elements_per_pixel(const MapShape& map);
 
 // An activation function by the name that a model file gives it, as PyTorch
 // writes it: "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing.
-
 // Nothing for another name, or an argument that it does not take.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
+
+// The name to write into a model file.
+std::string activation_text(const ActivationFunction& activation);
 
 // What a refusal lists: "nn.SiLU(), nn.ReLU(), ...".
 std::string known_activations();
