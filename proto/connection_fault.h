@@ -1,5 +1,6 @@
-// ConnectionFault: why a coordinator cannot be spoken to. gRPC says of most
-// causes only that nobody answered; this connects once more and looks.
+// ConnectionFault: why no connection to a coordinator can be made. gRPC reports
+// most causes only as a failure to connect; this connects once more and finds
+// out.
 //
 // Threads: any; it waits for at most the given time, twice.
 #pragma once
@@ -18,7 +19,8 @@ struct ConnectionFault {
   bool is_lasting = true;  // waiting does not help
 };
 
-// Nothing where a connection to `address` (HOST:PORT) stands.
+// Returns nothing if a connection to `address` (HOST:PORT or a Unix socket) can
+// be made.
 std::optional<ConnectionFault> connection_fault(
     const std::string& address, const ChannelSecurity& security,
     std::chrono::milliseconds timeout = std::chrono::seconds(1));

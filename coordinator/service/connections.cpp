@@ -228,6 +228,12 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     }
     const auto info = info_of(entry->second.descriptor);
     if (!info || !is_open(*info)) {
+      // It had no certificate, spoke no TLS, or left: gRPC does not say which.
+      // A probe of the port sends nothing and is not counted.
+      const bool has_failed = info &&
+                              entry->second.standing == Standing::kStranger &&
+                              bytes_of(*info) > 0;
+      if (has_failed) ++ended_["broken handshake"];
       entry = forget(entry);
       continue;
     }

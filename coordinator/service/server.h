@@ -1,4 +1,4 @@
-// Server: the coordinator of one run, listening on a TCP port.
+// Server: the coordinator of one run, listening on a Unix socket or a TCP port.
 //
 // One server serves one run and then ends: it waits for its workers, gives them
 // ranks and a plan, and keeps their state until everybody knows the outcome.
@@ -40,9 +40,9 @@ namespace headroom::coordinator {
 void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
-  // HOST:PORT; port 0 takes any free one. A host beyond loopback (0.0.0.0
-  // included) is refused without certificates and a token, unless
-  // insecure_network.
+  // "unix:/FOLDER/NAME" (channel_security.h), or HOST:PORT, where port 0 takes
+  // any free one. A host beyond loopback (0.0.0.0 included) is refused without
+  // certificates and a token, unless insecure_network.
   std::string listen = "127.0.0.1:0";
   // The run that everybody gets.
   configs::RunConfig config;
@@ -82,8 +82,8 @@ class Server {
                                        const Clock* clock = nullptr);
   virtual ~Server() = default;
 
-  // HOST:PORT with the port in use. The host is the one of `listen`, which is
-  // no address to connect to if it is 0.0.0.0.
+  // What was asked for, with the port in use. The host is the one of `listen`,
+  // which is no address to connect to if it is 0.0.0.0.
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;

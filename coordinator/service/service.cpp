@@ -40,7 +40,7 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
                                        const RunOptions& options,
                                        const configs::RunConfig& config,
                                        const Clock& clock,
-                                       Connections& connections,
+                                       Connections* connections,
                                        std::unique_ptr<RunLog> log,
                                        const std::string& token)
     : identity_(identity),
@@ -86,7 +86,7 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
-    hear_the_unread(now, connections_, state_);
+    if (connections_ != nullptr) hear_the_unread(now, *connections_, state_);
     state_.tick(now);
     for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
@@ -195,9 +195,11 @@ Answer CoordinatorService::admit(const CallbackServerContext& context,
   state_.note_pause(now);
   Answer refusal = admission_.admit(now, context, caller, joins);
   if (!refusal) {
-    connections_.note_call(
-        now, caller.peer,
-        caller.is_proved ? Standing::kMember : Standing::kGuest);
+    if (connections_ != nullptr) {
+      connections_->note_call(
+          now, caller.peer,
+          caller.is_proved ? Standing::kMember : Standing::kGuest);
+    }
   }
   return refusal;
 }
@@ -216,6 +218,27 @@ void CoordinatorService::connection_refused(const std::string& why) {
   if (admission_.guard().refuse(clock_.now(), why) && !state_.over() &&
       !closed_) {
     log::warn("refused a connection: " + why);
+  }
+}
+
+void CoordinatorService::note_heartbeat(const Caller& caller,
+                                        const std::string& member) {
+  if (connections_ != nullptr)
+    connections_->note_heartbeat(caller.peer, member);
+}
+
+// gRPC does not say whose connection to a Unix socket has ended. Where an agent
+// registers, silent ones of its machine count as gone: it mostly replaces one
+// that was killed. A heartbeat takes that back.
+void CoordinatorService::note_successor_of(TimePoint now,
+                                           const Node& successor) {
+  constexpr std::chrono::seconds kSilent{1};
+  if (connections_ != nullptr) return;
+  for (const Node& node : state_.membership().nodes()) {
+    if (node.hostname == successor.hostname &&
+        node.node_id != successor.node_id && now - node.last_seen > kSilent) {
+      state_.note_hangup(node.node_id);
+    }
   }
 }
 
@@ -242,6 +265,7 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.unusable_cards = printable(asked.unusable_cards);
         node.launcher_size = asked.launcher_size;
         node.first_local_slot = asked.first_local_slot;
+        note_successor_of(now, node);
         const auto why = state_.register_node(now, node);
         // Beside a run that goes on, the fault is this node's: whoever started
         // its agent may start another, and the run is not asked again.
@@ -254,7 +278,7 @@ ServerUnaryReactor* CoordinatorService::Register(
                              why);
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
-        connections_.note_heartbeat(caller.peer, node.node_id);
+        note_heartbeat(caller, node.node_id);
         *response = wire::to_wire(wire::RegisteredRun{
             .run_digest = identity_.run_digest,
             .run_config_yaml = identity_.run_config_yaml,
@@ -340,9 +364,9 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
         }
         if (refusal) return refusal;
         for (const Refusal& beat : stale) count_refusal(*context, beat);
-        connections_.note_heartbeat(caller.peer, request->worker_id().empty()
-                                                     ? request->node_id()
-                                                     : request->worker_id());
+        note_heartbeat(caller, request->worker_id().empty()
+                                   ? request->node_id()
+                                   : request->worker_id());
         return std::nullopt;
       },
       Call::kIsHeard);

@@ -25,6 +25,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
+#include "proto/channel_security.h"
 
 namespace headroom::cli {
 namespace {
@@ -131,6 +132,7 @@ class Supervisor {
     coordinator_.reset();
     client_.reset();
     held_address_.reset();
+    was_listening_ = false;
     remove_run_log(options_.log);
     status_ = {};
     child_ended_.reset();
@@ -191,7 +193,7 @@ class Supervisor {
         child.command.push_back(word);
       }
       if (request.saved_plan) child.command.push_back("--saved-plan");
-      if (held_address_) child.command.push_back("--successor");
+      if (was_listening_) child.command.push_back("--successor");
       if (!options_.metrics.empty()) {
         child.command.insert(child.command.end(),
                              {"--metrics", options_.metrics});
@@ -230,14 +232,23 @@ class Supervisor {
   // Nothing if all is well.
   std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
-    const int held =
-        coordinator::hold_address(coordinator::parse_listen_address(address_));
-    if (held >= 0) held_address_.emplace(held);
+    hold_address();
     if (options_.on_address) options_.on_address(address_);
     start_agent();
     client_ = coordinator::ControlClient::connect(address_);
     follower_ = std::make_unique<EventFollower>(address_);
     return std::nullopt;
+  }
+
+  // For a coordinator that is started again. A Unix socket's folder is held by
+  // its owner.
+  void hold_address() {
+    was_listening_ = true;
+    if (wire::is_unix_socket(address_)) return;
+    const int held =
+        coordinator::hold_address(coordinator::parse_listen_address(address_));
+    was_listening_ = held >= 0;
+    if (held >= 0) held_address_.emplace(held);
   }
 
   // One interrupt is bearable while a coordinator starts: in mid-run it is
@@ -518,7 +529,8 @@ class Supervisor {
       std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
-  // The address that later coordinators take over.
+  bool was_listening_ = false;  // a successor takes over the address
+  // The port that later coordinators take over.
   std::optional<FileDescriptor> held_address_;
   std::atomic<bool> is_listening_{false};
   coordinator::RunStatus status_;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
@@ -20,6 +21,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/process/socket_folder.h"
 #include "deploy/cli/process/spot_watch.h"
 #include "deploy/cli/run_page.h"
 #include "deploy/cli/run_request.h"
@@ -133,7 +135,18 @@ void require_reachable(const CommandLine& line, bool spans = false) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-// The address at which the coordinator of this process's run listens.
+// Whether the run's processes meet in a folder that only they can enter: all of
+// them are on this machine, and nobody was given credentials to connect with.
+// Those of a --rendezvous may see temporary folders of their own.
+bool meets_in_a_folder(const CommandLine& line, const OptionalJob& job) {
+  const bool has_one_machine = !job || job->place.one_host();
+  return has_one_machine && !line.has("--coordinator") &&
+         !line.has("--rendezvous") && !line.has("--certs") &&
+         !line.has("--token-file");
+}
+
+// The address at which the coordinator of this process's run listens, on a
+// network.
 std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   if (line.has("--coordinator")) return line.value_of("--coordinator");
   const bool spans = job && !job->place.one_host();
@@ -142,10 +155,11 @@ std::string listen_address(const CommandLine& line, const OptionalJob& job) {
 
 // A token of the run's own on loopback, which every user of the machine could
 // join: it is drawn unless another is given. An address that was given is for
-// processes that were started with the same flags. "" where none is drawn.
+// processes that were started with the same flags. Returns "" where none is
+// drawn.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
-  if (is_known || line.has("--coordinator") ||
+  if (is_known || line.has("--coordinator") || wire::is_unix_socket(listen) ||
       !wire::is_loopback(host_of(listen, "--listen"))) {
     return "";
   }
@@ -179,7 +193,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   addressees.trainjob = requested_trainjob(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
-  options.listen = listen_address(line, job);
+  std::optional<SocketFolder> sockets;
+  if (meets_in_a_folder(line, job)) sockets.emplace();
+  options.listen =
+      sockets ? sockets->control_address() : listen_address(line, job);
   options.security = take_identity(line, options.listen);
   options.interface = line.value_of("--interface");
   const std::string token = own_token(line, options.listen);
