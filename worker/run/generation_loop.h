@@ -4,11 +4,11 @@
 // connections are released, and the next assignment goes on from its
 // checkpoint under another plan.
 //
-// The only place that catches what ends a generation, on this rank or another: a
-// lost peer, a cut connection, a rank out of memory. The uncommitted step is
-// dropped, the connections are closed so that peers fail too, the coordinator is
-// told how far this worker has committed, and the next assignment says what to
-// do with that state: mostly to go on with it as it is (keeps_state).
+// The only place that catches what ends a generation, on this rank or another:
+// a lost peer, a cut connection, a rank out of memory. The uncommitted step is
+// dropped, the connections are closed so that peers fail too, the coordinator
+// is told how far this worker has committed, and the next assignment says what
+// to do with that state: mostly to go on with it as it is (keeps_state).
 #pragma once
 
 #include <string>
@@ -21,6 +21,9 @@ namespace headroom::run {
 struct WorkerOptions {
   // The host at which peers reach this worker.
   std::string advertise_host = "127.0.0.1";
+  // The folder of the run's Unix sockets, in which the ranks connect; "" where
+  // they connect at their hosts.
+  std::string socket_folder = {};
   AssignedCard card = {};
 };
 

@@ -36,8 +36,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, CollectivesTest,
-    testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kGloo,
-                                     RankBackend::kLazyGloo,
+    testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
+                                     RankBackend::kLazyNetwork,
                                      RankBackend::kSharedMemory),
                      testing::Values(2, 3, 4),
                      testing::Range<size_t>(0, collective_checks().size())),
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(
 // With eight ranks some pairs connect only when they send a message.
 INSTANTIATE_TEST_SUITE_P(
     EightRanks, CollectivesTest,
-    testing::Combine(testing::Values(RankBackend::kLazyGloo),
+    testing::Combine(testing::Values(RankBackend::kLazyNetwork),
                      testing::Values(8),
                      testing::Range<size_t>(0, collective_checks().size())),
     name_of);
@@ -84,16 +84,16 @@ TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, AllocationTest,
-    testing::Values(RankBackend::kLocal, RankBackend::kGloo,
-                    RankBackend::kLazyGloo, RankBackend::kSharedMemory),
+    testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
+                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
     [](const auto& info) { return to_string(info.param); });
 
 // Ranks of a large group are connected with those at a distance of a power of
 // two: here 1, 2, 4 and 8 to either side; 16 is one of these from the other.
-TEST(LazyGloo, CollectivesNeedFewConnections) {
+TEST(LazyNetwork, CollectivesNeedFewConnections) {
   constexpr int kRanks = 24;
   RankOptions options;
-  options.backend = RankBackend::kLazyGloo;
+  options.backend = RankBackend::kLazyNetwork;
   const size_t before = open_sockets();
   size_t most = 0;
   run_ranks(
