@@ -60,7 +60,7 @@ void offer_reflection(grpc::ServerBuilder& builder, bool wanted) {
 namespace {
 
 constexpr std::chrono::milliseconds kTickInterval{50};
-// Streams are told to end before this; it bounds a client that does not read.
+// Streams end before this; it bounds the wait for a client that does not read.
 constexpr std::chrono::milliseconds kShutdownTimeout{1000};
 
 RunIdentity identify(const ServerOptions& options) {
@@ -88,8 +88,8 @@ RunOptions run_options(const ServerOptions& options,
   return run;
 }
 
-// The logged run's own directory and checkpoint: names are chosen once. True
-// if it has had a generation.
+// Takes over the logged run's directory and checkpoint, because names are
+// chosen once. Returns true if the run has had a generation.
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
   if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
@@ -199,7 +199,8 @@ class GrpcServer final : public Server {
     }
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(kHandshakeTime.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);

@@ -7,7 +7,7 @@
 #include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/heartbeats.h"
 #include "coordinator/service/status_messages.h"
-#include "coordinator/service/unread_words.h"
+#include "coordinator/service/unread_heartbeats.h"
 #include "parallel/base/log.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
@@ -21,7 +21,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Their names end up in log lines.
+// Texts of cards appear in log lines.
 std::vector<wire::NodeCard> printable_cards(std::vector<wire::NodeCard> cards) {
   for (wire::NodeCard& card : cards) {
     for (std::string* text :
@@ -86,7 +86,9 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
-    if (connections_ != nullptr) hear_the_unread(now, *connections_, state_);
+    if (connections_ != nullptr) {
+      note_unread_heartbeats(now, *connections_, state_);
+    }
     state_.tick(now);
     for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
@@ -121,7 +123,7 @@ RunStatus CoordinatorService::status() {
 
 std::map<std::string, int64_t> CoordinatorService::refused_calls() {
   std::lock_guard lock(mutex_);
-  return admission_.guard().refused();
+  return admission_.refusals().counts();
 }
 
 void CoordinatorService::drain(const std::string& reason) {
@@ -169,7 +171,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
   } else {
     try {
       const Caller caller = admission_.caller_of(*context);
-      refusal = admit(*context, caller, call == Call::kJoins);
+      refusal = admit(*context, caller);
       if (!refusal && closed_) refusal = kEnding;
       if (!refusal) {
         has_changed = call != Call::kIsHeard;
@@ -177,7 +179,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
         delivery_.deliver(clock_.now(), after);
       }
     } catch (const std::exception& error) {
-      // gRPC's threads have nobody above them who could catch it.
+      // Nothing in gRPC's threads would catch it.
       log::error(std::string("a call failed: ") + error.what());
       refusal = {RefusalKind::kFailed, error.what()};
     }
@@ -190,23 +192,19 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
 }
 
 Answer CoordinatorService::admit(const CallbackServerContext& context,
-                                 const Caller& caller, bool joins) {
+                                 const Caller& caller) {
   const TimePoint now = clock_.now();
   state_.note_pause(now);
-  Answer refusal = admission_.admit(now, context, caller, joins);
-  if (!refusal) {
-    if (connections_ != nullptr) {
-      connections_->note_call(
-          now, caller.peer,
-          caller.is_proved ? Standing::kMember : Standing::kGuest);
-    }
+  const Answer refusal = admission_.admit(context);
+  if (!refusal && connections_ != nullptr) {
+    connections_->note_call(now, caller.peer);
   }
   return refusal;
 }
 
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
                                        const Refusal& refusal) {
-  if (admission_.guard().refuse(clock_.now(), to_string(refusal.kind)) &&
+  if (admission_.refusals().add(clock_.now(), to_string(refusal.kind)) &&
       !state_.over()) {
     log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
               valid_utf8(refusal.reason));
@@ -215,7 +213,7 @@ void CoordinatorService::count_refusal(const CallbackServerContext& context,
 
 void CoordinatorService::connection_refused(const std::string& why) {
   std::lock_guard lock(mutex_);
-  if (admission_.guard().refuse(clock_.now(), why) && !state_.over() &&
+  if (admission_.refusals().add(clock_.now(), why) && !state_.over() &&
       !closed_) {
     log::warn("refused a connection: " + why);
   }
@@ -267,8 +265,8 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.first_local_slot = asked.first_local_slot;
         note_successor_of(now, node);
         const auto why = state_.register_node(now, node);
-        // Beside a run that goes on, the fault is this node's: whoever started
-        // its agent may start another, and the run is not asked again.
+        // In a run that goes on the node is refused for good, and may be
+        // replaced by whoever started its agent.
         const bool goes_on =
             state_.phase() != RunPhase::kWaiting && !state_.over();
         refusal = refuse_for(state_.membership().may_have_room_later(node)
@@ -286,12 +284,12 @@ ServerUnaryReactor* CoordinatorService::Register(
             .slot_cards =
                 state_.membership().find_node(node.node_id)->slot_cards});
         return std::nullopt;
-      },
-      Call::kJoins);
+      });
 }
 
-// A coordinator loses a worker with its stream: who has joined and has none was
-// left by the coordinator before, or in a pause of this one.
+// A coordinator removes a worker when its stream ends. A worker that has joined
+// and has no stream was a member of the coordinator before this one, or lost
+// its stream while this process was paused.
 bool CoordinatorService::is_readopted(const std::string& worker_id,
                                       const std::string& node_id) const {
   const Member* member = state_.membership().find(worker_id);
@@ -334,7 +332,7 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
-  Answer refusal = admit(*context, caller, true);
+  Answer refusal = admit(*context, caller);
   if (!refusal) refusal = join(clock_.now(), caller, *request);
   if (refusal) count_refusal(*context, *refusal);
   if (refusal) return new RefusedStream<wire::Assignment>(status_of(refusal));
@@ -403,7 +401,7 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
-  Answer refusal = admit(*context, caller, false);
+  Answer refusal = admit(*context, caller);
   if (!refusal) {
     refusal = rules_.check_worker(request->stamp(), caller,
                                   caller.identity.worker_id, false);
@@ -566,8 +564,7 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
     CallbackServerContext* context, const wire::StreamEventsRequest* request) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Answer refusal = admission_.admit(clock_.now(), *context,
-                                    admission_.caller_of(*context), false);
+  Answer refusal = admit(*context, admission_.caller_of(*context));
   if (!refusal && closed_) refusal = kEnding;
   if (!refusal) {
     refusal = refuse_for(RefusalKind::kNoRoom,

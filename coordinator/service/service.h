@@ -112,9 +112,8 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                                  wire::StopResponse* response) override;
 
  private:
-  // What a call changed is written down before it is answered, but for calls
-  // that are only heard.
-  enum class Call { kChanges, kIsHeard, kJoins };
+  // Changes are logged before the reply, except for heartbeats (kIsHeard).
+  enum class Call { kChanges, kIsHeard };
   using Body = std::function<Answer(TimePoint, const Caller&)>;
   // Runs `body` under the mutex, delivers what follows, answers.
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
@@ -123,8 +122,8 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                                    Call call = Call::kChanges);
 
   // The mutex is held in all of these.
-  Answer admit(const grpc::CallbackServerContext& context, const Caller& caller,
-               bool joins);
+  Answer admit(const grpc::CallbackServerContext& context,
+               const Caller& caller);
   void count_refusal(const grpc::CallbackServerContext& context,
                      const Refusal& refusal);
   void note_heartbeat(const Caller& caller, const std::string& member);

@@ -58,7 +58,7 @@ class PeerNews {
 
 // Whoever learns that a peer is lost frees those who wait for it. A connection
 // mostly says so itself, at once; but where the peer died in the middle of a
-// message, Gloo waits for the rest of it until the operation's time limit.
+// message, the rest is waited for until the operation's time limit.
 //
 //   { const AbortableWait here([&] { work.abort(); }); work.wait(); }
 class AbortableWait {

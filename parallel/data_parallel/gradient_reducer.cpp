@@ -12,7 +12,7 @@
 namespace headroom::data_parallel {
 namespace {
 
-// The first two convolutions at yolov5s' width: less than one Gloo latency.
+// The first two convolutions at yolov5s' width: less than the latency of one sum.
 constexpr int64_t kStemBytes = 64 << 10;
 
 // The number of first slots that stay for the last bucket.

@@ -10,7 +10,7 @@
 namespace headroom::plan {
 
 // The tensors of a device travel by NCCL, or through the host; those of the
-// host by Gloo, or MPI. kAuto is what a run may ask for; a plan has decided.
+// host by sockets, or MPI. kAuto is what a run may ask for; a plan has decided.
 enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
 // The words of --backend; plans and messages use the same.

@@ -547,6 +547,35 @@ TEST(NetworkCommunicatorTest, WhoLeavesFreesItsPeersThoughItsWorksAreHeld) {
   }
 }
 
+TEST(NetworkCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
+  RankOptions options;
+  options.backend = RankBackend::kNetwork;
+  const auto fails = [&](const std::function<void(int, Communicator&)>& body) {
+    run_ranks(
+        2,
+        [&](int rank, Communicator& ranks) {
+          const auto [what, taken] =
+              communication_error_of([&] { body(rank, ranks); });
+          EXPECT_THAT(what,
+                      HasSubstr("rank " + std::to_string(rank) + " of 2"));
+          EXPECT_LT(taken, seconds(5)) << what;
+        },
+        options);
+  };
+  fails([](int rank, Communicator& ranks) {
+    ranks.all_reduce(at::ones({3 + rank}));
+  });
+  fails([](int rank, Communicator& ranks) {
+    if (rank == 0) ranks.barrier();
+    if (rank == 1) ranks.all_reduce(at::ones({3}));
+  });
+  fails([](int rank, Communicator& ranks) {
+    if (rank == 0) ranks.recv(at::ones({3}), 1);
+    if (rank == 1) ranks.send(at::ones({4}), 0);
+    ranks.barrier();
+  });
+}
+
 TEST(NetworkCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
   NetworkOptions options;
   options.timeout = milliseconds(500);
