@@ -1,5 +1,6 @@
 #include "coordinator/service/call_admission.h"
 
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
 #include "proto/channel_security.h"
@@ -112,11 +113,10 @@ Answer CallAdmission::check_registration(const Caller& caller,
       said.secret.size() >= kLeastSecret && said.secret.size() <= kMostSecret) {
     return std::nullopt;
   }
-  return Refusal{
-      RefusalKind::kForeignName,
-      "a node registers in its own name, with a secret of " +
-          std::to_string(kLeastSecret) + " to " + std::to_string(kMostSecret) +
-          " characters; this one has " + std::to_string(said.secret.size())};
+  return Refusal{RefusalKind::kForeignName,
+                 cat("a node registers in its own name, with a secret of ",
+                     kLeastSecret, " to ", kMostSecret,
+                     " characters; this one has ", said.secret.size())};
 }
 
 }  // namespace headroom::coordinator

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "proto/convert.h"
 
@@ -42,11 +43,11 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
     // Values are copied only when all keys are published, because many ranks
     // wait for many keys.
     for (; num_there_ < request_.count(); ++num_there_) {
-      awaited_ = request_.key() + std::to_string(num_there_);
+      awaited_ = cat(request_.key(), num_there_);
       if (keys.find(awaited_) == nullptr) return false;
     }
     for (int64_t i = 0; i < request_.count(); ++i) {
-      const std::string key = request_.key() + std::to_string(i);
+      const std::string key = cat(request_.key(), i);
       const std::string* value = keys.find(key);
       if (value == nullptr) {  // the keys have been cleared meanwhile
         response_->clear_values();
@@ -252,9 +253,9 @@ std::optional<std::string> Delivery::follower_error(
       std::count_if(followers_.begin(), followers_.end(),
                     [&](const Follower& other) { return other.peer == peer; }));
   if (followers_.size() < kMost && of_peer < kMostOfPeer) return std::nullopt;
-  return std::to_string(followers_.size()) + " follow the events, " +
-         std::to_string(of_peer) + " of them over this connection; at most " +
-         std::to_string(kMost) + " and " + std::to_string(kMostOfPeer) + " may";
+  return cat(followers_.size(), " follow the events, ", of_peer,
+             " of them over this connection; at most ", kMost, " and ",
+             kMostOfPeer, " may");
 }
 
 grpc::ServerWriteReactor<wire::Event>* Delivery::follow_events(

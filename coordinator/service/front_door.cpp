@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -82,8 +83,7 @@ std::string peer_of(const sockaddr_storage& name) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto ipv4 = [&](const void* address, uint16_t port) {
     inet_ntop(AF_INET, address, text.data(), text.size());
-    return "ipv4:" + std::string(text.data()) + ":" +
-           std::to_string(ntohs(port));
+    return cat("ipv4:", std::string(text.data()), ":", ntohs(port));
   };
   if (name.ss_family == AF_INET) {
     const auto& name4 = reinterpret_cast<const sockaddr_in&>(name);
@@ -95,9 +95,9 @@ std::string peer_of(const sockaddr_storage& name) {
   }
   inet_ntop(AF_INET6, &ipv6.sin6_addr, text.data(), text.size());
   const std::string scope =
-      ipv6.sin6_scope_id == 0 ? "" : "%25" + std::to_string(ipv6.sin6_scope_id);
-  return "ipv6:%5B" + std::string(text.data()) + scope +
-         "%5D:" + std::to_string(ntohs(ipv6.sin6_port));
+      ipv6.sin6_scope_id == 0 ? "" : cat("%25", ipv6.sin6_scope_id);
+  return cat("ipv6:%5B", std::string(text.data()), scope,
+             "%5D:", ntohs(ipv6.sin6_port));
 }
 
 // Ends the connection with a reset, which leaves nothing in TIME_WAIT.

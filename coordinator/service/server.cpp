@@ -28,6 +28,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
@@ -215,16 +216,17 @@ class GrpcServer final : public Server {
     if (!door_) {
       const std::string path =
           address_.substr(std::string_view(wire::kUnixPrefix).size());
-      return Error("coordinator", "cannot listen on " + address_,
-                   "name a file in a folder that exists; a path may have 107 "
-                   "characters, and this one has " +
-                       std::to_string(path.size()));
+      return Error(
+          "coordinator", "cannot listen on " + address_,
+          cat("name a file in a folder that exists; a path may have 107 "
+              "characters, and this one has ",
+              path.size()));
     }
-    return Error("coordinator",
-                 "gRPC's server does not start where this process may open " +
-                     std::to_string(max_descriptors()) + " files",
-                 "allow it more (ulimit -n), or free some memory",
-                 ExitCode::kResource);
+    return Error(
+        "coordinator",
+        cat("gRPC's server does not start where this process may open ",
+            max_descriptors(), " files"),
+        "allow it more (ulimit -n), or free some memory", ExitCode::kResource);
   }
 
   void start_threads() {
@@ -266,10 +268,10 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
   ServerOptions options = given;
   static const SystemClock system_clock;
   if (options.expected_workers < 1) {
-    throw Error("coordinator",
-                "a run has at least 1 worker, not " +
-                    std::to_string(options.expected_workers),
-                "use --processes 1 or more");
+    throw Error(
+        "coordinator",
+        cat("a run has at least 1 worker, not ", options.expected_workers),
+        "use --processes 1 or more");
   }
   std::unique_ptr<RunLog> log;
   if (!options.log.empty()) log = RunLog::open(options.log);

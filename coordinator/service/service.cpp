@@ -9,6 +9,7 @@
 #include "coordinator/service/status_messages.h"
 #include "coordinator/service/unread_heartbeats.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 #include "proto/channel.h"
@@ -166,8 +167,8 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
   bool has_changed = false;
   if (request_bytes > max_request_bytes) {
     refusal = {RefusalKind::kMessageTooLong,
-               "the message has " + std::to_string(request_bytes) +
-                   " bytes, more than " + std::to_string(max_request_bytes)};
+               cat("the message has ", request_bytes, " bytes, more than ",
+                   max_request_bytes)};
   } else {
     try {
       const Caller caller = admission_.caller_of(*context);
@@ -500,10 +501,9 @@ ServerUnaryReactor* CoordinatorService::Commit(
         wire::Progress progress = request->progress();
         progress.set_step(std::max(progress.step(), request->step()));
         journal_.add(progress);
-        log::debug("commit: generation " +
-                   std::to_string(request->stamp().generation()) + ", " +
-                   std::to_string(request->step()) + " steps, loss " +
-                   std::to_string(request->loss()));
+        log::debug(cat("commit: generation ", request->stamp().generation(),
+                       ", ", request->step(), " steps, loss ",
+                       request->loss()));
         return std::nullopt;
       },
       Call::kIsHeard);

@@ -28,6 +28,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/network/network_interfaces.h"
@@ -101,8 +102,8 @@ std::string wait_for_address(const RendezvousFolder& folder,
     }
   } while (Clock::now() < end && !interrupts::wait(kPause));
   throw Error("rendezvous",
-              "rank 0 left no address in " + folder.path.string() + " within " +
-                  std::to_string(patience.count()) + " s",
+              cat("rank 0 left no address in ", folder.path.string(),
+                  " within ", patience.count(), " s"),
               "see what rank 0 says; the folder must be shared by all hosts",
               ExitCode::kResource);
 }
@@ -279,20 +280,20 @@ void correct_binding(const LauncherPlace& place, Terminal& terminal) {
   const int bound = usable_cores();
   const int all = use_all_cores();
   if (place.rank != 0 || all == bound) return;
-  terminal.print(place.launcher + " bound its processes to " +
-                 std::to_string(bound) + " of " + std::to_string(all) +
-                 " cores by default: undone (give --bind-to to keep it)");
+  terminal.print(cat(place.launcher, " bound its processes to ", bound, " of ",
+                     all,
+                     " cores by default: undone (give --bind-to to keep it)"));
 }
 
 // A binding that somebody asked for stays.
 void notice_binding(int workers, Terminal& terminal) {
   const int bound = usable_cores();
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
-  terminal.print("warning: the launcher bound this process to " +
-                 counted(bound, "core") + ", which its " +
-                 std::to_string(workers) +
-                 " workers share: start it with mpirun --bind-to none or srun "
-                 "--cpu-bind=none");
+  terminal.print(
+      cat("warning: the launcher bound this process to ",
+          counted(bound, "core"), ", which its ", workers,
+          " workers share: start it with mpirun --bind-to none or srun "
+          "--cpu-bind=none"));
 }
 
 // `line` with the coordinator's address from the launcher, where that names
@@ -345,12 +346,11 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ", where every user of this machine could join the run",
                 "give --token-file FILE, or allow it with --insecure-network");
   }
-  terminal.print(job.place.launcher + ": agent " +
-                 std::to_string(job.place.rank) + " of " +
-                 std::to_string(job.place.size) +
-                 (job.place.rank == 0 ? ", the coordinator listens at "
-                                      : ", waiting for the coordinator at ") +
-                 where);
+  terminal.print(cat(job.place.launcher, ": agent ", job.place.rank, " of ",
+                     job.place.size,
+                     job.place.rank == 0 ? ", the coordinator listens at "
+                                         : ", waiting for the coordinator at ",
+                     where));
   const std::string host = host_of(address, "--coordinator");
   const Clock::time_point end = Clock::now() + kNameTimeout;
   while (!resolves(host)) {
@@ -359,13 +359,13 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                   "start it again", ExitCode::kInterrupted);
     }
     if (Clock::now() < end) continue;
-    throw Error("network",
-                host + ", which " + job.coordinator_from +
-                    " names, has no address after " +
-                    std::to_string(kNameTimeout.count()) + " s",
-                "see whether rank 0's machine runs and has that name, or give "
-                "--coordinator HOST:PORT",
-                ExitCode::kResource);
+    throw Error(
+        "network",
+        cat(host, ", which ", job.coordinator_from,
+            " names, has no address after ", kNameTimeout.count(), " s"),
+        "see whether rank 0's machine runs and has that name, or give "
+        "--coordinator HOST:PORT",
+        ExitCode::kResource);
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/network_group.h"
@@ -45,9 +46,10 @@ void check_same(NetworkGroup& group, uint64_t label, int to, int from) {
   group.exchange(to, to < 0 ? Bytes() : bytes_of_label(own), from,
                  from < 0 ? Bytes() : bytes_of_label(others));
   if (others == label) return;
-  throw std::runtime_error("rank " + std::to_string(from) +
-                           " calls another operation, or has another number "
-                           "of bytes");
+  throw std::runtime_error(
+      cat("rank ", from,
+          " calls another operation, or has another number "
+          "of bytes"));
 }
 
 template <typename Scalar>
@@ -291,8 +293,7 @@ class NetworkCommunicator final : public Communicator {
     const TensorPort::Opening opening(*members_.port);
     const SplitMembers part = split_members(*this, color, key);
     GroupMembers members = members_;
-    members.name += "/split" + std::to_string(num_splits_++) + "/color" +
-                    std::to_string(color);
+    members.name += cat("/split", num_splits_++, "/color", color);
     members.rank = part.rank;
     members.world_ranks.clear();
     for (const int rank : part.ranks) {
@@ -383,9 +384,8 @@ std::unique_ptr<Communicator> make_network_communicator(
     introduce(members.port, std::move(store), prefix, rank, size,
               options.timeout);
   } catch (const std::exception& error) {
-    throw CommunicationError("rank " + std::to_string(rank) + " of " +
-                             std::to_string(size) +
-                             ", connecting: " + error.what());
+    throw CommunicationError(
+        cat("rank ", rank, " of ", size, ", connecting: ", error.what()));
   }
   return std::make_unique<NetworkCommunicator>(std::move(members), options);
 }

@@ -15,6 +15,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/text.h"
 
 namespace headroom::collectives {
 namespace {
@@ -33,11 +34,11 @@ uint64_t id_of(const std::string& name) {
 }
 
 std::string timed_out(milliseconds limit) {
-  return "timed out after " + std::to_string(limit.count()) + " ms";
+  return cat("timed out after ", limit.count(), " ms");
 }
 
 std::string closed_by(int peer) {
-  return "rank " + std::to_string(peer) + " has closed its connection";
+  return cat("rank ", peer, " has closed its connection");
 }
 
 // The bytes that were moved, 0 where the socket is not ready. Throws where the
@@ -47,9 +48,8 @@ size_t moved(ssize_t count, int peer) {
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
   throw std::runtime_error(count == 0 || errno == ECONNRESET || errno == EPIPE
                                ? closed_by(peer)
-                               : "the connection with rank " +
-                                     std::to_string(peer) +
-                                     " has failed: " + std::strerror(errno));
+                               : cat("the connection with rank ", peer,
+                                     " has failed: ", std::strerror(errno)));
 }
 
 // `flags`: MSG_MORE where more follows at once, to go in one segment.
@@ -124,9 +124,8 @@ void NetworkGroup::connect() {
     fail(error.what());
   }
   if (has_failed()) {
-    throw CommunicationError("rank " + std::to_string(rank()) + " of " +
-                             std::to_string(size()) +
-                             ", connecting: " + reason());
+    throw CommunicationError(
+        cat("rank ", rank(), " of ", size(), ", connecting: ", reason()));
   }
 }
 
@@ -257,9 +256,8 @@ void NetworkGroup::await(Operation& operation, const char* name) {
     failure = operation.failure_;
   }
   if (failure.empty()) return;
-  throw CommunicationError("rank " + std::to_string(rank()) + " of " +
-                           std::to_string(size()) + ", " + name + ": " +
-                           failure);
+  throw CommunicationError(
+      cat("rank ", rank(), " of ", size(), ", ", name, ": ", failure));
 }
 
 // --- collectives -------------------------------------------------------------
@@ -305,7 +303,7 @@ int NetworkGroup::collective_socket(int peer) const {
   const std::lock_guard lock(mutex_);
   const auto found = by_peer_.find({peer, Channel::kCollectives});
   HEADROOM_CHECK(found != by_peer_.end(),
-                 "no connection with rank " + std::to_string(peer));
+                 cat("no connection with rank ", peer));
   return found->second;
 }
 
@@ -464,10 +462,9 @@ bool NetworkGroup::move(Message& message, int socket, int peer) {
     message.done += count;
   }
   if (message.length != message.bytes.size()) {
-    throw std::runtime_error("rank " + std::to_string(peer) + " sends " +
-                             std::to_string(message.length) + " bytes where " +
-                             std::to_string(message.bytes.size()) +
-                             " are expected");
+    throw std::runtime_error(cat("rank ", peer, " sends ", message.length,
+                                 " bytes where ", message.bytes.size(),
+                                 " are expected"));
   }
   while (message.done < kLength + message.bytes.size()) {
     const size_t count = some(message.bytes.subspan(message.done - kLength), 0);

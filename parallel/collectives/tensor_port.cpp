@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::collectives {
 namespace {
@@ -145,8 +146,7 @@ TensorPort::TensorPort(const std::string& host) {
   Name name;
   if (host.starts_with('/')) {
     static std::atomic<int> num_ports = 0;
-    path_ = host + "/" + std::to_string(getpid()) + "-" +
-            std::to_string(++num_ports);
+    path_ = cat(host, "/", getpid(), "-", ++num_ports);
     name = name_of_path(path_);
   } else {
     name = resolved(host);
@@ -193,15 +193,14 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
     store.set(prefix + "/secret", {drawn.begin(), drawn.end()});
   }
   const std::string told = store.get(prefix + "/secret", timeout);
-  HEADROOM_CHECK(told.size() == secret_.size(),
-                 std::to_string(told.size()) + " bytes");
+  HEADROOM_CHECK(told.size() == secret_.size(), cat(told.size(), " bytes"));
   {
     const std::lock_guard lock(mutex_);
     std::copy(told.begin(), told.end(), secret_.begin());
     is_introduced_ = true;
   }
   const std::string port = prefix + "/port/";
-  store.set(port + std::to_string(rank), address_);
+  store.set(cat(port, rank), address_);
   // Thousands of ranks do not ask for one another: rank 0 asks for all.
   if (rank == 0) {
     std::string ports;
@@ -218,7 +217,7 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
     at += 1 + length;
   }
   HEADROOM_CHECK(addresses_.size() == static_cast<size_t>(size),
-                 std::to_string(addresses_.size()) + " ports");
+                 cat(addresses_.size(), " ports"));
 }
 
 TensorPort::Greeting TensorPort::greeting(uint64_t group, int rank,
@@ -248,8 +247,8 @@ Socket TensorPort::connect(int world_rank, uint64_t group, int own_rank,
     }
     // A rank listens before it says where.
     if (errno == ECONNREFUSED || errno == ENOENT) {
-      throw CommunicationError("rank " + std::to_string(world_rank) +
-                               " of the run has left");
+      throw CommunicationError(
+          cat("rank ", world_rank, " of the run has left"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
   }

@@ -16,6 +16,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/counting_communicator.h"
 #include "parallel/collectives/local_communication_error.h"
@@ -352,9 +353,8 @@ int run_generations(control::CoordinatorClient& client,
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
-    log::set_prefix("gen " + std::to_string(assignment.generation) + " rank " +
-                    std::to_string(assignment.rank) + "/" +
-                    std::to_string(assignment.world_size));
+    log::set_prefix(cat("gen ", assignment.generation, " rank ",
+                        assignment.rank, "/", assignment.world_size));
     std::exception_ptr exception;
     std::optional<CardFault> fault;
     try {
