@@ -126,8 +126,10 @@ int run(const headroom::configs::WorkerStart& start) {
        .secret = secret_of_environment()},
       start.advertise_host, headroom::control::kPatience, std::move(to_agent));
   const int exit_code = headroom::run::run_generations(
-      *client, {.advertise_host = start.advertise_host,
-                .card = {static_cast<int>(start.card), start.card_uuid}});
+      *client,
+      {.advertise_host = start.advertise_host,
+       .socket_folder = headroom::wire::unix_folder_of(start.coordinator),
+       .card = {static_cast<int>(start.card), start.card_uuid}});
   return end_with(exit_code, exit_code);
 }
 

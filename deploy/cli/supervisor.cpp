@@ -25,6 +25,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
+#include "proto/channel_security.h"
 
 namespace headroom::cli {
 namespace {
@@ -109,6 +110,7 @@ class Supervisor {
     coordinator_.reset();
     client_.reset();
     held_address_.reset();
+    was_listening_ = false;
     remove_run_log(options_.log);
     status_ = {};
     child_ended_.reset();
@@ -169,7 +171,7 @@ class Supervisor {
         child.command.push_back(word);
       }
       if (request.saved_plan) child.command.push_back("--saved-plan");
-      if (held_address_) child.command.push_back("--successor");
+      if (was_listening_) child.command.push_back("--successor");
       if (!options_.metrics.empty()) {
         child.command.insert(child.command.end(),
                              {"--metrics", options_.metrics});
@@ -208,14 +210,23 @@ class Supervisor {
   // Returns nullopt on success.
   std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
-    const int held =
-        coordinator::hold_address(coordinator::parse_listen_address(address_));
-    if (held >= 0) held_address_.emplace(held);
+    hold_address();
     if (options_.on_address) options_.on_address(address_);
     start_agent();
     client_ = coordinator::ControlClient::connect(address_);
     follower_ = std::make_unique<EventFollower>(address_);
     return std::nullopt;
+  }
+
+  // Keeps the address for a restarted coordinator. A Unix socket needs nothing:
+  // its folder belongs to this run.
+  void hold_address() {
+    was_listening_ = true;
+    if (wire::is_unix_socket(address_)) return;
+    const int held =
+        coordinator::hold_address(coordinator::parse_listen_address(address_));
+    was_listening_ = held >= 0;
+    if (held >= 0) held_address_.emplace(held);
   }
 
   // While a coordinator is restarted in mid-run, the first interrupt must not
@@ -499,6 +510,7 @@ class Supervisor {
       std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
+  bool was_listening_ = false;  // a successor takes over the address
   // The address that restarted coordinators use again.
   std::optional<FileDescriptor> held_address_;
   std::atomic<bool> is_listening_{false};

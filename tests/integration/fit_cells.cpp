@@ -38,7 +38,7 @@ predict::MemoryRequest request_of(const FitCell& cell, const plan::Plan& plan) {
 
 RankOptions options_of(const FitCell& cell) {
   RankOptions options;
-  if (cell.between_hosts) options.backend = RankBackend::kGloo;
+  if (cell.between_hosts) options.backend = RankBackend::kNetwork;
   options.operation_timeout = std::chrono::seconds(300);
   options.time_limit = std::chrono::seconds(900);
   return options;

@@ -450,8 +450,6 @@ std::vector<std::string> forbidden_includes(
   std::vector<std::string> found;
   for (const SourceFile& file : files) {
     if (!is_cpp(file)) continue;
-    // Stand-ins for Gloo's headers, which the wheel lacks, mirror its folders.
-    if (lies_in(file.path, "parallel/collectives/gloo_stubs")) continue;
     const Rule* rule = rule_of(file.path);
     for (const Include& include : includes_of(file)) {
       const std::string place = file.path + ":" + std::to_string(include.line) +

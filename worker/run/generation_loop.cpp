@@ -59,10 +59,11 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
   const PeerWait waiting;  // every call below needs the other ranks
   const devices::ComputeDevice& device = *process.carried.device;
   std::optional<plan::NetworkRates>& network = process.carried.network;
-  collectives::GlooOptions gloo;
-  gloo.hostname = options.advertise_host;
-  gloo.timeout = kOperationTimeout;
-  gloo.full_mesh_up_to = static_cast<int>(config.full_mesh_ranks);
+  collectives::NetworkOptions sockets;
+  sockets.hostname = options.socket_folder.empty() ? options.advertise_host
+                                                   : options.socket_folder;
+  sockets.timeout = kOperationTimeout;
+  sockets.full_mesh_up_to = static_cast<int>(config.full_mesh_ranks);
   const std::shared_ptr<KeyValueStore> store =
       client.rendezvous(assignment.generation);
   if (!assignment.has_one_agent && assignment.world_size > 1) {
@@ -72,7 +73,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
   std::unique_ptr<collectives::Communicator> ranks =
       collectives::make_communicator(assignment.plan.backend, store, "ranks",
                                      assignment.rank, assignment.world_size,
-                                     gloo);
+                                     sockets);
   if (config.command == "train") {
     network =
         network_at_start(assignment, options.advertise_host, client, *ranks);

@@ -22,6 +22,9 @@ namespace headroom::run {
 struct WorkerOptions {
   // The host at which peers reach this worker.
   std::string advertise_host = "127.0.0.1";
+  // The folder of the run's Unix sockets, in which the ranks connect; "" where
+  // they connect at their hosts.
+  std::string socket_folder = {};
   AssignedCard card = {};
 };
 

@@ -241,8 +241,8 @@ TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
   });
 }
 
-// All ranks fail at the same point of their backward and drop the step; then they
-// repeat it with the right result.
+// All ranks fail at the same point of their backward and drop the step; then
+// they repeat it with the right result.
 TEST_P(GradientReducerTest, AFailedStepIsDropped) {
   for (const int where : {1, 3, kLayers - 1}) {
     run(3, [where](collectives::Communicator& ranks) {
@@ -326,7 +326,7 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GradientReducerTest,
                          testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo,
+                                         RankBackend::kNetwork,
                                          RankBackend::kSharedMemory),
                          [](const auto& info) {
                            return to_string(info.param);
