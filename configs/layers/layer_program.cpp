@@ -206,6 +206,17 @@ std::optional<ActivationFunction> parse_activation(std::string_view name) {
   return std::nullopt;
 }
 
+std::string activation_text(const ActivationFunction& activation) {
+  for (const Name& known : kNames) {
+    if (activation.kind != ActivationKind::kLeaky &&
+        activation.kind == known.function.kind) {
+      return "nn." + std::string(known.word) + "()";
+    }
+  }
+  return "nn." + std::string(kLeaky) + "(" +
+         yaml::exact_text(activation.slope) + ")";
+}
+
 std::string known_activations() {
   std::string text;
   for (const Name& known : kNames) {

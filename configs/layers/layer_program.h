@@ -190,9 +190,11 @@ double elements_per_pixel(const MapShape& map);
 
 // An activation function by the name that a model file gives it, as PyTorch
 // writes it: "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing.
-
 // Nothing for another name, or an argument that it does not take.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
+
+// The name to write into a model file.
+std::string activation_text(const ActivationFunction& activation);
 
 // What a refusal lists: "nn.SiLU(), nn.ReLU(), ...".
 std::string known_activations();

@@ -316,20 +316,6 @@ std::string layer_text(const ModelTable::Layer& layer) {
          "]";
 }
 
-std::string activation_text(const ActivationFunction& activation) {
-  switch (activation.kind) {
-    case ActivationKind::kSilu:
-      return "nn.SiLU()";
-    case ActivationKind::kHardswish:
-      return "nn.Hardswish()";
-    case ActivationKind::kMish:
-      return "nn.Mish()";
-    case ActivationKind::kLeaky:
-      break;
-  }
-  return "nn.LeakyReLU(" + yaml::exact_text(activation.slope) + ")";
-}
-
 std::string model_table_text(const ModelTable& table) {
   std::string text =
       "nc: " + std::to_string(table.num_classes) +

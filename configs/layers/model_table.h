@@ -77,9 +77,8 @@ ModelTable load_model_table(const std::string& cfg);
 // model_table_text: a model table as the text of its file, and how a file of
 // weights says which model it holds.
 
-// A layer, and an activation, as the file has them.
+// A layer as the file has it.
 std::string layer_text(const ModelTable::Layer& layer);
-std::string activation_text(const ActivationFunction& activation);
 
 // The text of a file that parses to `table`; its head is Detect alone.
 std::string model_table_text(const ModelTable& table);
