@@ -12,10 +12,6 @@
 namespace headroom::layers {
 namespace {
 
-double area_of(int64_t stride) {
-  return static_cast<double>(stride) * static_cast<double>(stride);
-}
-
 double kept_elements(const LayerProgram& program) {
   std::vector<bool> is_kept(static_cast<size_t>(program.num_values()), false);
   is_kept.back() = true;
@@ -55,9 +51,8 @@ void count_detect(const std::vector<MapShape>& inputs, int64_t outputs,
     cost.parameters += (level.channels + 1) * outputs;
     cost.parameter_tensors += 2;
     cost.multiply_adds_per_pixel +=
-        static_cast<double>(level.channels * outputs) / area_of(level.stride);
-    cost.kept_elements_per_pixel +=
-        static_cast<double>(outputs) / area_of(level.stride);
+        elements_per_pixel({level.channels * outputs, level.stride});
+    cost.kept_elements_per_pixel += elements_per_pixel({outputs, level.stride});
     cost.channels += outputs;
   }
 }

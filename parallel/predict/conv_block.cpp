@@ -71,7 +71,7 @@ Map conv_block(const OpContext& context, const Map& x,
   block.convolution = {x.channels,        channels, made.kernel, stride,
                        x.stride * stride, true,     made.groups};
   block.around = rows_around(shape, made.kernel, stride);
-  block.x = {nullptr, x.channels, x.stride, x.node};
+  block.x = x.without_memory();
   block.norm_bytes = channels * shape.parameter_bytes();
 
   Memory halo, joined;
@@ -97,12 +97,11 @@ Map conv_block(const OpContext& context, const Map& x,
 
   std::vector<Memory> saved = {x.memory, y, statistics};
   if (halo != nullptr) saved.push_back(halo);
-  OpContext later = context;
-  later.replay = nullptr;
-  out.node = context.add({x}, saved, block.output_bytes, true,
-                         [later, block](Gradient given) {
-                           return backward(later, block, std::move(given));
-                         });
+  out.node =
+      context.add({x}, saved, block.output_bytes, true,
+                  [later = context.in_backward(), block](Gradient given) {
+                    return backward(later, block, std::move(given));
+                  });
   return out;
 }
 

@@ -113,7 +113,7 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
                 channels, x.stride};
     if (!is_mixed)
       context.timeline.touch(forward_scratch(convolution, context.shape));
-    const Map plain = {nullptr, x.channels, x.stride, x.node};
+    const Map plain = x.without_memory();
     head.node = context.add(
         {x}, {x.memory}, head.memory->bytes, true,
         [context, convolution, channels, plain, is_mixed](Gradient gradient) {

@@ -68,13 +68,10 @@ class SplitPools {
   Map widened() {
     const Memory halo = fetch_halo(pass_, y_, around_);
     Map wide = {join_halo(pass_, y_, around_), y_.channels, y_.stride};
-    OpContext later = pass_;
-    later.replay = nullptr;
-    Map plain = y_;
-    plain.memory = nullptr;
     wide.node = pass_.add(
         {y_}, {}, wide.memory->bytes, false,
-        [later, plain, around = around_](Gradient given) {
+        [later = pass_.in_backward(), plain = y_.without_memory(),
+         around = around_](Gradient given) {
           Graph::Outcome outcome;
           outcome.inputs = {{give_back_halo(later, plain, around), false}};
           static_cast<void>(given);

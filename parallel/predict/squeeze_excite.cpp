@@ -77,12 +77,10 @@ Map squeeze_excite(const OpContext& context, const Map& x,
           return timeline.allocate(size);
         });
   }
-  OpContext later = context;
-  later.replay = nullptr;
-  const Map plain = {nullptr, x.channels, x.stride, x.node};
   out.node =
       context.add({x}, {x.memory, means, hidden, gate}, out.memory->bytes, true,
-                  [later, plain, squeezed = made.squeezed](const Gradient&) {
+                  [later = context.in_backward(), plain = x.without_memory(),
+                   squeezed = made.squeezed](const Gradient&) {
                     return backward(later, plain, squeezed);
                   });
   return out;

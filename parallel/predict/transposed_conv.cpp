@@ -52,12 +52,10 @@ Map transposed_conv(const OpContext& context, const Map& x,
     }
     out.memory = context.allocate_map(made.channels, stride);
   }
-  OpContext later = context;
-  later.replay = nullptr;
-  const Map plain = {nullptr, x.channels, x.stride, x.node};
   out.node =
       context.add({x}, {x.memory}, out.memory->bytes, true,
-                  [later, convolution, plain, made](const Gradient&) {
+                  [later = context.in_backward(), convolution,
+                   plain = x.without_memory(), made](const Gradient&) {
                     return backward(later, convolution, plain, made.channels);
                   });
   return out;

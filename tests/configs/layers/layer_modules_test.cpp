@@ -161,6 +161,40 @@ TEST(LayerModules, SqueezeExcitation) {
   EXPECT_EQ(layer.output(), (MapShape{16, 8}));
 }
 
+// What planner and memory model read of a step instead of its operation.
+TEST(LayerModules, StepsSayWhatTheyCost) {
+  using InputGradients = LayerProgram::InputGradients;
+  const LayerProgram spp = program_of("[-1, 1, SPP, [32, [3, 9]]]");
+  const LayerProgram::Step& pools = spp.steps[1];
+  EXPECT_TRUE(pools.keeps_inputs());
+  EXPECT_FALSE(pools.facts.sums_channels);
+  EXPECT_EQ(pools.facts.multiply_adds_per_pixel, 0);
+  // Two poolings of 8 channels; one map between them.
+  EXPECT_EQ(pools.facts.halo_channel_rows,
+            (std::vector<int64_t>{2 * 8, 6 * 8}));
+  EXPECT_EQ(pools.facts.kept_elements_per_pixel, 8 / 64.0);
+
+  const LayerProgram block =
+      program_of("[-1, 1, InvertedResidual, [16, 32, 3, 1, True]]");
+  const LayerProgram::Step& depthwise = block.steps[1];
+  EXPECT_EQ(depthwise.facts.halo_channel_rows, std::vector<int64_t>{2 * 32});
+  EXPECT_EQ(depthwise.facts.multiply_adds_per_pixel, 9 * 32 / 64.0);
+  EXPECT_EQ(depthwise.facts.kept_elements_per_pixel, 32 / 64.0);
+  const LayerProgram::Step& excite = block.steps[2];
+  EXPECT_TRUE(excite.keeps_inputs());
+  EXPECT_TRUE(excite.facts.sums_channels);
+  EXPECT_EQ(excite.facts.kept_elements_per_pixel, 0);
+  const LayerProgram::Step& sum = block.steps.back();
+  EXPECT_FALSE(sum.keeps_inputs());
+  EXPECT_EQ(sum.facts.input_gradients, InputGradients::kShared);
+
+  // A product per cell of the coarser map, its input.
+  const LayerProgram grow =
+      program_of("[-1, 1, nn.ConvTranspose2d, [8, 2, 2]]");
+  EXPECT_EQ(grow.steps[0].facts.multiply_adds_per_pixel, 4 * 16 * 8 / 64.0);
+  EXPECT_FALSE(grow.steps[0].facts.sums_channels);
+}
+
 TEST(LayerModules, TransposedConvolution) {
   const LayerProgram grow =
       program_of("[-1, 1, nn.ConvTranspose2d, [8, 2, 2]]");
