@@ -371,7 +371,7 @@ Options where_it_runs() {
           "NVIDIA's library for exchange, then sees each as a host of its "
           "own."),
       key("full_mesh_ranks", &C::full_mesh_ranks,
-          "Ranks of a Gloo group above this size connect when they first "
+          "Ranks of a group above this size connect when they first "
           "exchange something, not all at the start.",
           {.unit = "ranks", .range = {1, kMostProcesses}}),
       flag("require_rate", &C::require_rate, "--require-rate N", kTrain,
@@ -438,9 +438,11 @@ Options where_it_runs() {
            "where there is one: it was 1.28 times as fast as 12 threads for "
            "yolov5s on an H200."),
       flag("backend", &C::backend, "--backend", kTrainAndVal,
-           "The processes exchange tensors with this library. auto takes nccl "
-           "on cards and gloo on the CPU; gloo on cards goes through the host. "
-           "auto never takes mpi, which cannot survive the loss of a process.",
+           "How the processes exchange tensors: nccl between cards, gloo over "
+           "sockets with the sums of the library of that name, mpi by Open "
+           "MPI. auto takes nccl on cards and gloo on the CPU; gloo on cards "
+           "goes through the host. auto never takes mpi, which cannot survive "
+           "the loss of a process.",
            {.choices = names_in(plan::kBackends)}),
       flag("threads", &C::threads, "--threads N", kTrainAndVal,
            "Each process computes with this many threads; 0 is cores / "
