@@ -32,7 +32,7 @@ bool is_taken(const std::string& command, const std::string& spelling) {
   });
 }
 
-TEST(AbsentFlags, NoneIsAFlagAndEachSaysWhy) {
+TEST(AbsentFlags, NoneIsAFlagAndEachGivesTheReason) {
   for (const char* command : {"train", "val", "detect", "export"}) {
     std::set<std::string> seen;
     for (const AbsentFlag& flag : absent_flags(command)) {

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(WorkerFlags, WhatIsRequiredIsSaidAndDefaultsAreNot) {
+TEST(WorkerFlags, RequiredFlagsAreWrittenAndDefaultsAreNot) {
   EXPECT_THAT(
       words_of(WorkerStart{.coordinator = "127.0.0.1:4",
                            .node_id = "n",
@@ -24,7 +24,7 @@ TEST(WorkerFlags, WhatIsRequiredIsSaidAndDefaultsAreNot) {
               ElementsAre("answer", "my.yaml"));
 }
 
-TEST(WorkerFlags, WhatDiffersFromTheDefaultIsSaid) {
+TEST(WorkerFlags, ValuesThatDifferFromTheDefaultAreWritten) {
   const DatasetQuery query{.data = "my.yaml",
                            .single_cls = true,
                            .threads = 3,

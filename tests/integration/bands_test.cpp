@@ -198,7 +198,7 @@ TEST_F(BandRuns, SplitImagesAreTheSameImages) {
   }
 }
 
-TEST_F(BandRuns, TheStartSaysWhatIsLeftOutAndPicturesAreDrawn) {
+TEST_F(BandRuns, TheStartListsSkippedFeaturesAndPicturesAreDrawn) {
   const fs::path run = folder_ / "two" / kRun;
   EXPECT_THAT(text_of(run / "data_report.txt"),
               HasSubstr("hyp.hsv_h 0.015, hyp.hsv_s 0.7, hyp.hsv_v 0.4 change "

@@ -174,7 +174,8 @@ INSTANTIATE_TEST_SUITE_P(Slow, CardFailure, ::testing::ValuesIn(all_cells()),
 INSTANTIATE_TEST_SUITE_P(Quick, CardFailure, ::testing::ValuesIn(quick_cells()),
                          name_of_cell);
 
-TEST(CardFailures, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOther) {
+TEST(CardFailures,
+     ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOther) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();
   const ProgramResult result = run_program(
@@ -217,7 +218,7 @@ TEST(CardFailures, SoManyStepsApartTheyAreTwoFirstFailures) {
   EXPECT_EQ(steps_so_far(folder).back().at("generation"), 3);
 }
 
-TEST(CardFailures, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
+TEST(CardFailures, TheRunEndsWithARemedyWhenTheLastCardFails) {
   const fs::path folder = fresh_folder();
   {
     const Variable devices = test_devices();
@@ -248,7 +249,7 @@ TEST(CardFailures, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
 }
 
 // All but rank 3 report an error of their card.
-TEST(CardFailures, ACascadeIsOneEventAndOneCardIsCharged) {
+TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();
   const ProgramResult result =
@@ -314,7 +315,7 @@ TEST(CardFailures, WhereThereIsNoCardTheFaultIsRefused) {
                         "--device"));
 }
 
-TEST(CardFailures, WhereRanksSumNothingAFaultOfSumsIsRefused) {
+TEST(CardFailures, WithoutGradientSumsAnInjectedFaultOfSumsIsRefused) {
   const Variable devices = test_devices();
   const ProgramResult result = run_program(
       joined(on_cards("0,1", {"--layout", "pipeline=2"}),

@@ -386,7 +386,7 @@ TEST_F(SmallDetectResume, ItsOwnPicturesAreNoSources) {
               calm_["predictions.json"]);
 }
 
-TEST_F(SmallDetectResume, WhatCannotBeReadIsLookedAtBeforeWhatFollows) {
+TEST_F(SmallDetectResume, UnreadableSourcesAreRetriedBeforeTheFollowingOnes) {
   std::ofstream(folder_ / "in/a.bmp") << "BM and no picture";
   EXPECT_GE(kill_again_and_again("killed", kTiles, 20'000), 2);
   EXPECT_THAT(text_of(folder_ / "stderr.txt"),
@@ -395,7 +395,7 @@ TEST_F(SmallDetectResume, WhatCannotBeReadIsLookedAtBeforeWhatFollows) {
 }
 
 // The tiles on seams that were looked at lie elsewhere then.
-TEST_F(SmallDetectResume, AMapThatWasMovedHasOtherSeams) {
+TEST_F(SmallDetectResume, AMovedMapGivesOtherSeams) {
   ASSERT_TRUE(kill_at_seams());
   const auto records = whole_records(text_of(journal_of("killed")));
   const auto tiles = std::ranges::count_if(
@@ -484,7 +484,7 @@ TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
   }
 }
 
-TEST_F(SmallDetectResume, AJournalsWordsDoNotCommandATerminal) {
+TEST_F(SmallDetectResume, TextOfAJournalCannotControlATerminal) {
   fs::create_directories(results("killed"));
   std::ofstream(results("killed") / "detect.journal") << journal_with(
       R"({"weights":"w","sources":"s","options":["\u001b[2J"],"version":"1",)"

@@ -241,7 +241,7 @@ TEST(Device, AllocationsThatFailCostNoStep) {
 // Beside the tensors: the context, and what they are cut from. With the
 // workspaces of the first step's convolutions the next steps are predicted, but
 // for the short last batch of the epoch, which has other shapes.
-TEST(Device, WhatIsThereBesideTensorsIsSaid) {
+TEST(Device, MemoryBesideTensorsIsReported) {
   const PluginOf device(kPlugin);
   const Finished run = finished("run", {"--device", "0,1", "--layout", "data=2",
                                         "--backend", "gloo", "--noval"});
@@ -277,7 +277,7 @@ TEST(Device, WhatIsThereBesideTensorsIsSaid) {
 
 // What takes a device's memory away is met as on the CPU: the step is tried
 // again with less, and comes out the same.
-TEST(Device, ABallastOnItIsMetWithinTheLimit) {
+TEST(Device, ABallastOnItIsHandledWithinTheLimit) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device", "0", "--noval",
                                           "--activations", "keep"};
@@ -330,7 +330,7 @@ TEST(Device, ValidatesWeightsOfTheCpu) {
 
 // The planner counts tensors, of which so many fit; what they are cut from, and
 // the context beside it, do not.
-TEST(Device, WhatFitsWithoutItsContextAloneIsRefused) {
+TEST(Device, APlanThatFitsOnlyWithoutTheContextIsRefused) {
   const PluginOf device(kPlugin);
   const auto refused = [&](const std::string& limit) {
     const ProgramResult result = run_program(
@@ -358,7 +358,7 @@ struct Refused {
   std::string words;
 };
 
-TEST(Device, WhatIsNotThereIsRefused) {
+TEST(Device, ADeviceThatDoesNotExistIsRefused) {
   const std::vector<Refused> cases = {
       {kPlugin, {"--device", "9"}, "there is no card 9"},
       {kPlugin,
@@ -383,7 +383,7 @@ TEST(Device, WhatIsNotThereIsRefused) {
 }
 
 // The device's float32 differs from the CPU's in the last digits.
-TEST(Device, DetectionsAreThoseOfTheCpu) {
+TEST(Device, DetectionsEqualTheCpus) {
   const auto folder = fresh_folder();
   train_in(folder, train_shapes("8", {}), {"--max-steps", "2", "--noval"});
   const auto boxes = [&](const std::string& device) {

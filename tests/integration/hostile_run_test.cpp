@@ -344,14 +344,14 @@ class HostileRun : public ::testing::Test {
   int metrics_ = 0;
 };
 
-TEST_F(HostileRun, StrangersAreRefusedAndTheTrainingDoesNotNotice) {
+TEST_F(HostileRun, StrangersAreRefusedAndTrainingIsUndisturbed) {
   expect_undisturbed(/*num_steps=*/60, /*idle=*/0);
 }
 
 class Slow : public HostileRun {};
 
 // They are shown out after 5 s, of which the run must still know.
-TEST_F(Slow, AThousandMoreSayNothing) {
+TEST_F(Slow, AThousandIdleStrangersChangeNothing) {
   allow_many_files();
   expect_undisturbed(/*num_steps=*/150, kIdleConnections);
 }

@@ -131,7 +131,7 @@ class ImageWeights : public ::testing::Test {
 const fs::path* ImageWeights::folder_ = nullptr;
 const std::vector<Json>* ImageWeights::one_ = nullptr;
 
-TEST_F(ImageWeights, SamplesComeAgainAndTheLedgerSaysSo) {
+TEST_F(ImageWeights, SamplesMayRepeatAndTheLedgerReportsIt) {
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     const size_t different = samples_of_epoch(*one_, epoch).size();
     EXPECT_LT(different, 37u) << "some came again";

@@ -68,7 +68,7 @@ TEST_P(CtrlC, EndsAtACommittedStep) {
 
 // In the first epoch, in the midst of a long step: there is no checkpoint yet,
 // and the workers write one before the command comes back.
-TEST(CtrlCTwice, SavesTheNewestStepAndSaysHowToGoOn) {
+TEST(CtrlCTwice, SavesTheNewestStepAndPrintsTheResumeCommand) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command =
       long_run({"--layout", "pipeline=2", "--batch", "32", "--img", "160"});
@@ -196,7 +196,7 @@ TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
 // Ctrl-Z, until all is done.
 class Stopped : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Stopped, UntilTheEndOfTrainingItIsASuccessAllTheSame) {
+TEST_P(Stopped, AnInterruptAfterTheLastStepIsStillASuccess) {
   const fs::path folder = fresh_folder();
   Program run(train_shapes("8", {"--epochs", "4", "--noval", "--noplots"}),
               folder);
@@ -229,7 +229,7 @@ void stop_coordinator(const Program& run, int seconds) {
 }
 
 // Longer than its clients wait for an answer on their connections.
-TEST(PausedCoordinator, LosesNobody) {
+TEST(PausedCoordinator, LosesNoWorker) {
   const fs::path folder = fresh_folder();
   const fs::path log = folder / kRun / "steps.jsonl";
   Program run(long_run(), folder);
@@ -248,7 +248,7 @@ TEST(PausedCoordinator, LosesNobody) {
 }
 
 // Longer than its agents wait: their workers save, and the run can be resumed.
-TEST(Slow, APausedCoordinatorIsGivenUpWithASavedState) {
+TEST(Slow, ACoordinatorPausedForTooLongEndsTheRunWithASavedState) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command = long_run();
   command.emplace_back("--nosave");

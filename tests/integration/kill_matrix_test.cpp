@@ -272,7 +272,7 @@ TEST(KillOfRank0, BeforeTheLastCheckpointTheNextGenerationEndsTheRun) {
               {"--layout", "data=2", "--zero", "3"});
 }
 
-TEST(KillOfRank0, BeforeItSaysSoTheNextGenerationEndsTheRun) {
+TEST(KillOfRank0, BeforeItReportsTheEndTheNextGenerationEndsTheRun) {
   kill_rank_0(fresh_folder(), kKillSteps, "end", {"--processes", "2"});
 }
 

@@ -151,7 +151,7 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   }
 }
 
-TEST(LabelBound, ThePlanSaysWhatItCountsOn) {
+TEST(LabelBound, ThePlanStatesItsAssumptions) {
   const ProgramResult plan = run_program(
       {program("headroom"), "plan", "--data", shapes_data(), "--json", "--cfg",
        "yolov5n", "--img", "96", "--memory-limit", "2GiB", "--batch", "-1"},
@@ -167,7 +167,7 @@ TEST(LabelBound, ThePlanSaysWhatItCountsOn) {
   EXPECT_FALSE(json.at("labels").contains("assumed_boxes_per_image"));
 }
 
-TEST(LabelBound, WhatIsWrongWithTheDataIsSaid) {
+TEST(LabelBound, FaultsInTheDataAreReported) {
   const fs::path folder = fresh_folder();
   fs::create_directories(folder / "images");
   std::ofstream(folder / "data.yaml")

@@ -321,7 +321,7 @@ TEST_P(NcclRun, EqualsOneProcess) {
 }
 
 // No peer is lost: the run is refused, with what helps.
-TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
+TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
   const fs::path folder = fresh_folder();
   const Variables environment(
       {{"HEADROOM_DEVICE_PLUGIN", kTestPlugin},
@@ -339,7 +339,7 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
 }
 
 // One clear line each, and nobody is called lost.
-TEST(NcclRunRefusals, WhatNcclCannotUseIsSaidWithWhatHelps) {
+TEST(NcclRunRefusals, SettingsThatNcclCannotUseAreReportedWithARemedy) {
   struct Case {
     std::map<std::string, std::string> variables;
     std::vector<std::string> flags;
@@ -375,7 +375,7 @@ TEST(NcclRunRefusals, WhatNcclCannotUseIsSaidWithWhatHelps) {
   }
 }
 
-TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsSaid) {
+TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsReported) {
   const fs::path folder = fresh_folder();
   const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});
   train_in(folder, command(),
@@ -391,7 +391,7 @@ TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsSaid) {
 }
 
 // NCCL refuses two ranks on one device of a host, unless each is a host.
-TEST(NcclRunRefusals, RanksThatShareADeviceAreHostsOfTheirOwn) {
+TEST(NcclRunRefusals, RanksThatShareADeviceCountAsSeparateHosts) {
   const fs::path folder = fresh_folder();
   const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});
   const std::vector<Json> steps =

@@ -298,7 +298,7 @@ TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
 }
 
 // Another process takes two fifths of the cap in the middle of a run.
-TEST(OutOfMemoryRun, ABallastIsAnsweredByALeanerPlan) {
+TEST(OutOfMemoryRun, ABallastLeadsToALeanerPlan) {
   const auto command = [](const std::vector<std::string>& more) {
     std::vector<std::string> words = {program("headroom"),
                                       "train",

@@ -128,7 +128,7 @@ TEST_F(Pictures, OfTrainingChangeNoBitOfIt) {
             text_of(train("plain") / "weights/last.safetensors"));
 }
 
-TEST_F(Pictures, ValidationWritesWhatItFoundWhateverTheProcesses) {
+TEST_F(Pictures, ValidationWritesTheSameDetectionsForAnyNumberOfProcesses) {
   const std::vector<std::string> files = {
       "--save-txt", "--save-conf", "--save-json", "--conf-thres", "0.0001"};
   std::vector<std::string> two = files;

@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Train, Refusal, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
 // Commands that headroom-worker carries out.
-TEST(Tools, SayInOneLineWhatIsWrong) {
+TEST(Tools, NameTheFaultInOneLine) {
   const std::string data = shapes_data();
   const fs::path folder = fresh_folder();
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -267,7 +267,7 @@ TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
 }
 
 // The system refuses threads and memory already to who starts the processes.
-TEST(Resources, ASystemThatRefusesThemIsNamed) {
+TEST(Resources, ASystemThatRefusesThreadsOrMemoryIsNamed) {
   const fs::path folder = fresh_folder();
   // KiB of addresses: each lets another thread be the first that is refused.
   for (const char* limit : {"86000", "90000", "94000", "100000"}) {

@@ -96,7 +96,7 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
 }
 
 // The realistic case: what took the memory keeps it.
-TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
+TEST(Slow, ALastingBallastLeadsToAPlanThatFitsBesideIt) {
   const std::vector<Json>& calm = undisturbed();
   const int64_t peak = measured_peaks(calm).at(1);
   const int64_t limit = 2 * peak;
@@ -137,7 +137,7 @@ TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
   EXPECT_EQ(summary.at("generations"), generations.size());
 }
 
-TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {
+TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
   const fs::path folder = fresh_folder();
   const ProgramResult result =
       run_program(command_of({"--layout", "pipeline=2", "--max-steps", "5",
@@ -166,7 +166,7 @@ TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {
 
 // Memory runs out where no step can be tried again: its peer does not wait for
 // the rank until an operation's time limit, but saves the committed state.
-TEST(Slow, ARankWithoutMemoryOutsideAStepEndsTheRunOfAll) {
+TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
   constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();
   const int64_t limit = 2 * measured_peaks(calm).at(1);

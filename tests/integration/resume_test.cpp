@@ -194,7 +194,7 @@ TEST_F(Resume, NothingUsableIsRefusedAndNothingChanges) {
   EXPECT_EQ(steps(folder).size(), 2u);
 }
 
-TEST_F(Resume, AFinishedRunSaysSo) {
+TEST_F(Resume, ResumingAFinishedRunReportsThatItIsFinished) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(train(folder, {"--epochs", "1", "--noval"}).exit_code, 0);
   const ProgramResult resumed = resume(folder, {});
@@ -242,7 +242,7 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   EXPECT_EQ(steps(folder).size(), 3u);
 }
 
-TEST_F(Resume, AnotherDataSetIsSaid) {
+TEST_F(Resume, AnotherDataSetIsReported) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(train(folder, {"--max-steps", "6"}).exit_code, 0);
   const ProgramResult same = resume(folder, {"--max-steps", "7"});

@@ -37,7 +37,7 @@ std::vector<std::string> files_of(const fs::path& folder) {
   return files;
 }
 
-TEST(ExistOk, NothingThatNoRunWroteIsRemoved) {
+TEST(ExistOk, FilesThatNoRunWroteAreKept) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
   const fs::path run = folder / kRun;

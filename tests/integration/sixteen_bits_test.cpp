@@ -286,7 +286,7 @@ TEST_F(SixteenBits, AWorkerOnItsOwnMeasuresTheSameRange) {
   expect_near(steps("solo"), steps("two"));
 }
 
-TEST_F(SixteenBits, TheStartSaysWhatHappensToThem) {
+TEST_F(SixteenBits, TheStartReportsHowTheyAreHandled) {
   EXPECT_THAT(text_of(run("two") / "data_report.txt"),
               HasSubstr("hyp.hsv_h 0.015, hyp.hsv_s 0.7, hyp.hsv_v 0.4 change "
                         "nothing: they are about colours of 8 bits"));
@@ -377,7 +377,7 @@ void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
 }
 
 // The same short training, with the range and through 8 bits.
-TEST(SlowSixteenBits, FaintObjectsAreFoundInThemAlone) {
+TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   const fs::path folder = write_data(fresh_folder(), 96, 48);
   const auto map_of = [&](const std::string& data) {
     const ProgramResult result = run_program(

@@ -249,7 +249,7 @@ void PrintTo(const Collective& cut, std::ostream* out) { *out << cut.name; }
 class SlowCut : public TwoNodesRun,
                 public ::testing::WithParamInterface<Collective> {};
 
-TEST_P(SlowCut, WhoWaitsForTheOtherNodeIsFreed) {
+TEST_P(SlowCut, RanksThatWaitForTheOtherNodeAreReleased) {
   const Collective& cut = GetParam();
   // Node 0 alone is not done before node 1 is back.
   const std::vector<std::string> calm =

@@ -20,7 +20,7 @@ int exit_code_of(const Status& status) {
   }
 }
 
-TEST(Channel, NobodyThereIsACommunicationError) {
+TEST(Channel, AnUnreachableServerIsACommunicationError) {
   for (const StatusCode code :
        {StatusCode::UNAVAILABLE, StatusCode::DEADLINE_EXCEEDED,
         StatusCode::CANCELLED}) {
@@ -40,7 +40,7 @@ TEST(Channel, AServerThatIsShortOfRoomMayBeAskedAgain) {
       Status(StatusCode::RESOURCE_EXHAUSTED, "the message has 2 bytes")));
 }
 
-TEST(Channel, ARefusalKeepsTheCoordinatorsWords) {
+TEST(Channel, ARefusalKeepsTheCoordinatorsText) {
   const Status status(StatusCode::FAILED_PRECONDITION, "coordinator is 2");
   EXPECT_FALSE(is_unreachable(status));
   EXPECT_THAT([&] { throw_failure(status, "joining"); },

@@ -136,7 +136,7 @@ TEST(LayerCost, KeptElementsByHand) {
             255 / 64.0 + 255 / 256.0 + 255 / 1024.0);
 }
 
-TEST(LayerCost, WhatCannotBeCountedIsRefusedByPlace) {
+TEST(LayerCost, UncountableLayersAreRefusedByPlace) {
   EXPECT_EQ(refusal("[-1, 1, Ghost, [8]]"),
             "[model] m.yaml:6:8: layer 1: unknown module Ghost: use one of "
             "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "

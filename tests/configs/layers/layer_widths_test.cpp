@@ -61,7 +61,7 @@ TEST(LayerWidths, WrittenOnesCountAsTheyAre) {
             (Widths{8, 6, 16, 3, 3, 4, 4}));
 }
 
-TEST(LayerWidths, WhatDoesNotFitIsRefusedWithItsPlace) {
+TEST(LayerWidths, WidthsThatDoNotFitAreRefusedWithTheirPlace) {
   const auto refusal = [](const std::string& line) {
     return configs::refusal_of([&] { channels_of(line); });
   };

@@ -82,7 +82,7 @@ TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
 }
 
 // Nobody is lost for having been out of reach of a coordinator that was away.
-TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
+TEST(RunStateSnapshot, AfterARestoreEveryMemberHasTimeToSendAgain) {
   ScriptedRun run(2);
   run.start();
   const auto successor = successor_of(run, 2);

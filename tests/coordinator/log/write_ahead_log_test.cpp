@@ -93,7 +93,7 @@ TEST_F(WriteAheadLogTest, ASecondUserIsRefusedByName) {
                            "that one first, or name another log");
 }
 
-TEST_F(WriteAheadLogTest, WhoOnlyAsksWhetherItIsHeldIsWaitedFor) {
+TEST_F(WriteAheadLogTest, ACallThatOnlyProbesTheLockIsWaitedFor) {
   write({"one"});
   const int asker =
       ::open((file().string() + ".lock").c_str(), O_RDONLY | O_CLOEXEC);

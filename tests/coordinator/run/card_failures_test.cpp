@@ -70,7 +70,7 @@ TEST(CardFailure, TheSecondWithinSoManyStepsLeavesTheCardOut) {
           .is_left_out);
 }
 
-TEST(CardFailure, SoonAfterAnotherLossIsItsConsequenceAndCountsForNothing) {
+TEST(CardFailure, SoonAfterAnotherLossAFailureIsItsConsequenceAndDoesNotCount) {
   const FirstLoss first{"w0", 0, kNow};
   const auto after = [&](milliseconds pause) {
     return decide_card_failure(kNow + pause, {}, failure(1, 3, "w1"), first,
@@ -90,7 +90,8 @@ TEST(CardFailure, ACardThatIsNotListedAnyMoreIsLeftOutAtOnce) {
   CardFailure gone = failure(1, 3, "w1.1");
   gone.fault.kind = CardFault::Kind::kGone;
   const FirstLoss first{"w0", 0, kNow};
-  const CardDecision decision = decide_card_failure(kNow, {}, gone, first, 1000);
+  const CardDecision decision =
+      decide_card_failure(kNow, {}, gone, first, 1000);
   EXPECT_TRUE(decision.begins_event);
   EXPECT_TRUE(decision.is_left_out);
 }
@@ -115,7 +116,7 @@ TEST(CardFailure, IsCountedOncePerWorkerAndPerCardWhereverItsWorkerRuns) {
             "; left out: NVIDIA H100 (GPU-1, 0000:11:00.0) on h");
 }
 
-TEST(CardFailure, WithoutAUuidASlotStandsForItsCard) {
+TEST(CardFailure, WithoutAUuidASlotIdentifiesItsCard) {
   CardFailures cards;
   CardFailure one = failure(1, 3, "w1");
   one.fault.card = {};
@@ -127,7 +128,7 @@ TEST(CardFailure, WithoutAUuidASlotStandsForItsCard) {
   EXPECT_TRUE(cards.note(kNow, one, {}, 10)->is_left_out);
 }
 
-TEST(CardFailure, WhatCannotCountAnyMoreIsForgotten) {
+TEST(CardFailure, FailuresTooOldToCountAreForgotten) {
   CardFailures cards;
   for (int i = 0; i < 100; ++i) {
     cards.note(kNow, failure(1, 100 * i, "w" + std::to_string(i)), {}, 10);
@@ -194,7 +195,7 @@ TEST(CardLoss, AReportThatComesTwiceCountsOnce) {
   EXPECT_TRUE(run.state.cards().left_out().empty());
 }
 
-TEST(CardLoss, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOthers) {
+TEST(CardLoss, ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOthers) {
   CardRun run(2);
   run.start();
   run.lose_card(1, "w1", 3);
@@ -207,9 +208,8 @@ TEST(CardLoss, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOthers) {
   EXPECT_EQ(run.orders(), "w0:run");
   EXPECT_EQ(run.state.generation().members.size(), 1u);
   const std::string said = run.reasons(EventKind::kCardFailure);
-  for (const char* part :
-       {"NVIDIA H100", "GPU-1", "0000:11:00.0", kWords, "after 3 and after 5",
-        "left out"}) {
+  for (const char* part : {"NVIDIA H100", "GPU-1", "0000:11:00.0", kWords,
+                           "after 3 and after 5", "left out"}) {
     EXPECT_THAT(said, HasSubstr(part));
   }
   const RunStatus status = run.state.status(run.now);
@@ -256,7 +256,7 @@ TEST(CardLoss, MinProcessesWaitsAndNamesTheCard) {
             "NVIDIA H100 (GPU-1, 0000:11:00.0) on h");
 }
 
-TEST(CardLoss, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
+TEST(CardLoss, TheRunEndsWithARemedyWhenTheLastCardFails) {
   CardRun run(1);
   run.start();
   EXPECT_TRUE(run.lose_card(0, "w0", 3));
@@ -277,7 +277,7 @@ TEST(CardLoss, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
   EXPECT_TRUE(run.state.status(run.now).says_how_to_go_on);
 }
 
-TEST(CardLoss, ACascadeIsOneEventAndOnlyTheFirstCardIsCharged) {
+TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
   CardRun run(3);
   run.start();
   run.state.committed(3, std::nullopt);
@@ -314,7 +314,7 @@ TEST(CardLoss, AfterAKilledWorkerErrorsOfCardsAreItsConsequences) {
   EXPECT_FALSE(run.state.cards().all()[0].is_charged);
 }
 
-TEST(CardLoss, ACoordinatorThatIsStartedAgainStillKnows) {
+TEST(CardLoss, ARestartedCoordinatorStillExcludesTheCard) {
   CardRun run(2);
   run.start();
   run.lose_card(1, "w1", 3);

@@ -159,7 +159,7 @@ TEST(DeviceChoice, MoreWorkersThanCardsAreRefused) {
             "several share a card");
 }
 
-TEST(DeviceChoice, WhatIsAskedForAndAbsentIsRefused) {
+TEST(DeviceChoice, ARequestedCardThatIsAbsentIsRefused) {
   EXPECT_EQ(refusal_of(config_of("all"), node_of("a", 1, 0)),
             "[device] --device all asks for cards, and a has none: there is no "
             "driver: use --device cpu, or nodes with cards");
@@ -216,7 +216,7 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
   EXPECT_EQ(asked.reason, "");
 }
 
-TEST(DeviceChoice, CardsThatNoWorkerCanUseAreSaid) {
+TEST(DeviceChoice, CardsThatNoWorkerCanUseAreReported) {
   Node node = node_of("a", 1, 0);
   node.unusable_cards = "the driver has 8 x NVIDIA H100, but this build …";
   const auto choose = [&](const std::string& device) {
@@ -228,7 +228,7 @@ TEST(DeviceChoice, CardsThatNoWorkerCanUseAreSaid) {
   EXPECT_EQ(choose("cpu").warning, "");
 }
 
-TEST(DeviceChoice, TilesAreLookedAtOnTheCpu) {
+TEST(DeviceChoice, TilesAreValidatedOnTheCpu) {
   configs::RunConfig config = config_of("auto");
   config.command = "val";
   config.tile_height = config.tile_width = 640;
@@ -239,7 +239,7 @@ TEST(DeviceChoice, TilesAreLookedAtOnTheCpu) {
 }
 
 // Unit tests, and agents of tools, register no cards.
-TEST(DeviceChoice, AnAgentThatHasNotLookedDecidesNothing) {
+TEST(DeviceChoice, AnAgentThatHasNotListedItsCardsDecidesNothing) {
   Node node = node_of("a", 2, 0);
   node.no_card_reason.clear();
   EXPECT_THAT(placed(config_of("0,1"), {node})[0].slot_cards,

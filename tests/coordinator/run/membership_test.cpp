@@ -55,7 +55,7 @@ TEST(Membership, TheSameRegistrationTwiceIsOne) {
             "node n is registered already, with 2 other workers");
 }
 
-TEST(Membership, ASuccessorTakesTheSlotOfWhoIsGone) {
+TEST(Membership, ASuccessorTakesTheSlotOfALostAgent) {
   Membership membership(2);
   Node node{"n", "h", 0, {"a", "b"}, {}};
   EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
@@ -174,7 +174,7 @@ TEST(Membership, ExactlyTheTimeoutIsNotYetSilence) {
   EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");
 }
 
-TEST(Membership, ASilentNodeIsToldOnceAndMaySpeakAgain) {
+TEST(Membership, ASilentNodeIsReportedOnceAndMayReturn) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   EXPECT_EQ(ids(membership.expire(at(5000)).nodes), "");
@@ -187,7 +187,7 @@ TEST(Membership, ASilentNodeIsToldOnceAndMaySpeakAgain) {
   EXPECT_EQ(membership.expire(at(11001)).nodes.size(), 1u);
 }
 
-TEST(Membership, ASilentAgentWhoseWorkersAreHeardWasStopped) {
+TEST(Membership, ASilentAgentWhoseWorkersSendMessagesWasStopped) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   membership.join(at(0), "a", "n");
@@ -213,7 +213,7 @@ Membership reported_until(int last, int end, int pause_begin = 0,
   return membership;
 }
 
-TEST(Membership, AWorkerIsSilentOnceItsAgentHasNotHeardItForLong) {
+TEST(Membership, AWorkerIsSilentOnceItsAgentHasReceivedNothingForTheLimit) {
   EXPECT_EQ(ids(reported_until(1000, 3000).expire(at(3000)).workers), "");
   const Expired expired = reported_until(1000, 3250).expire(at(3250));
   EXPECT_EQ(ids(expired.workers), "a for 2000 ms");
@@ -221,7 +221,7 @@ TEST(Membership, AWorkerIsSilentOnceItsAgentHasNotHeardItForLong) {
 }
 
 // What the agent says next may be that it hears the worker.
-TEST(Membership, ReportsThatAreLateAreNotItsWorkersSilence) {
+TEST(Membership, LateReportsOfAnAgentDoNotMakeItsWorkersSilent) {
   Membership membership = reported_until(3000, 3000);
   EXPECT_EQ(ids(membership.expire(at(8000)).workers), "");
   const Expired expired = membership.expire(at(8001));
@@ -230,12 +230,12 @@ TEST(Membership, ReportsThatAreLateAreNotItsWorkersSilence) {
 }
 
 // The machine stood still: its agent speaks again a moment before its worker.
-TEST(Membership, AfterAStallAReportedWorkerHasItsLengthToSpeakAgain) {
+TEST(Membership, AfterAStallAReportedWorkerHasTheStallsLengthToSendAgain) {
   Membership membership = reported_until(2000, 5000, 2000, 5000);
   EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");
 }
 
-TEST(Membership, WhoSpokeForItselfIsNotAsOldAsItsAgentSays) {
+TEST(Membership, AWorkersOwnMessageCountsBeforeAnOlderAgeFromItsAgent) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   membership.join(at(0), "a", "n");
@@ -246,7 +246,7 @@ TEST(Membership, WhoSpokeForItselfIsNotAsOldAsItsAgentSays) {
   EXPECT_EQ(membership.find("a")->last_seen, at(6000));
 }
 
-TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
+TEST(Membership, APauseOfTheCoordinatorMakesNoMemberSilent) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   membership.join(at(0), "a", "n");

@@ -83,7 +83,7 @@ TEST(Recovery, ARankOutOfMemoryAndItsPeersGoOnInTheirPlaces) {
   EXPECT_EQ(run.events(), "generation plan") << "no process is lost";
 }
 
-TEST(Recovery, NobodyKeepsTheStateWhereOneCannot) {
+TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
   // One cannot go on as it is; one is a step behind; one is lost meanwhile.
   for (int why = 0; why < 3; ++why) {
     SCOPED_TRACE(why);
@@ -202,7 +202,7 @@ TEST(Recovery, TheNewestCommittedStepIsTheTruth) {
   EXPECT_EQ(run.state.generation().begin.committed_steps, 8);
 }
 
-TEST(Recovery, NobodyIsWaitedForWhoWillNotCome) {
+TEST(Recovery, WorkersThatWillNotJoinAreNotWaitedFor) {
   ScriptedRun run(3);
   run.start();
   EXPECT_FALSE(run.state.worker_exited(run.now, "w2", 127, "").restart);
@@ -249,7 +249,7 @@ TEST(Recovery, FewerThanMinProcessesWaitAndThenSave) {
   EXPECT_EQ(run.orders(), "w0:save");
 }
 
-TEST(Recovery, ACrashLoopEndsWithItsLastWords) {
+TEST(Recovery, ACrashLoopEndsTheRunWithTheWorkersLastOutput) {
   ScriptedRun run(2);
   run.start();
   run.state.committed(4, std::nullopt);
@@ -309,7 +309,7 @@ TEST(Recovery, AWorkersOwnFailureIsNoReasonToTryAgain) {
   EXPECT_EQ(run.orders(), "w1:save");
 }
 
-TEST(Recovery, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
+TEST(Recovery, ASilenceOfTwoSecondsIsALossAndTheAgentMustKillTheWorker) {
   ScriptedRun run(2);
   run.start();
   run.pass(2100, {1});
@@ -321,7 +321,7 @@ TEST(Recovery, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
       << "given up is as good as gone";
 }
 
-TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
+TEST(Recovery, AStuckRankThatStillSendsHeartbeatsIsNamedAndKilled) {
   ScriptedRun run(2);
   run.start();
   wire::RunProgress progress;
@@ -341,7 +341,7 @@ TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
               HasSubstr("rank 1 on h was stuck in step 7"));
 }
 
-TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
+TEST(Recovery, AStuckRankIsAlsoKilledWhileAnotherIsLost) {
   ScriptedRun run(3);
   run.start();
   run.state.worker_exited(run.now, "w0", 137, "");
@@ -362,7 +362,7 @@ TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
 }
 
 // The others' time limits do not count while one of them is late.
-TEST(Recovery, WhoWaitsForNobodyIsLateAndTheOthersAreTold) {
+TEST(Recovery, ARankThatWaitsForNoPeerIsReportedLateToTheOthers) {
   ScriptedRun run(2);
   run.start();
   run.state.note_waiting("w0", true);
@@ -375,7 +375,7 @@ TEST(Recovery, WhoWaitsForNobodyIsLateAndTheOthersAreTold) {
 }
 
 // Who waits for a message of the lost one would wait for its time limit.
-TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
+TEST(Recovery, HeartbeatRepliesReportALossUntilTheNextGeneration) {
   ScriptedRun run(2);
   run.start();
   EXPECT_FALSE(run.state.peer_lost());
@@ -387,7 +387,7 @@ TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
   EXPECT_FALSE(run.state.peer_lost());
 }
 
-TEST(Recovery, EverybodyComplainsAndNobodyIsLost) {
+TEST(Recovery, AllMembersReportAFailedCollectiveAndNoneIsLost) {
   ScriptedRun run(2);
   run.start();
   run.complain(0, 9);
@@ -453,7 +453,7 @@ TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
   EXPECT_TRUE(run.state.stop_requested());
 }
 
-TEST(Recovery, WhoIsToldToLeaveIsToldOnce) {
+TEST(Recovery, ARequestToLeaveIsSentOnce) {
   ScriptedRun run(2);
   run.start();
   run.state.register_node(run.now, other_node(1));

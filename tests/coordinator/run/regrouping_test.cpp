@@ -108,7 +108,7 @@ TEST_F(Regroup, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
             (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
 }
 
-TEST_F(Regroup, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
+TEST_F(Regroup, ALossWithAMemberThatLeftForMemoryContinuesFromTheCheckpoint) {
   run.state.worker_exited(run.now, "w1", 137, "");
   leave(0, leaving(3, 1));
   run.pass(5000, {1});
@@ -129,7 +129,7 @@ TEST_F(Regroup, ADrainMeanwhileEndsItWith130) {
   EXPECT_TRUE(run.state.status(run.now).says_how_to_go_on);
 }
 
-TEST_F(Regroup, WhoSpeaksButNeverLeavesIsLost) {
+TEST_F(Regroup, AMemberThatSendsHeartbeatsButNeverLeavesIsLost) {
   leave(0, leaving(3, 1));
   run.pass(129 * 1000);
   EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
@@ -161,7 +161,7 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
   EXPECT_EQ(shortage.memory.room_bytes, 998);
 }
 
-TEST(Regrouping, WhoLivesAndHasNotLeftIsWaitedFor) {
+TEST(Regrouping, ALivingMemberThatHasNotLeftIsWaitedFor) {
   Membership membership(3);
   Node node;
   node.node_id = "n";

@@ -107,7 +107,7 @@ TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {
   EXPECT_EQ(run.state.generation().plan.backend, plan::Backend::kGloo);
 }
 
-TEST(RunDevices, IdleCardsAreALoudLine) {
+TEST(RunDevices, IdleCardsAreAWarning) {
   TwoNodes run("cpu");
   run.start(machine_of("a", 8), machine_of("b", 8));
   EXPECT_EQ(run.lines(),

@@ -79,7 +79,7 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
 }
 
 // Then the worker speaks for itself.
-TEST(BeatGatherer, HandsBackThatNothingWasAnswered) {
+TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
   all.gatherer.gather(at(100), all.request);
@@ -96,7 +96,7 @@ TEST(BeatGatherer, HandsBackThatNothingWasAnswered) {
 }
 
 // The agent was stopped, and its workers' channels were full meanwhile.
-TEST(BeatGatherer, SaysNothingOldAfterAStandstill) {
+TEST(BeatGatherer, SendsNothingOldAfterAStall) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
   all.gatherer.gather(at(100), all.request);
@@ -108,7 +108,7 @@ TEST(BeatGatherer, SaysNothingOldAfterAStandstill) {
   EXPECT_EQ(all.request.beats_size(), 1);
 }
 
-TEST(BeatGatherer, LeavesOutWhoIsGone) {
+TEST(BeatGatherer, LeavesOutWorkersThatAreGone) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
   all.w1.send(beat_at(0, 1));
@@ -130,7 +130,7 @@ std::unique_ptr<control::CoordinatorClient> gathered_worker(
       control::kPatience, std::move(workers));
 }
 
-TEST(BeatGatherer, AWorkerSpeaksAndHearsThroughItsAgent) {
+TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   LocalRun run(1);
   const auto worker = gathered_worker(run);
   worker->next_assignment();
@@ -149,7 +149,7 @@ TEST(BeatGatherer, AWorkerSpeaksAndHearsThroughItsAgent) {
 }
 
 // Its agent was killed, or stands still.
-TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSpeaksForItself) {
+TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSendsItsOwnHeartbeats) {
   for (const bool is_killed : {true, false}) {
     LocalRun run(1);
     auto [agents, workers] = wire::BeatChannel::make_pair();

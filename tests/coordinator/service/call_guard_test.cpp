@@ -24,12 +24,12 @@ TEST(CallGuard, KnowsItsToken) {
   }
 }
 
-TEST(CallGuard, WithoutATokenEverybodyComesIn) {
+TEST(CallGuard, WithoutATokenEveryCallIsAccepted) {
   CallGuard guard("");
   EXPECT_EQ(guard.admit(TimePoint(), kPeer, "", "", false), std::nullopt);
 }
 
-TEST(CallGuard, AFloodOfOneHostIsRefusedAndNobodyElseIs) {
+TEST(CallGuard, AFloodFromOneHostIsRefusedAndOtherHostsAreServed) {
   CallGuard guard("");
   const TimePoint now;
   int admitted = 0;
@@ -43,7 +43,7 @@ TEST(CallGuard, AFloodOfOneHostIsRefusedAndNobodyElseIs) {
             std::nullopt);
 }
 
-TEST(CallGuard, WhoDoesNotKnowTheTokenUsesUpNobodysBudget) {
+TEST(CallGuard, CallsWithoutTheTokenUseUpNoMembersBudget) {
   CallGuard guard(kToken);
   const TimePoint now;
   for (int i = 0; i < 20000; ++i) {
@@ -71,7 +71,7 @@ TEST(CallGuard, AMemberHasABudgetOfItsOwn) {
   EXPECT_EQ(guard.admit(now, kPeer, kToken, "node-1", false), std::nullopt);
 }
 
-TEST(CallGuard, RemembersBoundedlyManyHosts) {
+TEST(CallGuard, RemembersABoundedNumberOfHosts) {
   CallGuard guard("");
   const TimePoint now;
   for (int i = 0; i < 100000; ++i) {

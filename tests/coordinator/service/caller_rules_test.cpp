@@ -66,7 +66,7 @@ TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
 }
 
 // The first member's words in the name of the second, or of nobody.
-TEST(CallerRules, AWorkerSpeaksForItselfAlone) {
+TEST(CallerRules, AWorkerMaySendOnlyForItself) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   const auto w1 = run.worker(1);
@@ -170,7 +170,7 @@ class OtherAgent {
   inline static const std::string kSecret = std::string(64, 'm');
 };
 
-TEST(CallerRules, AnAgentSpeaksForItsOwnWorkersAlone) {
+TEST(CallerRules, AnAgentMaySendOnlyForItsOwnWorkers) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();

@@ -78,7 +78,7 @@ TEST(Certificates, AreNeverWrittenOverOthers) {
   EXPECT_THROW(make_certificates(folder, {}), Error);
 }
 
-TEST(Certificates, WhatIsNoNameIsRefused) {
+TEST(Certificates, AnInvalidNameIsRefused) {
   for (const std::string name :
        {"", "a b", "node,DNS:other", "10.0.0.5/8", "node:1"}) {
     EXPECT_THROW(make_certificates(fresh_folder(), {name}), Error) << name;
@@ -132,7 +132,7 @@ TEST(ChannelSecurity, AMissingFileAndAShortTokenAreNamed) {
   }
 }
 
-TEST(Certificates, AreTheirOwnersWhateverTheUmaskSays) {
+TEST(Certificates, BelongToTheirOwnerUnderAnyUmask) {
   const fs::path folder =
       fs::path(HEADROOM_BUILD_DIR) / "tests/certificates/umask";
   fs::remove_all(folder);

@@ -49,7 +49,7 @@ TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
 }
 
 // A coordinator that does not know the agent (any more) is not silent.
-TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
+TEST(ControlClient, ARefusalOfHeartbeatsIsReported) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   auto server = Server::start(options);
   options.listen = server->address();
@@ -65,7 +65,7 @@ TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
   EXPECT_GT(agent->node_orders().silence_seconds, 0);
 }
 
-TEST(ControlClient, NobodyToAskIsACommunicationErrorAtOnce) {
+TEST(ControlClient, WithoutAServerACallIsACommunicationErrorAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
   const auto client = ControlClient::connect("127.0.0.1:1");
   EXPECT_THROW(client->status(), CommunicationError);

@@ -143,7 +143,7 @@ TEST(HostileNetwork, AFewFollowersOfAConnectionAreServed) {
 }
 
 // What lies unread, or on its way to a call, is a sign of life.
-TEST(Connections, BytesThatNoCallHasFollowedYetAreHeard) {
+TEST(Connections, BytesWithoutACompleteCallCountAsASignOfLife) {
   ListenAddress address = parse_listen_address("127.0.0.1:0");
   const SystemClock clock;
   Connections connections({});

@@ -147,7 +147,7 @@ TEST_F(SecureNetwork, AWrongTokenIsRefused) {
 }
 
 // From the address of an agent, which then registers a successor.
-TEST_F(SecureNetwork, GuessesOfTheTokenAreNobodysLoss) {
+TEST_F(SecureNetwork, GuessesOfTheTokenLoseNoMember) {
   wire::ChannelSecurity wrong = security_;
   wrong.token = std::string(64, 'a');
   const auto stub =
@@ -167,7 +167,7 @@ TEST_F(SecureNetwork, GuessesOfTheTokenAreNobodysLoss) {
   EXPECT_NO_THROW(agent_->register_successors(node));
 }
 
-TEST_F(SecureNetwork, NobodyComesInWithoutACertificate) {
+TEST_F(SecureNetwork, AClientWithoutACertificateIsRefused) {
   wire::ChannelSecurity none = security_;
   none.certificate.clear();
   none.key.clear();
@@ -178,7 +178,7 @@ TEST_F(SecureNetwork, NobodyComesInWithoutACertificate) {
   EXPECT_TRUE(eventually([&] { return refused("no TLS") >= 1; }));
 }
 
-TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
+TEST_F(SecureNetwork, AForeignCaIsTrustedByNeitherSide) {
   const wire::ChannelSecurity foreign =
       client_of(fresh_certificates("foreign"));
   wire::ChannelSecurity forged = foreign;  // it knows our CA and our token
@@ -192,7 +192,7 @@ TEST_F(SecureNetwork, AForeignCaIsBelievedByNeitherSide) {
 }
 
 // gRPC says of all of these that nobody answered.
-TEST_F(SecureNetwork, WhyThereIsNoConnectionIsSaidInWords) {
+TEST_F(SecureNetwork, AFailedConnectionIsReportedWithItsCause) {
   const auto fault = [&](const wire::ChannelSecurity& security) {
     const auto found = wire::connection_fault(server_->address(), security);
     return found ? found->what : "";
@@ -273,7 +273,7 @@ TEST_F(SecureNetwork, AnOversizedMessageIsRefused) {
   EXPECT_EQ(refused("message too long"), 1);
 }
 
-TEST_F(SecureNetwork, AThousandIdleConnectionsAreShownOut) {
+TEST_F(SecureNetwork, AThousandIdleConnectionsAreClosed) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;

@@ -67,7 +67,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(keys0->get("ranks/0", seconds(5)), found);
 }
 
-TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
+TEST(Server, AKeyThatIsNeverPublishedIsNamedAfterTheTimeout) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -81,7 +81,7 @@ TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
 }
 
 // Who looks without waiting is not kept until the service's next tick.
-TEST(Server, ALookWithoutPatienceIsAnsweredAtOnce) {
+TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -180,7 +180,7 @@ TEST(Server, APortInUseIsOneLine) {
                                    "address, or port 0 for any free port"));
 }
 
-TEST(Server, WithoutDescriptorsTheSystemsWordsAreSaid) {
+TEST(Server, WithoutDescriptorsTheSystemsErrorTextIsReported) {
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const int next = dup(0);
@@ -199,7 +199,7 @@ TEST(Server, WithoutDescriptorsTheSystemsWordsAreSaid) {
                                "files"));
 }
 
-TEST(Server, WordsOfMembersAreShortAndCommandNoTerminal) {
+TEST(Server, TextFromMembersIsShortAndCannotControlATerminal) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -240,7 +240,7 @@ TEST(Server, ARequestWithoutAPlanIsRefusedBeforeListening) {
               ThrowsMessage<Error>(HasSubstr("not 0: use --processes")));
 }
 
-TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
+TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   auto w1 = run.worker(1);
@@ -276,7 +276,7 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
   EXPECT_EQ(run.state(), "running");
 }
 
-TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
+TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentInformed) {
   LocalRun run(1);
   RawClient raw(run.server->address(), run.identity("w0"));
   wire::WatchRequest worker;  // joins, and never has a heartbeat
@@ -304,7 +304,7 @@ TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
   reader->Finish();
 }
 
-TEST(Server, TheHealthServiceSaysServing) {
+TEST(Server, TheHealthServiceReportsServing) {
   LocalRun run(1);
   // grpc.health.v1.Health/Check: an empty request, status 1 is SERVING.
   const grpc::Slice empty;
@@ -364,7 +364,7 @@ TEST(Server, ADrainReachesTheWorkersWithTheirHeartbeats) {
   EXPECT_EQ(run.server->status().exit_code, 130);
 }
 
-TEST(Server, AFinishedRunIsOverOnceEverybodyKnows) {
+TEST(Server, AFinishedRunEndsOnceAllMembersAreInformed) {
   LocalRun run(2);
   auto w0 = run.worker(0);
   auto w1 = run.worker(1);
@@ -450,7 +450,7 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
 }
 
 // In any order, and one of them only once somebody waits.
-TEST(Server, ManyKeysComeWithOneAnswer) {
+TEST(Server, OneReplyHoldsManyKeys) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   const auto w1 = run.worker(1);

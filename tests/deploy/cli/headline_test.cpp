@@ -42,7 +42,7 @@ TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
 }
 
 // YOLOv5's own figures: 1.9 million and 4.5 GFLOPs.
-TEST(Headline, TellsHowLargeTheModelIsAndWhenCheckpointsCome) {
+TEST(Headline, ShowsTheModelsSizeAndWhenCheckpointsAreWritten) {
   RunRequest request;
   request.config.command = "train";
   request.config.cfg = "yolov5n";

@@ -140,7 +140,7 @@ TEST_P(LaunchDevices, CardsThatAreAskedForAndAbsentAreRefused) {
   EXPECT_THAT(run.err, Not(HasSubstr("was told")));
 }
 
-TEST_P(LaunchDevices, TheCpuBesideIdleCardsIsSaidLoudly) {
+TEST_P(LaunchDevices, TheCpuBesideIdleCardsGivesAWarning) {
   const ProgramResult run = start(2, {"--device", "cpu"});
   if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 0) << run.err;

@@ -25,7 +25,7 @@ using testing::run_program;
 using Operation = testing::Supervision;
 
 // One of two cores: as mpirun binds by default, or as somebody asked it to.
-TEST_F(Operation, ABindingThatNobodyAskedForIsUndone) {
+TEST_F(Operation, ADefaultBindingOfTheLauncherIsUndone) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (cores < 2) GTEST_SKIP() << "this machine has one core";
   const auto bound = [&](const std::string& asked) {
@@ -123,7 +123,7 @@ TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
 // The agent gives its worker up, as the coordinator does, and starts another.
 // Between machines, where a heartbeat must wait for the connection to be made:
 // tests/integration/two_nodes_test.
-TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
+TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
   setenv("FAKE_WORKER", "slow", 1);
   const std::string certs = (folder_ / "certs").string();
   ASSERT_EQ(

@@ -68,7 +68,7 @@ std::string address_in(const std::string& said) {
 }
 
 // Somebody wants the port as soon as the coordinator is gone.
-TEST_F(Restarts, AKilledCoordinatorsPortIsNobodyElses) {
+TEST_F(Restarts, AKilledCoordinatorsPortStaysReserved) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train(), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));
@@ -97,7 +97,7 @@ TEST_F(Restarts, AKilledCoordinatorsPortIsNobodyElses) {
   EXPECT_EQ(run.join().exit_code, 130);
 }
 
-TEST_F(Restarts, ALogThatCannotBeWrittenIsSaidAtOnceAndTriedAgain) {
+TEST_F(Restarts, ALogThatCannotBeWrittenIsReportedAtOnceAndRetried) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train(), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));

@@ -92,14 +92,15 @@ TEST_F(RunRequestTest, MoreFrozenLayersThanTheModelHasAreRefusedBeforeAStart) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "25"}), "accepted");
 }
 
-TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
+TEST_F(RunRequestTest,
+       WithoutModelOrWeightsYolov5sStartsFromScratchWithANotice) {
   const RunRequest run = request({});
   EXPECT_EQ(run.config.cfg, "yolov5s");
   EXPECT_THAT(run.notes, ElementsAre("no --cfg and no --weights: training "
                                      "yolov5s from scratch"));
 }
 
-TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
+TEST_F(RunRequestTest, ThePlanUnderALimitIsReported) {
   const RunRequest run =
       request({"--cfg", "yolov5n", "--memory-limit", "1GiB"});
   EXPECT_THAT(run.notes, ElementsAre(AllOf(HasSubstr("plan: "),
@@ -208,7 +209,7 @@ TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   EXPECT_THAT(anchors, ElementsAre(true, false, false, false, true));
 }
 
-TEST_F(RunRequestTest, ALauncherThatCountsDevicesSaysTheWorkersOfAnAgent) {
+TEST_F(RunRequestTest, ALauncherThatCountsDevicesSetsTheWorkersOfAnAgent) {
   LauncherPlace place = slots(2, 1);
   place.workers = 4;
   EXPECT_EQ(request({}, place).expected_workers(), 8);
@@ -220,7 +221,7 @@ TEST_F(RunRequestTest, ALauncherThatCountsDevicesSaysTheWorkersOfAnAgent) {
 }
 
 // Else a machine whose driver does not load would train on the CPU unnoticed.
-TEST_F(RunRequestTest, ALauncherThatPromisesCardsIsTakenAtItsWord) {
+TEST_F(RunRequestTest, CardsPromisedByALauncherAreTrusted) {
   LauncherPlace place = slots(2, 1);
   place.workers = 4;
   place.counts_cards = place.promises_cards = true;
@@ -326,7 +327,7 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
   EXPECT_THAT(run.notes, IsEmpty());
 }
 
-TEST_F(RunRequestTest, ThePrecisionIsSettledAndSaid) {
+TEST_F(RunRequestTest, ThePrecisionIsChosenAndReported) {
   const RunRequest run = request({"--cfg", "yolov5n"});
   EXPECT_EQ(run.config.precision, configs::Precision::kFp32);
   EXPECT_THAT(headline(run), HasSubstr(", batch 16, CPU, fp32, processes 1 x"));
@@ -365,7 +366,7 @@ TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
   EXPECT_EQ(run.run_directory, directory);
 }
 
-TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
+TEST_F(RunRequestTest, ResumeReportsOverriddenSettings) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
   saved.epochs = 60;
@@ -384,7 +385,7 @@ TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
                           "resume: layout was data=2 and is now chosen anew"));
 }
 
-TEST_F(RunRequestTest, WhatHasNoPlanIsRefusedBeforeAnythingStarts) {
+TEST_F(RunRequestTest, ARequestWithoutAPlanIsRefusedBeforeAnythingStarts) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--layout", "pipeline=20"}),
             "[plan] --layout pipeline=20: every stage needs a layer with "
             "parameters, and 20 stages > 19 such layers of the model: use "
@@ -475,7 +476,7 @@ TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   }
 }
 
-TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
+TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
   const std::string directory = save_run(saved);

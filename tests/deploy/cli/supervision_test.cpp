@@ -131,7 +131,7 @@ TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   }
 }
 
-TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
+TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run =
       run_program({headroom(), "plan", "--cfg", "yolov5s", "--layout",
@@ -148,7 +148,7 @@ TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
   EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
 }
 
-TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
+TEST_F(Supervision, AMissingWorkerProgramIsReportedBeforeAnythingStarts) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 2);
@@ -175,7 +175,7 @@ TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
                    "--expected-workers", "1"});
 }
 
-TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {
+TEST_F(Supervision, AWorkerThatDiesAtOnceIsReportedWithItsLastOutput) {
   setenv("FAKE_WORKER", "die", 1);
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 5) << run.err;
@@ -204,7 +204,7 @@ TEST_F(Supervision, ARefusalOfTheDataIsTheChildsOwn) {
   EXPECT_EQ(run.err, "[data] [odd] no labels: write some\n");
 }
 
-TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsToldWithItsLastWords) {
+TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsReportedWithItsLastOutput) {
   setenv("FAKE_WORKER", "crash", 1);
   const ProgramResult run =
       run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
@@ -258,7 +258,7 @@ TEST_F(Supervision, OneInterruptStopsAtACommittedStep) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
+TEST_F(Supervision, ASecondInterruptStopsProcessesThatIgnoreTheFirst) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train(), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));
@@ -311,7 +311,7 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
 }
 
 // NCCL refuses two processes of one host on one card.
-TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
+TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
   setenv("FAKE_WORKER", "host", 1);
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
   setenv("FAKE_DEVICES", "2", 1);
@@ -343,7 +343,7 @@ TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
+TEST_F(Supervision, NoProcessOutlivesAKilledSupervisor) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
@@ -422,7 +422,7 @@ TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, UnderMpirunARefusalIsSaidOnceAndTheExitCodeIsTheRuns) {
+TEST_F(Supervision, UnderMpirunARefusalIsPrintedOnceAndTheExitCodeIsTheRuns) {
   if (system("command -v mpirun >/dev/null") != 0) {
     GTEST_SKIP() << "there is no mpirun here";
   }

@@ -68,7 +68,7 @@ TEST_F(ValRequest, TakesTheSizeThatWeightsWereTrainedWith) {
 }
 
 // One of the headers has 60 bytes: the file begins with '<', as a page does.
-TEST_F(ValRequest, JudgesOneClassWhereWeightsWereTrainedWithOneForAll) {
+TEST_F(ValRequest, ValidatesOneClassWhereWeightsWereTrainedWithSingleCls) {
   const auto judged = [&](const std::string& file, const std::string& names) {
     return request({"val", "--data", data(names), "--weights", file});
   };

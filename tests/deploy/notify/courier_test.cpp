@@ -72,7 +72,7 @@ class CourierTest : public ::testing::Test {
   std::vector<std::string> lines_;
 };
 
-TEST_F(CourierTest, OneLineForAServerThatIsAwayAndOneThatItIsBack) {
+TEST_F(CourierTest, OneLineWhenAServerIsUnreachableAndOneWhenItReturns) {
   server_.is_away = true;
   Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
   for (int i = 0; i < 500 && server_.calls < 2; ++i) {
@@ -91,7 +91,7 @@ TEST_F(CourierTest, OneLineForAServerThatIsAwayAndOneThatItIsBack) {
   EXPECT_EQ(lines().size(), 2u);
 }
 
-TEST_F(CourierTest, WhatDidNotArriveIsSaid) {
+TEST_F(CourierTest, UndeliveredMessagesAreReported) {
   server_.is_away = true;
   Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
   wait_for_lines(1);
@@ -102,7 +102,7 @@ TEST_F(CourierTest, WhatDidNotArriveIsSaid) {
             "warning: MLflow has not got the end (no connection)");
 }
 
-TEST_F(CourierTest, TheEndCutsAnUploadAndBlamesNobody) {
+TEST_F(CourierTest, TheEndCancelsAnUploadWithoutBlamingTheServer) {
   server_.is_uploading = true;
   Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
   while (server_.calls == 0) std::this_thread::yield();
@@ -113,7 +113,7 @@ TEST_F(CourierTest, TheEndCutsAnUploadAndBlamesNobody) {
 }
 
 // The look-up of a name cannot be ended.
-TEST_F(CourierTest, AThreadThatIsStuckIsLeft) {
+TEST_F(CourierTest, AStuckThreadIsAbandoned) {
   server_.is_stuck = true;
   const auto begin = Clock::now();
   {

@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "a redirect to https://login.example, which"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {
+TEST_F(MlflowRunTest, ALostReplyCreatesNothingTwice) {
   const auto mlflow = begun_run();
   server_.lose_answers(true);
   for (int i = 0; i < 3; ++i) {
@@ -195,7 +195,7 @@ TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {
               ElementsAre(Pair(0, 0.5), Pair(1, 0.25), Pair(2, 0.125)));
 }
 
-TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
+TEST_F(MlflowRunTest, TheWaitForASlowServerIsLimited) {
   // Outlives the test, as the server's threads do.
   const auto is_over = std::make_shared<std::atomic<bool>>(false);
   server_.set_fault([is_over](const httplib::Request&, httplib::Response&) {
@@ -246,7 +246,7 @@ TEST_F(MlflowRunTest, TheEndComesBeforeAnUploadThatItCut) {
   EXPECT_EQ(mlflow->left(&end), "best.safetensors");
 }
 
-TEST_F(MlflowRunTest, ParametersThatAreRefusedHoldNothingUp) {
+TEST_F(MlflowRunTest, RefusedParametersDelayNothing) {
   server_.set_fault(
       [](const httplib::Request& request, httplib::Response& answer) {
         if (request.body.find("\"params\"") == std::string::npos) return false;
@@ -266,7 +266,7 @@ TEST_F(MlflowRunTest, ParametersThatAreRefusedHoldNothingUp) {
 }
 
 // Each byte arrives within every timeout of a read.
-TEST_F(MlflowRunTest, AnAnswerThatDripsIsCutToo) {
+TEST_F(MlflowRunTest, AReplyThatDripsIsCutToo) {
   server_.set_fault([](const httplib::Request&, httplib::Response& answer) {
     answer.set_content_provider(1000, "application/json",
                                 [](size_t, size_t, httplib::DataSink& sink) {

@@ -145,7 +145,7 @@ TEST_F(TrainJobTest, AServerThatHangsCostsTheEnd3Seconds) {
   EXPECT_THAT(lines[0], HasSubstr("has not got the run's last progress"));
 }
 
-TEST_F(TrainJobTest, AnotherAuthorityAndALostTokenAreSaid) {
+TEST_F(TrainJobTest, AnotherAuthorityAndALostTokenAreReported) {
   const auto fault = [this] {
     try {
       trainjob().advance(nullptr, seconds(5));
@@ -167,7 +167,7 @@ TEST_F(TrainJobTest, AnotherAuthorityAndALostTokenAreSaid) {
 }
 
 TEST_F(TrainJobTest,
-       OutsideATrainJobNobodyIsToldAndHalfAnEnvironmentIsRefused) {
+       OutsideATrainJobNothingIsSentAndHalfAnEnvironmentIsRefused) {
   EXPECT_FALSE(trainjob_server({}).has_value());
   for (const char* missing :
        {"KUBEFLOW_TRAINER_SERVER_CA_CERT", "KUBEFLOW_TRAINER_SERVER_TOKEN"}) {

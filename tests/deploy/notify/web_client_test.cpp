@@ -63,7 +63,7 @@ TEST_F(EncryptedServer, OfAnUnknownAuthorityIsRefused) {
   EXPECT_THAT(answer.fault, HasSubstr("certificate is not valid"));
 }
 
-TEST_F(EncryptedServer, OfAKnownAuthorityIsHeard) {
+TEST_F(EncryptedServer, OfAKnownAuthorityIsAccepted) {
   trust_its_authority();
   const WebAnswer answer = answer_of("127.0.0.1");
   EXPECT_EQ(answer.status, 200) << answer.fault;
@@ -99,7 +99,7 @@ TEST(WebClient, AfterACutItSendsNothingUntilItGoesOn) {
   EXPECT_EQ(client.send({.path = "/"}, seconds(5)).fault, "no connection");
 }
 
-TEST(WebClient, NobodyListensAndNoSuchName) {
+TEST(WebClient, ClosedPortAndUnknownName) {
   WebClient nobody(
       {.is_encrypted = false, .host = "127.0.0.1", .port = 1, .path = ""});
   EXPECT_EQ(nobody.send({.path = "/"}, seconds(5)).fault, "no connection");

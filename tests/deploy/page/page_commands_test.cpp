@@ -49,7 +49,7 @@ TEST(ReportCommand, ItWritesTheReportIntoTheRunDirectory) {
   EXPECT_EQ(run("report " + folder.path().string()).exit_code, 0);
 }
 
-TEST(ReportCommand, WhatIsNoReportIsNotReplaced) {
+TEST(ReportCommand, AFileThatIsNoReportIsNotReplaced) {
   const RunDirectory folder;
   folder.write("mine.html", "mine");
   const std::string command = "report " + folder.path().string() +
@@ -61,7 +61,7 @@ TEST(ReportCommand, WhatIsNoReportIsNotReplaced) {
   EXPECT_EQ(run(command + " --exist-ok").exit_code, 0);
 }
 
-TEST(ReportCommand, WithoutARunItSaysWhatToName) {
+TEST(ReportCommand, WithoutARunItNamesTheMissingArgument) {
   const headroom::testing::TemporaryFolder folder;
   EXPECT_EQ(run("report").exit_code, 2);
   const Ended ended = run("report " + folder.path().string());
@@ -166,7 +166,7 @@ class PageOfTraining : public ::testing::Test {
   std::string said_;
 };
 
-TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndSaysWhere) {
+TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndPrintsItsAddress) {
   const auto server = serve({});
   ASSERT_NE(server, nullptr);
   EXPECT_EQ(said_, "page:  " + server->address() + "\n");

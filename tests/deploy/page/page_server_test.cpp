@@ -121,7 +121,7 @@ TEST_F(PageServerTest, TheTokenSetsACookieThatOpensThePage) {
             "http://" + host() + "/?token=" + server_->token());
 }
 
-TEST_F(PageServerTest, WithoutTheTokenNothingIsTold) {
+TEST_F(PageServerTest, WithoutTheTokenNothingIsAnswered) {
   const std::string own = "Host: " + host() + "\r\n";
   for (const char* path :
        {"/", "/api/runs", "/api/run?id=exp", "/api/steps?id=exp",
@@ -253,7 +253,7 @@ TEST_F(PageServerTest, OnlyPicturesOfTheFolderAreServed) {
   EXPECT_EQ(status_of(ask("/../run.yaml")), 404);
 }
 
-TEST_F(PageServerTest, ChangesComeAsEventsAndSignsOfLifeBetweenThem) {
+TEST_F(PageServerTest, ChangesArriveAsEventsWithSignsOfLifeBetweenThem) {
   const Connection connection(server_->port());
   connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
                   cookie() + "\r\n");
@@ -311,7 +311,7 @@ TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
   server_.reset();
 }
 
-TEST_F(PageServerTest, AReaderThatDoesNotReadHoldsNobodyUpAndIsClosed) {
+TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
   // So much that no buffer of the system holds it.
   std::string picture(30 << 20, 'p');
   std::ofstream(folder_.path() / "large.png") << picture;

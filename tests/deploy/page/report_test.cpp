@@ -70,7 +70,7 @@ TEST(Report, NoTextOfARunEndsTheElementThatHoldsIt) {
   }
 }
 
-TEST(Report, PicturesBeyondTheLimitAreLeftOutAndItIsSaid) {
+TEST(Report, PicturesBeyondTheLimitAreLeftOutWithANotice) {
   const RunDirectory folder;
   for (int i = 0; i < 5; ++i) {
     folder.write("val_batch" + std::to_string(i) + "_labels.jpg",

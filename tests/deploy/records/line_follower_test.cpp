@@ -74,7 +74,7 @@ TEST_F(LineFollowerTest, AFileThatBeginsAgainIsReadAgain) {
   EXPECT_EQ(restarts_, 2);
 }
 
-TEST_F(LineFollowerTest, WhatIsTooLongIsSkippedAndCounted) {
+TEST_F(LineFollowerTest, TooLongLinesAreSkippedAndCounted) {
   write("a\n" + std::string(20 << 20, 'x'));
   EXPECT_THAT(lines(), ElementsAre("a"));
   EXPECT_EQ(follower_.overlong_lines(), 1);

@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
                                       : "channels_last";
                          });
 
-TEST_F(CountingAllocatorTest, ARefusalSaysWhatWasAskedAndWhatThereWas) {
+TEST_F(CountingAllocatorTest, ARefusalGivesTheRequestedAndTheFreeBytes) {
   CountingAllocator::take_refusal();  // of a test before
   EXPECT_FALSE(CountingAllocator::take_refusal());
   allocator_.set_limit(start_ + 1000);

@@ -45,7 +45,7 @@ class DerivationTest : public testing::Test {
   int made_ = 0;
 };
 
-TEST_F(DerivationTest, AMapIsMadeAgainOnceForAllWhoWantIt) {
+TEST_F(DerivationTest, AMapIsDerivedOnceForAllReaders) {
   at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = derived(source);
   const at::Tensor expected = map.clone();
@@ -73,7 +73,7 @@ TEST_F(DerivationTest, AUseThatIsNeverTakenHoldsNothing) {
   EXPECT_EQ(live(), 0);
 }
 
-TEST_F(DerivationTest, GoesWithTheMapWhereNobodyKeepsIt) {
+TEST_F(DerivationTest, IsFreedWithAMapThatNothingKeeps) {
   at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = derived(source);
   source.reset();
@@ -99,7 +99,7 @@ TEST_F(DerivationTest, SourcesAreDerivedInTheirTurn) {
   EXPECT_EQ(live(), 2);
 }
 
-TEST_F(DerivationTest, AMapThatSomebodyKeepsIsUsedAsItIs) {
+TEST_F(DerivationTest, AMapThatIsStillHeldIsUsedAsItIs) {
   const at::Tensor source = at::rand({kSize}, at::kDouble);
   const at::Tensor map = derived(source);
   KeptTensor kept = keep(map);
@@ -117,7 +117,7 @@ TEST_F(DerivationTest, AViewOfOtherShapeIsKept) {
   whole.take();
 }
 
-TEST_F(DerivationTest, AConvolutionIsMadeAgainOnlyForWhoSaysSo) {
+TEST_F(DerivationTest, AConvolutionIsRecomputedOnlyOnRequest) {
   const at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = at::sigmoid(source);
   set_derivation(

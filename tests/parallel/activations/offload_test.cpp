@@ -53,7 +53,7 @@ TEST(OffloadFile, BytesComeBackAndRoomIsUsedAgain) {
   EXPECT_EQ(back, c) << "untouched";
 }
 
-TEST(OffloadFile, ItsLimitIsToldInNumbers) {
+TEST(OffloadFile, ItsLimitIsReportedInNumbers) {
   OffloadFile file(int64_t{2} << 20);
   const auto block = bytes_of('x', 3 << 19);
   const int64_t place = file.write(block.data(), 3 << 19);
@@ -84,7 +84,7 @@ TEST(OffloadFile, AFullDiskIsAnErrorAndLeavesNothingBehind) {
   EXPECT_EQ(file.used_bytes(), 0);
 }
 
-TEST(OffloadFile, WithoutAFolderItSaysWhere) {
+TEST(OffloadFile, WithoutAFolderTheErrorNamesTmpdir) {
   const char* before = getenv("TMPDIR");
   const std::string kept = before != nullptr ? before : "";
   setenv("TMPDIR", "/nowhere/at/all", 1);

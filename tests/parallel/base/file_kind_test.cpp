@@ -38,7 +38,7 @@ TEST(FileKind, OfImagesIsAnImageAndOfNothingElse) {
   EXPECT_FALSE(is_image(ForeignKind::kNone));
 }
 
-TEST(FileKind, WhatIsNoWeightsIsCalledWhatItIs) {
+TEST(FileKind, AFileThatIsNoWeightsIsNamedByItsKind) {
   const fs::path file =
       fs::temp_directory_path() / ("file_kind_" + std::to_string(::getpid()));
   const auto refusal = [&](std::string_view bytes) -> std::string {

@@ -33,7 +33,7 @@ TEST(ParseWhole, TakesDigitsAndAMinusAndNothingElse) {
   }
 }
 
-TEST(ParseWhole, RefusesWhatLiesOutsideTheBounds) {
+TEST(ParseWhole, RefusesNumbersOutsideTheBounds) {
   EXPECT_EQ(parse_whole("1", 1, 3), 1);
   EXPECT_EQ(parse_whole("3", 1, 3), 3);
   EXPECT_EQ(parse_whole("0", 1, 3), std::nullopt);

@@ -36,7 +36,7 @@ TEST(Units, ParsesBytes) {
   EXPECT_EQ(parse_bytes("1T"), int64_t{1} << 40);
 }
 
-TEST(Units, RefusesWhatIsNoSize) {
+TEST(Units, RefusesTextThatIsNoSize) {
   for (const char* text : {"", "GiB", "-1", "-1GiB", "1XiB", "1GiBi", "nan",
                            "1e30", "99999999999T", "2 potatoes"}) {
     EXPECT_EQ(parse_bytes(text), std::nullopt) << text;

@@ -342,7 +342,7 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
 // says nothing, and neither does the network.
 using GlooLossTest = testing::TestWithParam<RankBackend>;
 
-TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
+TEST_P(GlooLossTest, ReleasesRanksThatWaitForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
   // Allocated here: on a busy machine filling it inside the operation could
   // take longer than the 300 ms after which the loss is announced.
@@ -395,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, GlooLossTest,
                          });
 
 // The message is the first between the two, and the peer never begins one.
-TEST(GlooCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
+TEST(GlooCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
   RankOptions options;
   options.backend = RankBackend::kLazyGloo;
   options.operation_timeout = seconds(60);
@@ -520,7 +520,8 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
 }
 
 // Buckets of gradients are held until the next generation.
-TEST(GlooCommunicatorTest, WhoLeavesFreesItsPeersThoughItsWorksAreHeld) {
+TEST(GlooCommunicatorTest,
+     ARankThatLeavesReleasesItsPeersThoughItsWorksAreHeld) {
   for (const RankBackend backend :
        {RankBackend::kGloo, RankBackend::kLazyGloo}) {
     SCOPED_TRACE(to_string(backend));
@@ -557,7 +558,8 @@ TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
   EXPECT_THAT(taken, AllOf(Ge(milliseconds(450)), Lt(seconds(5))));
 }
 
-TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForAConnection) {
+TEST(GlooCommunicatorTest,
+     AThreadThatLearnsOfALossReleasesOneThatIsConnecting) {
   GlooOptions options;
   options.timeout = seconds(8);
   const auto store = std::make_shared<InMemoryStore>();

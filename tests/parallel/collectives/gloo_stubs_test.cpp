@@ -17,7 +17,7 @@ std::string library_of(const char* symbol) {
   return info.dli_fname;
 }
 
-TEST(GlooStubs, WhatTheyDeclareIsLibTorchs) {
+TEST(GlooStubs, TheyDeclareTheFunctionsOfLibTorch) {
   for (const char* symbol :
        {// gloo::Context
         "_ZN4gloo7Context16closeConnectionsEv",

@@ -9,7 +9,7 @@
 namespace headroom::collectives {
 namespace {
 
-TEST(NetworkMeasurement, EveryPairMeetsOnceAndNobodyIsInTwoPairsAtATime) {
+TEST(NetworkMeasurement, EveryPairMeetsOnceAndNoRankIsInTwoPairsAtATime) {
   for (int machines = 2; machines <= kMostMachinesOfAllPairs; ++machines) {
     std::set<std::pair<int, int>> met;
     const std::vector<MachinePairs> rounds = measuring_rounds(machines);
@@ -50,7 +50,8 @@ TEST(NetworkMeasurement, RanksOfOneMachineMeasureNothing) {
   });
 }
 
-TEST(NetworkMeasurement, AllRanksHearWhatTheFirstOfEachMachineMeasured) {
+TEST(NetworkMeasurement,
+     AllRanksReceiveTheMeasurementsOfTheFirstRankOfEachMachine) {
   const auto begin = std::chrono::steady_clock::now();
   run_ranks(5, [](int rank, Communicator& world) {
     const int64_t machine = std::vector<int64_t>{7, 7, 8, 9, 8}[rank];

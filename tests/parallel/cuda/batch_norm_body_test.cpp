@@ -261,7 +261,7 @@ TYPED_TEST(BatchNormBody, EqualsTheCpus) {
 }
 
 // What the last block makes of the sums: from these, group after group.
-TYPED_TEST(BatchNormBody, WritesWhatFollowsFromItsSums) {
+TYPED_TEST(BatchNormBody, WritesTheValuesDerivedFromItsSums) {
   using T = TypeParam;
   for (const Case& test : cases()) {
     SCOPED_TRACE(std::to_string(test.channels) + " channels");

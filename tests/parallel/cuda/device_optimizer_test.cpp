@@ -143,7 +143,7 @@ TEST_P(DeviceOptimizer, EqualsTheCpus) {
 
 // A gradient or an item that is no number: the outcome says so, and nothing
 // has changed.
-TEST_P(DeviceOptimizer, WhatIsNotFiniteChangesNothing) {
+TEST_P(DeviceOptimizer, ANonFiniteStepChangesNothing) {
   HEADROOM_NEEDS_DEVICE();
   const double bad = std::numeric_limits<double>::quiet_NaN();
   for (const bool in_gradient : {true, false}) {

@@ -167,7 +167,7 @@ TEST(FlatBufferBody, BetweenOptimizerStepsGradientsAreAdded) {
 
 // A gradient or an item that is no number, and a host that forbids it: the
 // outcome says so, and nothing changes.
-TEST(FlatBufferBody, WhatDoesNotCountChangesNothing) {
+TEST(FlatBufferBody, ARejectedStepChangesNothing) {
   const double bad = std::numeric_limits<double>::quiet_NaN();
   for (const int what : {0, 1, 2, 3, 4}) {
     SCOPED_TRACE(what);

@@ -62,7 +62,7 @@ TEST(HostCuda, ShufflesStayInTheirWarp) {
   }
 }
 
-TEST(HostCuda, WhatACardWouldRefuseOrHangInIsAnError) {
+TEST(HostCuda, CodeThatACardWouldRefuseOrHangInIsAnError) {
   EXPECT_THROW(run_grid(dim3(1), dim3(1025), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(0), dim3(32), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(1, 65536), dim3(32), [] {}), std::logic_error);

@@ -165,12 +165,12 @@ class NcclLatePeer : public NcclRanks {
   }
 };
 
-TEST_F(NcclLatePeer, WhoReadsBehindItWaitsForIt) {
+TEST_F(NcclLatePeer, AReaderBehindItWaitsForIt) {
   expect_signs_of_life(
       [](at::Tensor& sum) { EXPECT_EQ(sum.sum().item<float>(), 200); }, 2);
 }
 
-TEST_F(NcclLatePeer, AFullQueueBehindItIsAWaitForIt) {
+TEST_F(NcclLatePeer, AFullQueueBehindItCountsAsAWaitForIt) {
   expect_signs_of_life(
       [](at::Tensor& sum) {
         for (int i = 0; i < 3000; ++i) sum.add_(1);
@@ -179,7 +179,7 @@ TEST_F(NcclLatePeer, AFullQueueBehindItIsAWaitForIt) {
 }
 
 // The peer never comes, and whoever learns that it is lost says so.
-TEST_F(NcclRanks, ALostPeerFreesWhoeverWaits) {
+TEST_F(NcclRanks, ALostPeerReleasesWaitingRanks) {
   const double taken = seconds_of([&] {
     const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
       if (rank == 1) {
@@ -197,7 +197,7 @@ TEST_F(NcclRanks, ALostPeerFreesWhoeverWaits) {
   EXPECT_LT(taken, 2);
 }
 
-TEST_F(NcclRanks, ALostPeerFreesWhoConnects) {
+TEST_F(NcclRanks, ALostPeerReleasesConnectingRanks) {
   const FaultsOf faults("call=CommInitRankScalable,rank=1,kind=never");
   std::thread finder([] {
     std::this_thread::sleep_for(milliseconds(300));
@@ -251,7 +251,7 @@ TEST_F(NcclRanks, GroupsOfTheSameRanksShareAConnection) {
   }));
 }
 
-TEST_F(NcclRanks, WhatIsNotUsedIsNotConnected) {
+TEST_F(NcclRanks, UnusedGroupsAreNotConnected) {
   expect_calm(run([](int, Ranks& ranks, c10::Device device) {
     const int64_t before = bytes_beside_tensors(device);
     const Ranks reversed = ranks->split(0, -ranks->rank());
@@ -306,7 +306,7 @@ TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
 
 // Whoever handles a lost peer has no exception in flight any more, and must not
 // wait for what that peer would have done.
-TEST_F(NcclRanks, AFailuresEndWaitsForNobody) {
+TEST_F(NcclRanks, EndingAfterAFailureDoesNotWait) {
   std::atomic<bool> has_ended{false};
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
     if (rank == 1) {
@@ -330,7 +330,7 @@ TEST_F(NcclRanks, AFailuresEndWaitsForNobody) {
   expect_calm(ends);
 }
 
-TEST_F(NcclRanks, CallsThatFailAreSaid) {
+TEST_F(NcclRanks, FailedCallsAreReported) {
   timeout_ = milliseconds(700);
   struct Case {
     const char* faults;
@@ -393,7 +393,7 @@ TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
 }
 
 // A sum that was aborted leaves anything; nothing may be told of it to peers.
-TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
+TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
   timeout_ = milliseconds(500);
   auto hosts = collectives::make_local_communicators(2);
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {

@@ -102,7 +102,7 @@ TEST(RenderBodyAt, AllColours) {
 }
 
 // Only what the warp reaches goes along: at a scale of two a quarter of it.
-TEST(SamplePacking, TakesWhatIsReached) {
+TEST(SamplePacking, PacksOnlyTheRowsThatTheWarpReaches) {
   augment::SampleRecipe recipe = augment::recipe_of(test_picture(200, 200, 1));
   const int64_t whole = augment::SamplePacking(recipe).bytes();
   EXPECT_LT(whole, 200 * 200 * 3 + 400);
@@ -112,7 +112,7 @@ TEST(SamplePacking, TakesWhatIsReached) {
   EXPECT_LT(augment::SamplePacking(recipe).bytes(), 400);
 }
 
-TEST(SamplePacking, LeavesToTheCpuWhatNoDeviceDoes) {
+TEST(SamplePacking, LeavesUnsupportedAugmentationsToTheCpu) {
   augment::SampleRecipe recipe = augment::recipe_of(test_picture(20, 20, 1));
   EXPECT_TRUE(augment::can_be_packed(recipe));
   recipe.changes.gray = true;

@@ -40,7 +40,7 @@ TEST(SharedDevices, EveryRankRefusesTheSamePair) {
 }
 
 // Nobody asks another rank for anything.
-TEST(SharedDevices, ARankHandsOverItsOwnNameOnce) {
+TEST(SharedDevices, ARankSendsItsOwnNameOnce) {
   run_ranks(16, [](int rank, collectives::Communicator& world) {
     collectives::CountingCommunicator counting(world.split(0, rank));
     refuse_shared_devices(counting, "GPU-" + std::to_string(rank));

@@ -39,7 +39,7 @@ TEST(NetworkInterfaces, LoopbackIsThereAndItsSpeedIsTheKernelsFile) {
   EXPECT_EQ(loopback.megabits_per_second, 2500);
 }
 
-TEST(NetworkInterfaces, ASpeedThatTheKernelDoesNotKnowIsNone) {
+TEST(NetworkInterfaces, AnUnknownSpeedIsZero) {
   const auto all = network_interfaces(made_sys(
       "sys_none",
       {{"class/net/lo/speed", "-1"}, {"class/net/lo/device/vendor", "0x1"}}));

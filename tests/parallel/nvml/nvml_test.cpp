@@ -65,7 +65,7 @@ TEST(Nvml, ReadsOlderDrivers) {
   EXPECT_EQ(card.processes[0].used_bytes, std::nullopt);
 }
 
-TEST(Nvml, SaysWhyThereIsNoCard) {
+TEST(Nvml, ReportsWhyThereIsNoCard) {
   const Nvml absent("/nowhere/libnvidia-ml.so.1");
   EXPECT_TRUE(absent.cards().empty());
   EXPECT_EQ(absent.reason(),
@@ -80,12 +80,12 @@ TEST(Nvml, SaysWhyThereIsNoCard) {
   EXPECT_THAT(other.reason(), HasSubstr("lacks a function"));
 }
 
-TEST(Nvml, TellsWhatACardComputesIn) {
+TEST(Nvml, ReportsThePrecisionsOfACard) {
   EXPECT_EQ(fake().cards()[0].compute_capability, 90);
   EXPECT_EQ(fake().cards()[1].compute_capability, 0) << "it does not tell";
 }
 
-TEST(Nvml, TellsWhereACardIsOnTheBus) {
+TEST(Nvml, ReportsTheBusAddressOfACard) {
   EXPECT_EQ(fake().cards()[0].bus_address, "0000:3b:00.0");
   EXPECT_EQ(fake().cards()[1].bus_address, "0000:af:00.0");
   const Card part =
@@ -107,7 +107,7 @@ TEST(Nvml, OfADividedCardOnePartIsShown) {
   unsetenv("FAKE_NVML_MIG");
 }
 
-TEST(CardUse, ACardThatOthersHaveToThemselvesIsTrouble) {
+TEST(CardUse, ACardInExclusiveUseByOthersIsReported) {
   const auto trouble = [](const char* mode) {
     setenv("FAKE_NVML_MODE", mode, 1);
     const std::string text = trouble_of(fake().cards()[0]);
@@ -126,7 +126,7 @@ TEST(CardUse, ACardThatOthersHaveToThemselvesIsTrouble) {
             "other cards with --device");
 }
 
-TEST(CardUse, OthersAreWhoeverIsNotOurs) {
+TEST(CardUse, ProcessesOutsideTheRunAreOthers) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);
   // 1 GiB in use belongs to no process: graphics, a crashed one.
@@ -153,7 +153,7 @@ TEST(CardUse, CardsAreNamedByNumber) {
   EXPECT_EQ(both[0].name, "Fake A24");
 }
 
-TEST(CardUse, RefusesWhatIsNotThere) {
+TEST(CardUse, RefusesAbsentCards) {
   const auto ask = [](const std::string& device, const Nvml& nvml) {
     return refusal([&] { cards_asked_for(device, nvml); });
   };
@@ -201,7 +201,7 @@ TEST(VisibleCards, MayBeAPartOfOne) {
   EXPECT_EQ(names_shown("MIG-44444444-4444-4444-4444-444444444444"), Names());
 }
 
-TEST(VisibleCards, EndWithTheFirstWordThatNamesNone) {
+TEST(VisibleCards, EndAtTheFirstTextThatNamesNoCard) {
   EXPECT_EQ(names_shown("0,5,1"), Names({"Fake H80"}));
   EXPECT_EQ(names_shown("0,0"), Names());
   for (const char* nothing : {"", "-1", "NoDevFiles"}) {

@@ -199,8 +199,8 @@ class FailingStage final : public ToyStage {
   }
 };
 
-// Stage `failing` fails in its instruction number `at`; the others find it gone,
-// all connect anew, and the step is right.
+// Stage `failing` fails in its instruction number `at`; the others find it
+// gone, all connect anew, and the step is right.
 void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
                      const RankOptions& options = {}) {
   const int num_stages = pipeline.num_stages();
@@ -259,7 +259,7 @@ TEST(Executor, AfterAStageWithoutMemoryTheStepIsRightOverNewConnections) {
 }
 
 // Any other error leaves at once; the others see a peer that is gone.
-TEST(Executor, AStageThatLeavesFreesTheOthers) {
+TEST(Executor, AStageThatLeavesReleasesTheOthers) {
   const RandomPipeline pipeline = neck({0, 2, 5}, 4);
   const ToyBatch batch = toy_batch(2, 4, false);
   class Leaving final : public ToyStage {
@@ -310,7 +310,7 @@ TEST(Executor, ALossThatIsNoScalarIsAProgrammersError) {
 }
 
 // A map that is only concatenated is not kept for backward.
-TEST(StageBoundary, AReceivedMapIsLetGoUnlessAutogradSavedIt) {
+TEST(StageBoundary, AReceivedMapIsFreedUnlessAutogradSavedIt) {
   for (const bool is_saved : {false, true}) {
     const auto gradient = std::make_shared<MapGradient>();
     const at::Tensor other = at::ones({1, 2, 2, 2}, at::kDouble);
@@ -337,7 +337,7 @@ TEST(StageBoundary, AReceivedMapSumsOverItsReaders) {
   EXPECT_EQ(gradient->value.sum().item<double>(), 20);
 }
 
-TEST(StageBoundary, ASentMapGivesItsGradientAway) {
+TEST(StageBoundary, ASentMapHandsOverItsGradient) {
   const at::Tensor weight = at::ones({3}, at::kDouble).set_requires_grad(true);
   const auto gradient = std::make_shared<MapGradient>();
   const at::Tensor end = sent_map(weight * 2, gradient);

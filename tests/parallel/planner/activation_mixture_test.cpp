@@ -163,7 +163,7 @@ int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
   return bytes + bytes / 3;
 }
 
-TEST(ActivationMixture, TheWholeModelHasTheLastWord) {
+TEST(ActivationMixture, TheEstimateOfTheWholeModelDecides) {
   std::mt19937 random(9);
   int found_count = 0, best_count = 0;
   for (int round = 0; round < 300; ++round) {

@@ -425,7 +425,7 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
   EXPECT_TRUE(!chosen.plan || chosen.plan->layout.spatial_parallel_size == 1);
 }
 
-TEST(Planner, GraphsAreOfLayersThatWaitForNobody) {
+TEST(Planner, GraphsHoldLayersThatWaitForNoPeer) {
   const auto with = [](const std::string& layout, int zero,
                        const std::string& activations, int64_t group) {
     configs::RunConfig config = batch_of(8);

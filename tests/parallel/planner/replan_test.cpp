@@ -140,7 +140,7 @@ TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
   EXPECT_LT(fullest_rank_bytes(*other.plan), needed);
 }
 
-TEST(Replan, WhatWasLackingCounts) {
+TEST(Replan, TheMissingBytesCount) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 4);
   const int64_t needed = leanest_bytes(config, failed, layers());
@@ -201,7 +201,7 @@ TEST(Replan, WhereMoreProcessesFitTheyAreNamed) {
                            needed * 95 / 100 + 1);
 }
 
-TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
+TEST(Replan, WithoutARemedyBothNumbersAreReported) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 1);
   MemoryShortage shortage = some_shortage();
@@ -214,7 +214,7 @@ TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
   EXPECT_FALSE(plan_after_shortage(config, failed, shortage, {}).plan);
 }
 
-TEST(Replan, TheShortageInWords) {
+TEST(Replan, TheTextOfTheShortage) {
   MemoryShortage shortage;
   shortage.step = 3;
   shortage.rank = 1;

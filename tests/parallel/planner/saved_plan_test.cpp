@@ -61,7 +61,7 @@ TEST_F(Saved, WithoutAFileThereIsNone) {
   EXPECT_EQ(saved.plan_error, "");
 }
 
-TEST_F(Saved, WhatIsNoPlanForTheRequestAnyMoreSaysWhy) {
+TEST_F(Saved, APlanThatNoLongerServesTheRequestIsRefusedWithTheReason) {
   save(plan::plan_to_json(another_plan()));
   EXPECT_THAT(read(config(), 3).plan_error, HasSubstr("there are 3"));
   configs::RunConfig limited = config();

@@ -34,7 +34,7 @@ TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
 
 // oneDNN with AVX2 alone was seen to take this, to the byte where maps are
 // narrower than the kernel.
-TEST_F(Convolutions, WithoutAvx512MoreLiesBesideThem) {
+TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   shape_.onednn_isa = OnednnIsa::kAvx2;
   EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + 12'464);
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight + 8'320);

@@ -27,7 +27,7 @@ EvaluationRequest head_request() {
 }
 
 // The head's scratch aside, its output and boxes of the same size are most.
-TEST(Evaluation, BoxesLieBesideTheHeads) {
+TEST(Evaluation, BoxesAreHeldBesideTheHeads) {
   EXPECT_EQ(evaluation_peak_bytes(head_request()), 2 * kHeadBytes);
 }
 
@@ -60,7 +60,7 @@ TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
 }
 
 // Averages are gathered layer by layer from ZeRO 1 on.
-TEST(Evaluation, GatheredLayersComeOnTop) {
+TEST(Evaluation, GatheredLayersAreAdded) {
   EvaluationRequest request = head_request();
   request.stage.begin = 0;
   request.stage.end = 1;

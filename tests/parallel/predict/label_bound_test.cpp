@@ -55,7 +55,7 @@ TEST(LabelStatistics, IsReadAsWritten) {
   }
 }
 
-TEST(LabelStatistics, OutlinesAreTheLastWord) {
+TEST(LabelStatistics, TheNumberOfOutlinesIsTheLastField) {
   LabelStatistics statistics = label_statistics({3, 0, 7});
   statistics.outlines = 4;
   EXPECT_EQ(to_text(statistics), "0x1 3x1 7x1 outlines=4");

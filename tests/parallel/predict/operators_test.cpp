@@ -212,7 +212,7 @@ TEST_F(Policies, KeepHoldsInputsAndConvolutions) {
   EXPECT_EQ(kept(context()), 4 * kMap + 2 * kStatistics);
 }
 
-TEST_F(Policies, LeanHasWhatIsDerivedMadeAgain) {
+TEST_F(Policies, LeanRecomputesDerivedMaps) {
   LeanPolicy lean;
   OpContext with = context();
   with.policy = &lean;
@@ -221,7 +221,7 @@ TEST_F(Policies, LeanHasWhatIsDerivedMadeAgain) {
       << "the image, two convolutions";
 }
 
-TEST_F(Policies, OffloadHoldsWhatIsTooSmallToMatter) {
+TEST_F(Policies, OffloadKeepsSmallTensors) {
   OffloadPolicy offload(timeline_);
   OpContext with = context();
   with.policy = &offload;
@@ -231,7 +231,7 @@ TEST_F(Policies, OffloadHoldsWhatIsTooSmallToMatter) {
   EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
-TEST_F(Policies, RecomputeHoldsInputsAndWhatOtherRanksSaid) {
+TEST_F(Policies, RecomputeHoldsInputsAndDataFromOtherRanks) {
   Map x = made_map(8, 1);
   Map out =
       recompute(context(),

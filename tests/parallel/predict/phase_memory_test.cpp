@@ -75,7 +75,7 @@ TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
   EXPECT_LE(start.transient, 32 << 10);
 }
 
-TEST(PhaseMemory, WhoHoldsSlicesStillStartsWithTheWholeModel) {
+TEST(PhaseMemory, ARankWithSlicesStillStartsWithTheWholeModel) {
   MemoryRequest request = small_request();
   for (ModelLayer& layer : request.layers) layer.parameters <<= 10;
   request.plan.layout.data_parallel_size = 4;
@@ -87,7 +87,7 @@ TEST(PhaseMemory, WhoHoldsSlicesStillStartsWithTheWholeModel) {
   EXPECT_GT(start.total(), estimate_checkpoint(request, {}).total() + whole);
 }
 
-TEST(PhaseMemory, ACheckpointIsWhatLiesThereBetweenSteps) {
+TEST(PhaseMemory, ACheckpointHoldsTheMemoryBetweenSteps) {
   const MemoryRequest request = small_request();
   const MemoryEstimate estimate = estimate_checkpoint(request, {});
   EXPECT_EQ(estimate.transient, 0);

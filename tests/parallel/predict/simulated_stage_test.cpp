@@ -54,7 +54,7 @@ int64_t kept_under(plan::ActivationPolicy policy) {
   return kept;
 }
 
-TEST(MicroBatch, KeepsWhatItsPoliciesSay) {
+TEST(MicroBatch, KeepsTensorsByItsPolicies) {
   EXPECT_EQ(kept_under(plan::ActivationPolicy::kKeep),
             kImageBytes + 2 * kMapBytes + kStatisticsBytes + kObjectnessBytes);
   EXPECT_EQ(kept_under(plan::ActivationPolicy::kLean),
@@ -117,7 +117,7 @@ StepRequest request_of(size_t micro_batches) {
   return request;
 }
 
-TEST(StepMemory, OneMicroBatchIsThereAtATime) {
+TEST(StepMemory, OneMicroBatchIsHeldAtATime) {
   const StepMemory one = step_memory(request_of(1));
   EXPECT_EQ(one.kept_bytes,
             kImageBytes + 2 * kMapBytes + kStatisticsBytes + kObjectnessBytes);

@@ -29,7 +29,7 @@ TimeRequest four_layers() {
   return request;
 }
 
-TEST(TimeModel, OneProcessComputesAndWaitsForNobody) {
+TEST(TimeModel, OneProcessComputesAndNeverWaits) {
   const StepEstimate step = estimate_step(four_layers());
   // 4 layers x 30 x 64 x 32 pixels x 8 images.
   EXPECT_DOUBLE_EQ(step.compute, 1e-9 * 4 * 30 * 64 * 32 * 8);

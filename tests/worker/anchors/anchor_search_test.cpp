@@ -54,7 +54,7 @@ TEST(KMeans, GivesNoMoreCentresThanThereAreSizes) {
   EXPECT_TRUE(k_means({}, 3, 30, random, 1).empty());
 }
 
-TEST(AnchorSearch, AnswersForEveryBoxAndBeatsKMeans) {
+TEST(AnchorSearch, FitsEveryBoxAndBeatsKMeans) {
   const std::vector<BoxSize> boxes = boxes_around(shapes(), 200);
   const std::vector<Anchor> found = find_anchors(boxes, 6, 4, 0, 2);
   ASSERT_EQ(found.size(), 6u);

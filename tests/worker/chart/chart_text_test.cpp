@@ -24,7 +24,7 @@ int inked(const cv::Mat& picture) {
   return static_cast<int>(gray.total()) - cv::countNonZero(gray == 255);
 }
 
-TEST(ChartText, ALetterWithoutAFontIsItsNumber) {
+TEST(ChartText, ALetterWithoutAFontIsShownAsItsCodePoint) {
   const auto none = [](char32_t) { return false; };
   EXPECT_EQ(with_numbers("a" + kCat + kFace, none), U"a\\u732B\\U0001F600");
   EXPECT_EQ(with_numbers(kAccent, [](char32_t c) { return c == U'\u00E9'; }),

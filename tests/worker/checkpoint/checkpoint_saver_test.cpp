@@ -60,7 +60,7 @@ TEST(BackgroundWriter, RunsAJobToItsEndOnAnotherThread) {
   EXPECT_EQ(writer.error(), nullptr);
 }
 
-TEST(BackgroundWriter, GetsWhatOthersLeave) {
+TEST(BackgroundWriter, RunsAtTheLowestPriority) {
   BackgroundWriter writer;
   int nice = 0;
   writer.start(job([&] {
@@ -73,7 +73,7 @@ TEST(BackgroundWriter, GetsWhatOthersLeave) {
 }
 
 // A thread of lowest priority may never come to run.
-TEST(BackgroundWriter, WhoWaitsDoesTheRest) {
+TEST(BackgroundWriter, TheWaitingThreadRunsTheRest) {
   BackgroundWriter writer;
   std::promise<void> begun, released;
   std::shared_future<void> release = released.get_future().share();
@@ -189,7 +189,7 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
 }
 
 // While a saver may still copy it.
-TEST_F(CheckpointSavers, AStateTellsOfEachChangeBeforeIt) {
+TEST_F(CheckpointSavers, AStateReportsEachChangeBeforeIt) {
   Alone run(options());
   const std::vector<std::function<void()>> changes = {
       [&] { run.state.start_epoch(); }, [&] { run.state.reset_average(); },
@@ -248,7 +248,7 @@ TEST_F(CheckpointSavers, WithoutRoomForACopyNothingIsBegun) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-TEST_F(CheckpointSavers, AFullDiskCostsTheNewOneOnly) {
+TEST_F(CheckpointSavers, AFullDiskLosesOnlyTheNewOne) {
   Alone run(options());
   ASSERT_EQ(run.save(4).at(0).failure, "");
   const auto bytes = fs::file_size(folder_ / "beside/step-4/state.safetensors");

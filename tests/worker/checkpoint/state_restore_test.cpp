@@ -27,7 +27,7 @@ TEST(ChooseState, TheNewestStepThatIsWhole) {
   EXPECT_EQ(choice->pieces[0].rank, 1);
 }
 
-TEST(ChooseState, AShardThatIsLostTakesAllBackOneStep) {
+TEST(ChooseState, ALostShardMeansOneStepBackForAll) {
   const HeldRange first = {"parameters", 0, 0, 5},
                   second = {"parameters", 0, 5, 5},
                   layer_3 = {"parameters", 3, 0, 6};

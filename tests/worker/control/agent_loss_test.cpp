@@ -29,7 +29,7 @@ void be_worker(int output, int to_agent) {
   _exit(write(output, said, 1) == 1 ? 0 : 1);
 }
 
-TEST(AgentLoss, IsToldFromOtherSignalsOfThatNumber) {
+TEST(AgentLoss, DiffersFromOtherSignalsOfThatNumber) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const pid_t agent = fork();
@@ -51,7 +51,7 @@ TEST(AgentLoss, IsToldFromOtherSignalsOfThatNumber) {
 }
 
 // Its agent lives and asks it to leave.
-TEST(AgentLoss, AnAgentMayAskAndIsToldFromOthers) {
+TEST(AgentLoss, AnAgentsSignalDiffersFromThoseOfOtherSenders) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const pid_t worker = fork();

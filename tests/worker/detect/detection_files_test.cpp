@@ -39,14 +39,14 @@ TEST(DetectionFiles, YoloText) {
   EXPECT_THAT(yolo_text(found_in("x.jpg"), true), HasSubstr(" 0.750000\n1 "));
 }
 
-TEST(DetectionFiles, CsvQuotesWhatMustBe) {
+TEST(DetectionFiles, CsvQuotesWhereNeeded) {
   EXPECT_EQ(csv_lines(found_in("a,b.jpg"), kNames),
             "\"a,b.jpg\",0,cat,0.75000,10.00,20.00,50.00,60.00\n"
             "\"a,b.jpg\",1,\"a, \"\"b\"\"\",0.50000,0.00,0.00,200.00,100.00\n"
             "\"a,b.jpg\",2,../up,0.25000,190.00,90.00,200.00,100.00\n");
 }
 
-TEST(DetectionFiles, ANameInCsvEndsNoLineAndCommandsNoTerminal) {
+TEST(DetectionFiles, ANameInCsvCannotBreakALineOrControlATerminal) {
   const std::string lines = csv_lines(found_in("a\nb\x1b[2J.jpg"), kNames);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
   EXPECT_THAT(lines, HasSubstr("a b\\x1b[2J.jpg,0,cat,"));
@@ -130,7 +130,7 @@ class FolderTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
+TEST_F(FolderTest, HoldsAllRequestedFiles) {
   FolderOptions options;
   options.text = options.csv = options.json = options.crops = true;
   DetectionFolder out(folder_ / "out", kNames, options);
@@ -215,7 +215,7 @@ TEST_F(LargeImages, AreDrawnSmallAndCroppedFromTheirFile) {
   EXPECT_TRUE(fs::exists(out.path() / "labels/large.txt"));
 }
 
-TEST_F(LargeImages, ThatAreEndedStandInNoTable) {
+TEST_F(LargeImages, ThatWereInterruptedAreInNoTable) {
   DetectionFolder out(folder_ / "out", kNames, options_);
   EXPECT_FALSE(out.add_large(found_, {}, end_at("drawn")));
   EXPECT_FALSE(out.add_large(found_, {}, end_at("cropped")));
@@ -247,8 +247,9 @@ TEST_F(LargeImages, BoxesOfNarrowOnesLieWhereTheObjectsAre) {
 TEST_F(LargeImages, ThatHaveChangedAreRefused) {
   ImageDetections other = found_;
   other.height = 60;
-  EXPECT_THAT(refusal(other),
-              HasSubstr("large.png cannot be read again: its size has changed"));
+  EXPECT_THAT(
+      refusal(other),
+      HasSubstr("large.png cannot be read again: its size has changed"));
   fs::remove(image_);
   EXPECT_THAT(refusal(found_), HasSubstr("large.png cannot be read again"));
 }
@@ -265,7 +266,7 @@ TEST_F(FolderTest, NothingAskedForNothingWritten) {
 }
 
 // Two detects at once write nothing over each other.
-TEST_F(FolderTest, IsNobodyElsesUnlessItMayBe) {
+TEST_F(FolderTest, IsNewUnlessAnExistingOneIsAllowed) {
   FolderOptions options;
   std::vector<fs::path> used;
   for (const bool may_exist : {false, false, true}) {
@@ -315,7 +316,7 @@ TEST_F(FolderTest, SourcesOfEveryKind) {
             std::vector{a});
 }
 
-TEST_F(FolderTest, SourcesThatAreNone) {
+TEST_F(FolderTest, SourcesThatDoNotExistOrAreNoFiles) {
   EXPECT_THAT(complaint("https://example.org/a.jpg"), HasSubstr("an address"));
   EXPECT_THAT(complaint((folder_ / "gone").string()),
               HasSubstr("there is nothing at"));

@@ -133,7 +133,7 @@ TEST_F(DetectionJournalTest, ATornOrDamagedEndIsDropped) {
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0));
 }
 
-TEST_F(DetectionJournalTest, WhatIsNotAskedForIsForgotten) {
+TEST_F(DetectionJournalTest, RecordsThatAreNotReadBackAreForgotten) {
   write_three();
   {
     const auto journal = go_on();
@@ -143,7 +143,7 @@ TEST_F(DetectionJournalTest, WhatIsNotAskedForIsForgotten) {
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0, 9));
 }
 
-TEST_F(DetectionJournalTest, WhatACheckRefusesIsForgottenWithAllBehindIt) {
+TEST_F(DetectionJournalTest, ARefusedRecordIsForgottenWithAllThatFollow) {
   write_three();
   {
     const auto journal = go_on();
@@ -158,7 +158,7 @@ TEST_F(DetectionJournalTest, WhatACheckRefusesIsForgottenWithAllBehindIt) {
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0, 9));
 }
 
-TEST_F(DetectionJournalTest, OneProcessHasIt) {
+TEST_F(DetectionJournalTest, OnlyOneProcessMayHoldIt) {
   write_three();
   const auto held = go_on();
   const auto runs = unfinished_runs(results(), /*only_there=*/true);
@@ -184,7 +184,7 @@ TEST_F(DetectionJournalTest, ANewRunReplacesAnothersJournal) {
   EXPECT_EQ(go_on(), nullptr);
 }
 
-TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndSayWhatTheyAreAbout) {
+TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndDescribeThemselves) {
   write_three();
   for (const char* name : {"exp2", "exp1", "expert"}) {
     fs::create_directories(folder_.path() / name);
@@ -287,7 +287,7 @@ TEST_F(DetectionJournalTest, MutationsGiveNothingThatWasNotWritten) {
   }
 }
 
-TEST(HasBoxesIn, RefusesOtherPlacesClassesAndWhatIsNoNumber) {
+TEST(HasBoxesIn, RefusesOtherPlacesClassesAndNonNumbers) {
   const tiles::TileRect where{10, 20, 30, 40};
   JournalRecord record = tile_record(0, 0);
   metrics::Detection& one = record.detections[0];
@@ -307,7 +307,7 @@ TEST(HasBoxesIn, RefusesOtherPlacesClassesAndWhatIsNoNumber) {
   EXPECT_FALSE(fits({20, 10, 60, 40}, 0.5F, -1));
 }
 
-TEST(JournalSubject, NamesWhatDiffers) {
+TEST(JournalSubject, NamesTheDifferences) {
   JournalSubject other = kSubject;
   other.command = "";
   other.options = {"--save-json", "--tile=64"};

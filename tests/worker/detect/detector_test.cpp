@@ -116,7 +116,7 @@ TEST_F(DetectorTest, ATileThatHoldsThePictureIsThePicture) {
 
 // Four copies side by side, a tile each: what lies within a copy is found four
 // times, where it is.
-TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
+TEST_F(DetectorTest, EachTileFindsTheObjectsOfItsOwnCopy) {
   cv::Mat four(2 * kSide, 2 * kSide, CV_8UC3);
   for (const int y : {0, kSide}) {
     for (const int x : {0, kSide}) {
@@ -204,7 +204,7 @@ TEST_F(DetectorTest, TilesThatAreKnownAreNotLookedAtAgain) {
   }
 }
 
-TEST_F(DetectorTest, AFileMayBeDamagedAndALookMayBeEnded) {
+TEST_F(DetectorTest, ADamagedFileAndACancelledSearchAreHandled) {
   const TemporaryFolder folder;
   const codecs::ImageSize size{kSide, kSide};
   const std::string bytes = codecs::encode_png_bytes(picture_);
@@ -233,7 +233,7 @@ TEST_F(DetectorTest, AFileMayBeDamagedAndALookMayBeEnded) {
   EXPECT_EQ(ended.reason, "");
 }
 
-TEST_F(DetectorTest, NothingIsLeftOfALineAndThatIsNoError) {
+TEST_F(DetectorTest, AnImageOfOneLineHasNoBoxesAndNoError) {
   EXPECT_TRUE(detect(cv::Mat(1, 20'000, CV_8UC3, cv::Scalar()), {}).empty());
 }
 

@@ -128,7 +128,7 @@ TEST(MosaicFinder, ARepeatedMapIsLeftOutAndTheOthersAreAMosaic) {
   EXPECT_THAT(repeats, ElementsAre(std::pair(1, 0)));
 }
 
-TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstIsOne) {
+TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstYearIsAMosaic) {
   Repeats repeats;
   EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(100, 0, 100, 100),
                          map_at(100, 0, 100, 100), map_at(0, 0, 100, 100),
@@ -139,7 +139,7 @@ TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstIsOne) {
               ElementsAre(std::pair(2, 1), std::pair(3, 0), std::pair(4, 0)));
 }
 
-TEST(MosaicFinder, WhatALeftOutMapRepeatedIsNoReasonToLeaveOutAnother) {
+TEST(MosaicFinder, AMapIsNotExcludedForRepeatingAnExcludedOne) {
   Repeats repeats;
   EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(40, 0, 100, 100),
                          map_at(80, 0, 100, 100)},
@@ -325,7 +325,7 @@ TEST(MergeMosaic, AnObjectInAnOverlapIsOne) {
 }
 
 // The second part's view of the second object is dropped for the first part's.
-TEST(MergeMosaic, WhatAFullPartHasNoRoomForIsOfAnotherThatShowsIt) {
+TEST(MergeMosaic, ObjectsBeyondAPartsLimitAreTakenFromAnotherPart) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(64, 0, 96, 96)}).at(0);
   MosaicFindings findings;

@@ -202,7 +202,7 @@ TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   EXPECT_EQ(parameters, expected["parameters_fused"].get<int64_t>());
 }
 
-TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
+TEST_F(OnnxTest, OnnxruntimeGivesOurResults) {
   model::LayerGraph model(layers::load_model_table("yolov5s"), 80, at::kFloat,
                           0);
   EXPECT_LT(write_model("yolov5s", model, 80), 1e-4);
@@ -279,7 +279,7 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   }
 }
 
-TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
+TEST_F(OnnxTest, UnsupportedExportsAreRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);
   weights::save_weights(folder_ / "weights.safetensors", model.state(),

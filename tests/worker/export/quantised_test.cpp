@@ -46,7 +46,7 @@ TEST(ValueRanges, RareOutliersAreCutOffAndOthersKept) {
   EXPECT_EQ(cut.low, 0);
 }
 
-TEST(ValueRanges, ZeroLiesWithin) {
+TEST(ValueRanges, TheRangeIncludesZero) {
   ValueRanges ranges;
   const at::Tensor values = at::arange(5, 6, 0.01);
   ranges.see_extremes("x", values);
@@ -144,7 +144,7 @@ class Quantised : public testing::Test {
 // Integers are the same; where a value falls on the border of two, one of them
 // may take the other. On the way through 60 convolutions that reaches the heads
 // as less than the steps of 8 bits themselves.
-TEST_F(Quantised, OnnxruntimeComputesWhatIsSimulated) {
+TEST_F(Quantised, OnnxruntimeGivesTheSimulatedResults) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   ExportRequest asked = request(parity_path("weights/bccd_v5n.safetensors"));
   asked.cfg = "yolov5n";
@@ -266,7 +266,7 @@ TEST_F(Quantised, EveryShippedVariant) {
           "operator ConvTranspose cannot be simulated: export without")));
 }
 
-TEST_F(Quantised, WhatIsMissingIsRefused) {
+TEST_F(Quantised, MissingInputsAreRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);
   const std::string weights = folder_ / "weights.safetensors";

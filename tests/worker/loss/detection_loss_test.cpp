@@ -265,7 +265,7 @@ TEST(DetectionLossTest, NonFinitePredictionsShow) {
   }
 }
 
-TEST(DetectionLossTest, WhatDoesNotFitTogetherIsRefused) {
+TEST(DetectionLossTest, MismatchedInputsAreRefused) {
   const Part part = part_of_example(0, 2);
   EXPECT_THROW(detection_loss(part.heads, part.targets, {2, {13, 33, 21}},
                               example_gains()),

@@ -34,7 +34,7 @@ double sum(const DistilledLevel& level) {
   return level.items[0] + level.items[1] + level.items[2];
 }
 
-TEST(Distillation, ATeacherWhoIsObeyedAsksNothing) {
+TEST(Distillation, AStudentEqualToItsTeacherHasNoLoss) {
   const at::Tensor teacher = head(2, 3, 1);
   const DistilledLevel level = distil_level(teacher.clone(), rule(teacher));
   EXPECT_NEAR(sum(level), 0, 1e-12);

@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What detect wrote is read as labels: also over the 180th meridian, where a
 // box is two polygons.
-TEST_F(MapLabels, WhatDetectWritesIsTheSameBoxes) {
+TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   const std::vector<std::pair<Transform, std::string>> maps = {
       {kTurned, "EPSG:32633"},
       {{179.5, 0.01, 0, 10, 0, -0.01}, "EPSG:4326"},
@@ -225,7 +225,7 @@ TEST_F(MapLabels, WhatDetectWritesIsTheSameBoxes) {
 }
 
 // GDAL takes turns off a longitude one by one: of 1e200 metres for ever.
-TEST_F(MapLabels, WhatLiesFarBeyondTheEarthHasNoPlace) {
+TEST_F(MapLabels, CoordinatesFarBeyondTheEarthHaveNoPlace) {
   add_map("a.tif", {13.25, 1e-6, 0, 52.5, 0, -1e-6}, "EPSG:4326");
   folder_.write("labels/a.geojson",
                 R"({"type": "FeatureCollection", "crs": {"properties":
@@ -401,7 +401,7 @@ TEST_F(MapLabels, HeightsAndCentresOfTheEarthAreNoMaps) {
   }
 }
 
-TEST_F(MapLabels, VerifyNamesWhatIsWrong) {
+TEST_F(MapLabels, VerifyNamesTheFaults) {
   add_map("a.tif", kNorthUp, "EPSG:32633");
   nlohmann::json collection = collection_of(
       {kBoxes[0], {90, 10, 120, 20}, {300, 0, 310, 10}, kBoxes[3]}, kNorthUp,

@@ -230,7 +230,7 @@ TEST_F(MapLayersTest, NothingFoundIsAnEmptyLayer) {
   EXPECT_FALSE(fs::exists(folder_.path() / "out/predictions.gpkg.partial"));
 }
 
-TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
+TEST_F(MapLayersTest, AnImageThatIsNoMapIsReported) {
   folder_.write("picture.bmp", encode_bmp(test_picture(64, 64, 1)));
   EXPECT_EQ(write({{map("picture.bmp"), 64, 64, {}}}),
             "it has no coordinates: it is no GeoTIFF");
@@ -243,7 +243,7 @@ TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
 }
 
 // Numbers that only a range makes sense of are as turned as others.
-TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsSaid) {
+TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsReported) {
   GDALAllRegister();
   write_bands(
       map("turned.tif"), cv::Mat(kSide, kSide, CV_32F, cv::Scalar(1)),
@@ -287,7 +287,7 @@ TEST_F(MapLayersTest, MapsOfTheWholeWorldEndAtTheirEdge) {
   EXPECT_EQ(geojson()["features"][0]["geometry"]["type"], "Polygon");
 }
 
-TEST_F(MapLayersTest, WhatHasNoPlaceOnEarthIsCounted) {
+TEST_F(MapLayersTest, BoxesWithoutAPlaceOnEarthAreCounted) {
   // Mars; and latitudes beyond the pole.
   make_map(map("mars.tif"), "ESRI:104905", {10, 0.01, 0, 10, 0, -0.01}, 100);
   EXPECT_THAT(write({{map("mars.tif"), 100, 100, {box_at(1, 1, 2, 2)}}}),

@@ -30,7 +30,7 @@ devices::DeviceUse use(int64_t used,
           own ? std::optional(*own * kMiB) : std::optional<int64_t>()};
 }
 
-TEST(DeviceFootprint, OwnBytesCountWhateverOthersDo) {
+TEST(DeviceFootprint, OwnBytesCountForAnyUseByOthers) {
   // Others give 900 MiB back meanwhile, and 50 of ours are segments.
   EXPECT_EQ(bytes_taken(use(2000, 100), use(1500, 500), 50 * kMiB), 350 * kMiB);
   // Before its context a process is not listed.
@@ -44,7 +44,7 @@ TEST(DeviceFootprint, ElseTheDifferenceOfAll) {
   EXPECT_EQ(bytes_taken(use(1400), std::nullopt, 0), std::nullopt);
 }
 
-TEST(DeviceFootprint, AContextThatNobodyMeasuresIsReserved) {
+TEST(DeviceFootprint, AnUnmeasuredContextIsReserved) {
   const DeviceFootprint known = footprint_of_context(use(10), use(400, 390));
   EXPECT_TRUE(known.is_measured);
   EXPECT_EQ(known.total(), 390 * kMiB);
@@ -55,7 +55,7 @@ TEST(DeviceFootprint, AContextThatNobodyMeasuresIsReserved) {
   EXPECT_THAT(describe({}, unknown), HasSubstr("(reserved, not measured)"));
 }
 
-TEST(DeviceRoom, IsTheLimitOrWhatOthersLeave) {
+TEST(DeviceRoom, IsTheLimitOrTheRestThatOthersLeave) {
   const int64_t card = 8000 * kMiB;
   const auto room = [&](int64_t limit,
                         const std::optional<devices::DeviceUse>& now,
@@ -94,7 +94,7 @@ std::string refusal(const DeviceRoom& room) {
   return "";
 }
 
-TEST(DeviceRoom, WhatDoesNotFitIsRefusedWithAllNumbers) {
+TEST(DeviceRoom, APlanThatDoesNotFitIsRefusedWithAllNumbers) {
   EXPECT_EQ(refusal({1400 * kMiB, true, 8000 * kMiB}), "");
   EXPECT_EQ(refusal({1399 * kMiB, true, 8000 * kMiB}),
             "[memory] rank 1 needs 1.37 GiB (1468006400 bytes) of its device "
@@ -110,7 +110,7 @@ TEST(DeviceRoom, WhatDoesNotFitIsRefusedWithAllNumbers) {
 }
 
 // A step's matches are known by micro-batch; leaner steps have more of those.
-TEST(StepSegments, WhatIsKnownOfAStepHoldsForThePlannedMicroBatchesAlone) {
+TEST(StepSegments, KnownMatchesCountForThePlannedMicroBatchesOnly) {
   configs::RunConfig config;
   config.cfg = "yolov5n";
   config.synthetic_input = true;
@@ -145,7 +145,7 @@ TEST(DeviceMemoryEvent, IsOfTheRankThatHasLeastRoom) {
               HasSubstr("tried again, leaner"));
 }
 
-TEST(AssignedCard, OneThatIsGoneIsSaid) {
+TEST(AssignedCard, AVanishedCardIsReported) {
   const run::AssignedCard card{.index = 5, .uuid = "GPU-5"};
   EXPECT_EQ(run::vanished_card_error(card, 8, "GPU-5"), "");
   EXPECT_EQ(run::vanished_card_error(card, 5, ""),

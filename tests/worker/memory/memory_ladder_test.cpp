@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-
 namespace headroom::memory {
 namespace {
 
@@ -170,8 +169,8 @@ TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   short_ladder.policies.resize(1);
   LadderState failing, other;
   for (int i = 0; i < 2; ++i) {
-    std::tie(failing, other) = next_generation(
-        after_failure(short_ladder, failing).state, other);
+    std::tie(failing, other) =
+        next_generation(after_failure(short_ladder, failing).state, other);
   }
   EXPECT_EQ(failing.num_cuts, 1);
   EXPECT_EQ(other.num_cuts, 1);
@@ -186,7 +185,7 @@ TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   EXPECT_EQ(failing.num_cuts, 0);
 }
 
-TEST(MemoryLadder, TheLowestRankWithNothingLeftIsSaidOnce) {
+TEST(MemoryLadder, TheLowestRankWithoutARungLeftIsReportedOnce) {
   LadderRungs rungs = all_rungs();
   rungs.policies.resize(1);
   rungs.micro_batches.clear();

@@ -73,7 +73,7 @@ TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {
   }
 }
 
-TEST(MemoryTrace, ARecordThatEndsEarlyIsClosedAndSaysSo) {
+TEST(MemoryTrace, ARecordThatEndsEarlyIsClosedWithANotice) {
   MemoryRecord record = step_record(kOrigin);
   record.events.resize(3);  // in forward
   record.is_full = true;
@@ -99,7 +99,7 @@ TEST(MemoryTrace, TheChartHasAPanelPerRank) {
   EXPECT_EQ(chart.panels[0].marks.back().name, "");
 }
 
-TEST(MemoryTrace, WhatIsNotCountedIsTheLargestOfTheSamples) {
+TEST(MemoryTrace, UncountedMemoryIsTheLargestOfTheSamples) {
   MemoryRecord record = step_record(kOrigin);
   EXPECT_EQ(most_uncounted_bytes(record), 5000);
   record.events.push_back({kOrigin, 7000, Kind::kUncounted, 0});

@@ -223,7 +223,7 @@ class MapsAlive final : public LayerExecutor {
   bool map_2_at_5 = false, map_3_at_5 = true, map_2_at_7 = true;
 };
 
-TEST(LayerGraphPart, MapsAreLetGoAfterTheirLastReader) {
+TEST(LayerGraphPart, MapsAreFreedAfterTheirLastReader) {
   const at::NoGradGuard no_grad;
   const auto part = tiny_part(2, 9);
   MapsAlive alive;

@@ -145,7 +145,7 @@ class Pruning : public testing::TestWithParam<std::string> {
   layers::ModelTable table_;
 };
 
-TEST_P(Pruning, ChannelsThatSayNothingChangeNothing) {
+TEST_P(Pruning, RemovingConstantChannelsChangesNothing) {
   const at::NoGradGuard no_grad;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
   fill_lively(model);
@@ -234,7 +234,7 @@ std::string refusal(const layers::ModelTable& table, double share) {
   return "nothing was refused";
 }
 
-TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsLayerAndTheReason) {
+TEST(ChannelPruning, LayersThatTieChannelsAreRefusedWithTheReason) {
   const auto of_shipped = [](const char* name) {
     return refusal(layers::load_model_table(name), 0.3);
   };

@@ -127,7 +127,7 @@ TEST_F(Bindings, WithoutOneOfTheFlags_AreRefused) {
   EXPECT_THROW(parse_arguments(bindings_, 1, arguments.data()), CheckFailure);
 }
 
-TEST_F(Bindings, OfWhatIsNoFlag_AreRefused) {
+TEST_F(Bindings, OfUnknownFlags_AreRefused) {
   bindings_.push_back({"--strict", &json_});
   EXPECT_EQ(binding_error("val", bindings_),
             "val --strict is not in the table");

@@ -96,7 +96,7 @@ TEST(SgdTest, FirstStepIgnoresTheBuffer) {
   EXPECT_TRUE(at::equal(from_zero, untold));
 }
 
-TEST(SgdTest, WhatIsInNoSegmentStays) {
+TEST(SgdTest, ValuesOutsideSegmentsStay) {
   at::Tensor parameters = start(at::kFloat);
   at::Tensor buffer = at::full_like(parameters, 5);
   sgd_step(parameters, gradient(0, at::kFloat), buffer, segments(), groups(),

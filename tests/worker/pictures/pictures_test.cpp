@@ -94,7 +94,7 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
   EXPECT_GT(cut, 5);
 }
 
-TEST_F(Pictures, ABatchThatIsNotThereHasNoSamples) {
+TEST_F(Pictures, AMissingBatchHasNoSamples) {
   EXPECT_TRUE(BatchPicture(options(loader::LoaderMode::kValidation), 5)
                   .samples()
                   .empty());
@@ -111,7 +111,7 @@ TEST_F(Pictures, ABatchThatIsNotThereHasNoSamples) {
 }
 
 // A box in the source's pixels is drawn where its object is.
-TEST_F(Pictures, WhatWasFoundIsDrawnInItsPlace) {
+TEST_F(Pictures, DetectionsAreDrawnInTheirPlace) {
   folder_.write("images/one/a.bmp",
                 encode_bmp(cv::Mat(200, 100, CV_8UC3, cv::Scalar::all(9))));
   folder_.write("labels/one/a.txt", "0 .5 .5 .2 .2\n");

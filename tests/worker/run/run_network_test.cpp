@@ -35,7 +35,7 @@ TEST(RunNetwork, AnAddressOfLoopbackIsRefusedAmongSeveralMachines) {
                     HasSubstr("lo (127.0.0.1)")));
 }
 
-TEST(RunNetwork, OnOneMachineAndWithARealAddressNobodyIsRefused) {
+TEST(RunNetwork, OnOneMachineAndWithARealAddressNoRankIsRefused) {
   EXPECT_EQ(refusal("127.0.0.1", 7), "");
   EXPECT_EQ(refusal("10.0.0.6", 8), "");
 }

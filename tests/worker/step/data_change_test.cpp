@@ -5,7 +5,7 @@
 namespace headroom::step {
 namespace {
 
-TEST(TrainingData, WhatHasChangedIsSaidOnce) {
+TEST(TrainingData, EachChangeIsReportedOnce) {
   const TrainingData before = {37, 5};
   EXPECT_EQ(data_change(before, {37, 5}, 12, 5), "");
   EXPECT_EQ(data_change({}, {37, 5}, 12, 5), "") << "an older checkpoint";

@@ -121,7 +121,7 @@ class DeviceCommit : public ::testing::TestWithParam<Setting> {};
 
 // In the seventh step, between ones that step the optimizer and ones that only
 // accumulate: as the schedule's warm-up has them.
-TEST_P(DeviceCommit, WhatIsNotFiniteChangesNothing) {
+TEST_P(DeviceCommit, ANonFiniteStepChangesNothing) {
   constexpr int64_t kSteps = 9, kPoisoned = 6;
   Setting eager = GetParam();
   eager.cuda_graphs = false;

@@ -29,12 +29,12 @@ loader::Batch batch_of(const loader::AllocateImages& allocate, int64_t samples,
   loader::Batch batch;
   batch.images = loader::make_image_tensor(samples, height, kWidth, kBands,
                                            allocate, type);
-  const int64_t bytes = height * kWidth * kBands *
-                        static_cast<int64_t>(c10::elementSize(type));
+  const int64_t bytes =
+      height * kWidth * kBands * static_cast<int64_t>(c10::elementSize(type));
   for (int64_t i = 0; i < samples; ++i) {
-    std::memset(static_cast<uint8_t*>(batch.images.mutable_data_ptr()) +
-                    i * bytes,
-                first + static_cast<int>(i), static_cast<size_t>(bytes));
+    std::memset(
+        static_cast<uint8_t*>(batch.images.mutable_data_ptr()) + i * bytes,
+        first + static_cast<int>(i), static_cast<size_t>(bytes));
   }
   batch.micro_batches = {{0, samples / 2}, {samples / 2, samples}};
   return batch;
@@ -66,7 +66,7 @@ class DevicePrefetcherTest : public ::testing::Test {
   const int64_t before_ = TestStreams::instance().delayed();
 };
 
-TEST_F(DevicePrefetcherTest, WhatFollowsIsSentAheadOnce) {
+TEST_F(DevicePrefetcherTest, TheNextBatchIsCopiedAheadOnce) {
   const loader::Batch first = batch_of(allocate_, 4, 10),
                       second = batch_of(allocate_, 4, 20);
   const loader::Batch* following = nullptr;
@@ -97,7 +97,7 @@ TEST_F(DevicePrefetcherTest, AStepIsTriedAgainWithSmallerMicroBatches) {
   expect_input(feed, next, 0);
 }
 
-TEST_F(DevicePrefetcherTest, OnlyWhoNeedsALargerPlaceMakesIt) {
+TEST_F(DevicePrefetcherTest, ABufferGrowsOnlyWhereABatchNeedsIt) {
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
   const loader::Batch small = batch_of(allocate_, 4, 10),
@@ -114,11 +114,10 @@ TEST_F(DevicePrefetcherTest, OnlyWhoNeedsALargerPlaceMakesIt) {
   EXPECT_EQ(memory.live_bytes(), before);
 }
 
-TEST_F(DevicePrefetcherTest, ImagesOfSixteenBitsTakeTwiceThePlace) {
+TEST_F(DevicePrefetcherTest, ImagesOfSixteenBitsTakeTwiceTheBytes) {
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
-  const loader::Batch deep =
-      batch_of(allocate_, 4, 10, kHeight, at::kUInt16);
+  const loader::Batch deep = batch_of(allocate_, 4, 10, kHeight, at::kUInt16);
   DevicePrefetcher feed(device_, {});
   expect_input(feed, deep, 0);
   expect_input(feed, deep, 1);
@@ -135,7 +134,7 @@ TEST_F(DevicePrefetcherTest, ImagesStayUntilTheyAreCopied) {
   EXPECT_NE(other.images.const_data_ptr(), memory);
 }
 
-TEST_F(DevicePrefetcherTest, ImagesThatAreThereAlreadyAndTheCpuTakeNoCopy) {
+TEST_F(DevicePrefetcherTest, ImagesOnTheDeviceAndOnTheCpuAreNotCopied) {
   loader::Batch batch = batch_of({}, 4, 10);
   const at::Tensor expected =
       network_input(batch.images.narrow(0, 2, 2), at::kFloat);

@@ -72,7 +72,7 @@ TEST(StepReports, EveryRankLearnsTheSameVerdict) {
 }
 
 // A gradient that is finite on each rank may not be in the sum.
-TEST(StepReports, ANormThatIsNotFinite_IsEveryOkRanksNonFinite) {
+TEST(StepReports, ANormThatIsNotFinite_MakesTheStepNonFiniteOnEveryRank) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr Outcome kOk = Outcome::kOk;
   for (const double norm : {kInfinity, kInfinity - kInfinity}) {
@@ -82,7 +82,7 @@ TEST(StepReports, ANormThatIsNotFinite_IsEveryOkRanksNonFinite) {
   }
 }
 
-TEST(StepReports, MatchesOfTheNextStep_AreToldWhereAllRanksKnowThem) {
+TEST(StepReports, MatchesOfTheNextStep_AreReportedOnceAllRanksKnowThem) {
   for (const bool all_know : {true, false}) {
     run_ranks(2, [&](int rank, collectives::Communicator& world) {
       StepReports reports(rank, 2, /*num_levels=*/3);

@@ -255,7 +255,7 @@ TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
   EXPECT_TRUE(again.committed);
 }
 
-TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
+TEST(Trainer, AStopRequestedOfOneRankStopsAll) {
   const configs::RunConfig config = small_config(2);
   run_ranks(2, [&](int rank, collectives::Communicator& communicator) {
     plan::ParallelLayout layout;

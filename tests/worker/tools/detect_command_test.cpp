@@ -102,7 +102,7 @@ class DetectCommand : public testing::Test {
   fs::path clip_;
 };
 
-TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
+TEST_F(DetectCommand, TakesTheSizeOfTrainingAndReportsIt) {
   const std::string note = "--img is 64 x 64, as " +
                            (folder_.path() / "w.safetensors").string() +
                            " was trained\n";
@@ -111,7 +111,7 @@ TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
 }
 
 // Tiles may have thousands of objects.
-TEST_F(DetectCommand, SaysThatALargeImageMayHaveMoreBoxesThanAreKept) {
+TEST_F(DetectCommand, WarnsThatALargeImageMayHaveMoreBoxesThanAreKept) {
   const std::string note =
       "only the 2 surest boxes of an image are kept; a larger "
       "--max-det keeps more\n";
@@ -131,7 +131,7 @@ TEST_F(DetectCommand, ShrinksBilinearlyUnlessToldOtherwise) {
             static_cast<int>(ExitCode::kRequest));
 }
 
-TEST_F(DetectCommand, LooksAtVideosAmongImages) {
+TEST_F(DetectCommand, ReadsVideosAmongImages) {
   if (const video::VideoPlugin plugin = video::built_video_plugin();
       plugin.api == nullptr) {
     GTEST_SKIP() << plugin.reason;

@@ -83,7 +83,7 @@ TEST_F(ScoreFiles, CategoriesAreTakenByRisingId) {
   EXPECT_NEAR(scores.yolov5.map50, .995, 1e-12);
 }
 
-TEST_F(ScoreFiles, WhatIsWrongIsNamedByLine) {
+TEST_F(ScoreFiles, FaultsAreNamedByLine) {
   EXPECT_THAT(refusal("[\n{\"image_id\": 8, \"category_id\": 5, \"bbox\": "
                       "[0,0,1,1], \"score\": 1}]"),
               HasSubstr("d.json:2: image 8 is not among"));

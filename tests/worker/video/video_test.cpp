@@ -86,7 +86,7 @@ int pictures_of(VideoReader& reader, double most_difference) {
   return number;
 }
 
-TEST_F(Video, WhatIsWrittenIsRead) {
+TEST_F(Video, WrittenVideosAreReadBack) {
   for (const auto& [height, width] :
        std::vector<std::pair<int, int>>{{48, 64}, {47, 63}, {33, 200}}) {
     SCOPED_TRACE(std::to_string(height) + " x " + std::to_string(width));
@@ -176,7 +176,7 @@ TEST_F(Video, FlippedBytesEnd) {
 }
 
 // An MP4 has its index at the end.
-TEST_F(Video, WhatCannotBeOpenedSaysWhatIsRead) {
+TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   const fs::path file = written(48, 64, 20);
   fs::resize_file(file, fs::file_size(file) / 2);
   EXPECT_THAT(refusal(file), AllOf(StartsWith("it cannot be opened ("),
@@ -242,7 +242,7 @@ TEST_F(Video, HowPicturesAreTurnedIsRead) {
   EXPECT_EQ(turns_of(zero, minus_one, one, zero), 3);
 }
 
-TEST_F(Video, AFullDiskIsSaid) {
+TEST_F(Video, AFullDiskIsReported) {
   VideoFormat format;
   format.width = format.height = 256;
   std::string reason, said;
@@ -256,7 +256,7 @@ TEST_F(Video, AFullDiskIsSaid) {
   EXPECT_EQ(said, "File too large");
 }
 
-TEST_F(Video, WhatMpeg4CannotHoldIsRefused) {
+TEST_F(Video, SizesThatMpeg4CannotHoldAreRefused) {
   VideoFormat format;
   format.width = 8192;
   format.height = 64;
@@ -291,7 +291,7 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
       << "a fiftieth of the pictures";
 }
 
-TEST(VideoPluginTest, WithoutItThereIsAReasonAndARemedy) {
+TEST(VideoPluginTest, WithoutThePluginThereIsAReasonAndARemedy) {
   setenv("HEADROOM_VIDEO_PLUGIN", "/none/libheadroom_video.so", 1);
   const VideoPlugin plugin = load_video_plugin();
   EXPECT_EQ(plugin.api, nullptr);

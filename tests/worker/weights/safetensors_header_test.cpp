@@ -24,7 +24,7 @@ std::string complaint_of(const std::string& header, uint64_t data_bytes) {
   return "";
 }
 
-TEST(SafetensorsHeader, EachKindOfLieIsNamed) {
+TEST(SafetensorsHeader, EachKindOfFalseHeaderIsNamed) {
   const auto one = [](const std::string& fields) {
     return "{\"x\":{" + fields + "}}";
   };

@@ -39,7 +39,7 @@ TEST(SafetensorsStreamTest, TensorsComeBackInAnyOrder) {
   EXPECT_TRUE(at::equal(reader.read(reader.header().entries[0]), count));
 }
 
-TEST(SafetensorsStreamTest, WhatWasNotAnnouncedIsRefused) {
+TEST(SafetensorsStreamTest, AnUnannouncedTensorIsRefused) {
   SafetensorsWriter writer(kFile, {{"a", at::kFloat, {2}}}, {});
   EXPECT_THROW(writer.commit(), CheckFailure);
   EXPECT_THROW(writer.write(at::zeros({3})), CheckFailure);

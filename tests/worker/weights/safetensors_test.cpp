@@ -159,7 +159,7 @@ TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
   EXPECT_THROW(file_digest(path("absent")), Error);
 }
 
-TEST_F(SafetensorsTest, WhatIsNotAFileIsRefused) {
+TEST_F(SafetensorsTest, PathsThatAreNoFileAreRefused) {
   EXPECT_THROW(read_safetensors(path("absent")), Error);
   EXPECT_THROW(read_safetensors(folder_), Error);
 }

@@ -43,7 +43,7 @@ TEST(PlanMachines, NoFlagNamesAGpu) {
   EXPECT_FALSE(machines_of(plan({"--device", "cpu"}), fake()));
 }
 
-TEST(PlanMachines, WhatOthersUseOfACardIsNotThePlans) {
+TEST(PlanMachines, MemoryUsedByOtherProcessesIsNotThePlans) {
   const auto machines = machines_of(plan({"--device", "0"}), fake());
   ASSERT_TRUE(machines);
   EXPECT_EQ(machines->num_gpus(), 1);

@@ -58,7 +58,7 @@ TEST(CoreBinding, OnlyAllowedCoresCount) {
   EXPECT_TRUE(cores_of_worker(kTwoNodes, {}, 0, 2, 1).empty());
 }
 
-TEST(CoreBinding, NobodyIsBoundToFewerCoresThanItHasThreads) {
+TEST(CoreBinding, NoProcessIsBoundToFewerCoresThanItHasThreads) {
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 2, 5).empty());
   EXPECT_TRUE(cores_of_worker({{0, 1}}, {0, 1}, 0, 2, 1).empty());
   EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
@@ -102,7 +102,7 @@ class DevicesOfNps4 {
   testing::TemporaryFolder folder_;
 };
 
-TEST(CoreBinding, AWorkerIsNearItsCardWhicheverItIs) {
+TEST(CoreBinding, AWorkerIsBoundNearItsCard) {
   const DevicesOfNps4 machine;
   // --device 4,5: ranks 0 and 1 are not on the first node.
   for (const size_t card : {size_t{4}, size_t{5}}) {
@@ -119,7 +119,7 @@ TEST(CoreBinding, APartOfACardIsWhereTheWholeCardIs) {
   EXPECT_EQ(machine.near("0000:47:00.0"), parse_cores("16-31,144-159"));
 }
 
-TEST(CoreBinding, WhereTheSystemDoesNotTellItIsAsOnTheCpu) {
+TEST(CoreBinding, WithoutTheSystemsTopologyItIsAsOnTheCpu) {
   const DevicesOfNps4 machine;
   for (const char* address : {"", "0000:ff:00.0", "../0000:07:00.0"}) {
     EXPECT_TRUE(machine.near(address).empty()) << address;
@@ -137,7 +137,7 @@ TEST(CoreBinding, AllCoresOrTooFewAreNoBinding) {
   EXPECT_EQ(cores_of_card_worker({0, 1, 4, 5}, {1, 2, 3, 5}, 2), (Cores{1, 5}));
 }
 
-TEST(CoreBinding, OnlyABindingThatNobodyAskedForIsTheLaunchersDefault) {
+TEST(CoreBinding, OnlyABindingThatWasNotRequestedIsTheLaunchersDefault) {
   Environment job = {{"OMPI_COMM_WORLD_RANK", "0"}};
   EXPECT_TRUE(is_bound_by_default(job));
   EXPECT_FALSE(is_bound_by_default({{"SLURM_PROCID", "0"}}));

@@ -28,7 +28,7 @@ TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
   }
 }
 
-TEST(Interrupts, EndTheProcessWhereNobodyWatches) {
+TEST(Interrupts, EndTheProcessWithoutAWatcher) {
   EXPECT_EXIT(
       {
         std::signal(SIGINT, SIG_DFL);
@@ -39,7 +39,7 @@ TEST(Interrupts, EndTheProcessWhereNobodyWatches) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
-TEST(Interrupts, OneThatWasThereBeforeIsNotWaitedFor) {
+TEST(Interrupts, AnEarlierSignalEndsTheWaitAtOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

@@ -304,7 +304,7 @@ TEST(ReadLauncher, TheInnermostCountsAndTheOthersAreNamed) {
   }
 }
 
-TEST(ReadLauncher, WhatContradictsItselfIsRefusedWithVariableValueAndRemedy) {
+TEST(ReadLauncher, ContradictionsAreRefusedWithVariableValueAndRemedy) {
   struct Case {
     std::string list;
     std::string text;
@@ -396,7 +396,7 @@ TEST(ReadLauncher, WhatContradictsItselfIsRefusedWithVariableValueAndRemedy) {
   }
 }
 
-TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsStartsAreTold) {
+TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsRestartsAreCounted) {
   const auto job = read_launcher(variables(kTorchrun), machine("here"));
   EXPECT_EQ(job->local_worker, 1);
   EXPECT_EQ(job->local_workers, 4);
@@ -509,7 +509,7 @@ LauncherPlace place_of(int rank) {
   return place;
 }
 
-TEST(WaitForRankZero, RankZeroWaitsForNobody) {
+TEST(WaitForRankZero, RankZeroDoesNotWait) {
   EXPECT_FALSE(wait_for_rank_zero(place_of(0), std::chrono::hours(1)));
 }
 

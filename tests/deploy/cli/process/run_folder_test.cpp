@@ -29,7 +29,7 @@ std::string refusal(const fs::path& folder) {
   return "taken";
 }
 
-TEST(RunFolder, WhatIsTakenIsNobodyElses) {
+TEST(RunFolder, ATakenFolderIsNotGivenTwice) {
   const TemporaryFolder parent;
   const RunFolder first(parent.path() / "runs/exp", false);
   const RunFolder second(parent.path() / "runs/exp", false);

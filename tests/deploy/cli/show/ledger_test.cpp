@@ -233,7 +233,7 @@ TEST(Ledger, AnotherEpochThanTheStepsIsNamed) {
               ElementsAre("line 2: step 1 belongs to epoch 0, not 1"));
 }
 
-TEST(Ledger, WhatIsNoRecordIsNamed) {
+TEST(Ledger, AnInvalidRecordIsNamed) {
   std::vector<Json> lines = steps(3);
   lines[1].erase("samples");
   const std::string text = text_of(lines) + "{\"step\": 3,\n";

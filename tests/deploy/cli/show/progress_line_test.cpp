@@ -135,7 +135,7 @@ TEST(ValidationLine, TheReasonWhereTheDetailIsUnreadable) {
   }
 }
 
-TEST(EventLine, AsMuchAsIsKnown) {
+TEST(EventLine, ShowsTheKnownValues) {
   wire::EventRecord event;
   event.reason = "2 images were skipped";
   EXPECT_EQ(event_line(event), "2 images were skipped");

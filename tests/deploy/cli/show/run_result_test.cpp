@@ -15,7 +15,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-TEST(RunResult, ForPeopleWithWhatToDoNext) {
+TEST(RunResult, ForReadersWithTheNextCommands) {
   const TemporaryFolder root;
   root.write("weights/best.safetensors", "");
   coordinator::RunStatus status;
@@ -171,7 +171,7 @@ TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
   EXPECT_EQ(resume_hint({0, "done"}, directory), "");
 }
 
-TEST(FolderSummary, SaysHowFarARunCameAndHowItEnded) {
+TEST(FolderSummary, ReportsTheLastStepAndHowTheRunEnded) {
   const TemporaryFolder root;
   const std::string folder = root.path();
   EXPECT_THROW(folder_summary(folder), Error);

@@ -92,7 +92,7 @@ TEST(Affine, TheHullOfARotatedBoxIsItsLabel) {
   EXPECT_NEAR(boxes[0].height(), 20 * sine + 10 * cosine, 1e-9);
 }
 
-TEST(Affine, BoxesThatAreNotWorthKeepingGo) {
+TEST(Affine, BoxesThatAreTooSmallAreDropped) {
   const auto left = [](const labels::PixelBox& box, const Warp& warp) {
     return warp_boxes({box}, warp, {100, 100}).size();
   };

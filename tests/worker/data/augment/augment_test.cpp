@@ -154,7 +154,7 @@ TEST_F(Augment, SharedPixelsAreNotWrittenTo) {
   EXPECT_TRUE(same_pixels(shared, before));
 }
 
-TEST_F(Augment, FaultsAreHandedOn) {
+TEST_F(Augment, FaultsAreForwarded) {
   broken_ = 1;
   EXPECT_EQ(mosaic(1, plain()).faults, std::vector<std::string>{"broken"});
   configs::Hyperparameters hyp;

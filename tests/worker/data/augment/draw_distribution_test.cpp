@@ -125,7 +125,7 @@ TEST_F(DrawDistribution, EveryDrawIsUniformOverItsRange) {
   }
 }
 
-TEST_F(DrawDistribution, NoDrawTellsAboutAnother) {
+TEST_F(DrawDistribution, DrawsAreIndependent) {
   for (const auto& [a, unused_a] : samples().front().draws) {
     for (const auto& [b, unused_b] : samples().front().draws) {
       if (a < b) {

@@ -108,7 +108,7 @@ TEST_P(RowKernelsTest, EachFactorActsOnItsOwn) {
 
 // Two tiles and what is around them, against the formula on a picture on which
 // they are drawn.
-TEST_P(RowKernelsTest, FetchesBlendWhatIsSeenOfTheTiles) {
+TEST_P(RowKernelsTest, FetchesBlendTheVisiblePartsOfTheTiles) {
   sampling::RandomStream draws(2, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);
   for (int round = 0; round < 300; ++round) {

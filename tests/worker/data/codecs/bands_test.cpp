@@ -177,7 +177,7 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
   }
 }
 
-TEST_F(Bands, WhatTheModelCannotTakeIsSaidWithBothNumbers) {
+TEST_F(Bands, OtherBandsThanTheModelsAreRefusedWithBothNumbers) {
   const fs::path five = written(test_bands(20, 30, 5, 1));
   EXPECT_EQ(reason(five, 4),
             "5 bands, but the model's ch is 4: use a model with ch: 5, or "
@@ -328,7 +328,7 @@ TEST_F(Bands, DamageIsNoticed) {
 }
 
 // Sparse files leave out tiles and strips: they are no other bytes of the file.
-TEST_F(Bands, WhatWasNeverWrittenIsNotRead) {
+TEST_F(Bands, UnwrittenTilesAreNotRead) {
   for (const bool tiled : {false, true}) {
     const fs::path file = folder_.path() / "sparse.tif";
     TIFF* tiff = TIFFOpen(file.c_str(), "w");

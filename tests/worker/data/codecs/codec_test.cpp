@@ -206,7 +206,7 @@ TEST_F(Codecs, DamageNeverCrashes) {
   EXPECT_GT(refused, 250);
 }
 
-TEST_F(Codecs, WhatIsNoFileIsRefused) {
+TEST_F(Codecs, PathsThatAreNoRegularFileAreRefused) {
   EXPECT_NE(decode_image(folder_.path() / "missing").reason, "");
   EXPECT_EQ(decode_image(folder_.path()).reason, "not a regular file");
   const fs::path pipe = folder_.path() / "pipe";

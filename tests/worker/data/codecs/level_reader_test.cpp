@@ -191,7 +191,7 @@ TEST_F(Levels, HaveARangeForEachBandAndAreTurned) {
   EXPECT_LE(difference(result.pixels, upright), 1);
 }
 
-TEST_F(Levels, WhatIsNoNumberIsRefusedWhicheverRowsAreWanted) {
+TEST_F(Levels, NonNumbersAreRefusedForAnyRows) {
   cv::Mat picture = deep_picture(CV_32F, 2, 7);
   picture.ptr<float>(20)[2 * 9] = std::numeric_limits<float>::infinity();
   const ImageLimits limits = limits_of(2, range_);

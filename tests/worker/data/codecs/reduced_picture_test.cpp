@@ -137,7 +137,7 @@ TEST_F(ReducedPictures, ADamagedOverviewIsNoDamageOfTheImage) {
   EXPECT_LE(cv::norm(result.pixels, wanted, cv::NORM_INF), 1);
 }
 
-TEST_F(ReducedPictures, EndWhenTheyAreTold) {
+TEST_F(ReducedPictures, EndOnRequest) {
   write_tiff(map_, picture_, {});
   int64_t last = 0;
   const ReducedPicture result =
@@ -152,7 +152,7 @@ TEST_F(ReducedPictures, EndWhenTheyAreTold) {
   EXPECT_EQ(last, 60);
 }
 
-TEST_F(ReducedPictures, ThatAreNoneSayWhy) {
+TEST_F(ReducedPictures, ThatAreInvalidGiveTheReason) {
   EXPECT_THAT(reduced(40).reason, testing::HasSubstr("cannot be opened"));
 }
 

@@ -65,7 +65,7 @@ TEST_F(TiffPages, AreImagesOfTheirOwn) {
   }
 }
 
-TEST_F(TiffPages, ThatAreNotThereSaySo) {
+TEST_F(TiffPages, ThatDoNotExistAreReported) {
   EXPECT_EQ(decode_image(page(4)).reason,
             "there is no page 4: the file has 3 pages");
   EXPECT_EQ(inspect_image(page(0)).reason, "page 0: the first page is 1");

@@ -210,7 +210,7 @@ TEST_F(FolderIndexFiles, LabelsThatChangeComeOrGoAreNoticed) {
               ElementsAre(HasSubstr("1 changed, first " + image(0).string())));
 }
 
-TEST_F(FolderIndexFiles, ARefusedImageIsLookedAtEachTime) {
+TEST_F(FolderIndexFiles, ARefusedImageIsReadEachTime) {
   const std::string sound = encode_bmp(test_picture(24, 32, 1));
   write(image(5), sound.substr(0, 300));
   settle();
@@ -255,7 +255,7 @@ TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreKnownToo) {
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
 }
 
-TEST_F(FolderIndexFiles, AForeignIndexIsNotBelieved) {
+TEST_F(FolderIndexFiles, AForeignIndexIsNotTrusted) {
   settle();
   scan(kept_);
   const std::string sound = read_bytes(index());
@@ -360,7 +360,7 @@ TEST_F(FolderIndexFiles, TwoProcessesAtOnceLeaveOneSoundIndex) {
   expect_few(reads_of_scan());
 }
 
-TEST_F(FolderIndexFiles, IndexesThatNobodyUsesAreRemoved) {
+TEST_F(FolderIndexFiles, UnusedIndexesAreRemoved) {
   settle();
   scan(kept_);
   const fs::path folder = index().parent_path();
@@ -418,7 +418,7 @@ TEST(IndexLock, HasOneHolderAlthoughItIsRemoved) {
   EXPECT_GT(times, 0);
 }
 
-TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotBelieved) {
+TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotTrusted) {
   for (const int64_t type : {0xEF53, 0x58465342, 0x01021994, 0x6969}) {
     EXPECT_TRUE(keeps_status_times(type)) << std::hex << type;
   }

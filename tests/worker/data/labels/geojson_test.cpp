@@ -85,7 +85,7 @@ TEST(GeoJsonText, RingsAreOutlinesOrHoles) {
   EXPECT_EQ(feature.rings[2].end, 12);  // the first vertex once
 }
 
-TEST(GeoJsonText, WhatIsNoPolygonIsNamed) {
+TEST(GeoJsonText, GeometriesThatAreNoPolygonAreNamed) {
   const auto fault = [](const std::string& text) {
     const GeoJson content = parse_geojson(collection(text));
     EXPECT_EQ(content.reason, "");
@@ -219,7 +219,7 @@ TEST_F(GeoJsonLabels, APolygonIsTheBoxOfAllItsVertices) {
   EXPECT_EQ(labels.labels.outlines[0][1], (OutlinePoint{.5, .25}));
 }
 
-TEST_F(GeoJsonLabels, WhatSticksOutIsClippedAndWhatLiesOutsideIsNamed) {
+TEST_F(GeoJsonLabels, PolygonsAreClippedToTheImageAndThoseOutsideAreNamed) {
   const ImageLabels labels =
       read(feature("\"class\": 1", ring(-10, 5, 20, 15)) + ",\n" +
                feature("\"class\": 1", ring(50, 5, 60, 15)) + ",\n" +
@@ -418,7 +418,7 @@ TEST_F(GeoJsonLabels, APolygonLabelsNoMapThatItNeverEnters) {
   EXPECT_THAT(report_.faults, IsEmpty());
 }
 
-TEST_F(GeoJsonLabels, WhatAMapHardlyShowsIsItsNeighbours) {
+TEST_F(GeoJsonLabels, APolygonThatAMapHardlyShowsBelongsToItsNeighbour) {
   for (const char* name : {"left.bmp", "right.bmp"}) add_image(name);
   const auto reader =
       table(feature("\"class\": 0", ring(30, 5, 40.004, 15)) + ",\n" +
@@ -465,7 +465,7 @@ TEST_F(GeoJsonLabels, AFileForManyImagesThatIsNoneIsRefused) {
   }
 }
 
-TEST_F(GeoJsonLabels, WithoutThePluginOneLineSaysWhatToDo) {
+TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
   setenv("HEADROOM_MAP_PLUGIN", "/nowhere/libheadroom_maps.so", 1);
   add_image("map.bmp");
   const fs::path file = folder_.write("labels/map.geojson", collection(""));

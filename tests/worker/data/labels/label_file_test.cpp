@@ -94,7 +94,7 @@ TEST(LabelFile, TheRoundingOfSixDecimalsIsNoFault) {
   EXPECT_EQ(file.boxes.at(0), (BoxLabel{0, 0.968750f, 0.5f, 0.062501f, 0.4f}));
 }
 
-TEST(LabelFile, PolygonsAreToldFromBoxesLineByLine) {
+TEST(LabelFile, PolygonsAndBoxesAreDistinguishedLineByLine) {
   const LabelFile file = parse(
       "1 0.1 0.2 0.5 0.2 0.3 0.6\n"
       "0 0.5 0.5 0.2 0.2\n"
@@ -130,7 +130,7 @@ TEST(LabelFile, OutlinesFollowTheirBoxes) {
   EXPECT_EQ(file.num_polygons, 1);
 }
 
-TEST(LabelFile, WrittenAgainItSaysTheSame) {
+TEST(LabelFile, WrittenAgainItIsEqual) {
   const LabelFile file = parse(
       "1 0.123456 0.2 0.5 0.234567 0.3 0.6000001\n"
       "0 0.5 0.5 0.2 0.2\n"

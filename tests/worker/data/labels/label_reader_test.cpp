@@ -241,7 +241,7 @@ TEST_F(LabelFormats, WrongLinesOfATableBesideTheImagesAreNamed) {
       Error);
 }
 
-TEST_F(LabelFormats, ATableThatNobodyReadsIsNamedWhereNoImageHasABox) {
+TEST_F(LabelFormats, AnUnreadTableIsNamedWhereNoImageHasABox) {
   folder_.write("labels.csv", "filename,class,xmin,ymin,xmax,ymax\n");
   const configs::DataConfig config = configs::load_data_config(folder_.write(
       "data.yaml", "train: images\nval: images\nnames: [a, b]\n"));
@@ -277,7 +277,7 @@ TEST_F(LabelFormats, ATableThatNobodyReadsIsNamedWhereNoImageHasABox) {
       Error);
 }
 
-TEST_F(LabelFormats, ACocoFileThatIsNoneIsCalledWhatItIs) {
+TEST_F(LabelFormats, AFileThatIsNoCocoFileIsNamedByItsKind) {
   folder_.write("data.yaml",
                 "train: train.json\nval: train.json\nnames: [a, b]\n");
   for (const auto& [bytes, kind] :
@@ -411,7 +411,7 @@ TEST_F(LabelFormats, NamesGiveTheOrderOfClasses) {
               HasSubstr("train.json:5 has class 'b', but names in"));
 }
 
-TEST_F(LabelFormats, WhatLeadsOutOrIsDamagedCostsItsImage) {
+TEST_F(LabelFormats, PathsThatLeadOutAndDamagedFilesCostTheirImage) {
   voc();
   folder_.write("voc/Annotations/1.xml", "<annotation>\n<object>");
   folder_.write("voc/ImageSets/Main/train.txt", "1\n2\n../../x\n");

@@ -144,9 +144,9 @@ TEST_F(LoaderTest, BandsGoThroughAlike) {
 
 // 16 bits: the same for any threads, ranks, rows and start.
 TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
-  for (const LoaderMode mode : {LoaderMode::kTrainMosaic,
-                                LoaderMode::kTrainRect,
-                                LoaderMode::kValidation}) {
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
+        LoaderMode::kValidation}) {
     LoaderOptions deep = options(mode);
     deep.ranges = {{-100, 400}};
     deep.hyp.mixup = deep.hyp.flipud = 0.5;
@@ -412,7 +412,7 @@ TEST_F(LoaderTest, ContinuesAtAnyStep) {
   for (size_t i = 0; i < rest.size(); ++i) expect_same(rest[i], whole[7 + i]);
 }
 
-TEST_F(LoaderTest, ValidationMeetsEachImageOnceUnaugmented) {
+TEST_F(LoaderTest, ValidationReadsEachImageOnceUnaugmented) {
   std::map<int64_t, int> times;
   for (int rank = 0; rank < 2; ++rank) {
     LoaderOptions part = options(LoaderMode::kValidation);
@@ -448,7 +448,7 @@ TEST_F(LoaderTest, ValidationMeetsEachImageOnceUnaugmented) {
   for (const auto& [sample, count] : times) EXPECT_EQ(count, 1) << sample;
 }
 
-TEST_F(LoaderTest, AnImageThatBreaksLateStopsNothing) {
+TEST_F(LoaderTest, AnImageThatBecomesUnreadableStopsNothing) {
   folder_.write("images/train/104.bmp", "BM");
   const std::vector<Batch> batches = take(options(LoaderMode::kTrainRect), 6);
   int named = 0;
@@ -508,7 +508,7 @@ TEST_F(LoaderTest, ARankWithoutSamplesGetsAnEmptyBatch) {
   EXPECT_GE(calls, 3);
 }
 
-TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndTellsOnce) {
+TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndReportsItOnce) {
   for (const bool of_host : {false, true}) {
     LoaderOptions short_of_memory = options();
     short_of_memory.num_threads = 1;
@@ -537,7 +537,7 @@ TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndTellsOnce) {
   }
 }
 
-TEST_F(LoaderTest, WhatAThreadThrowsReachesNext) {
+TEST_F(LoaderTest, AnExceptionOfAThreadReachesNext) {
   LoaderOptions failing = options();
   failing.assign = [](const std::vector<loss::LabelRow>&, int64_t,
                       int64_t) -> std::vector<loss::LevelTargets> {

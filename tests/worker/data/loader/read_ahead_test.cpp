@@ -90,7 +90,7 @@ TEST(ReadAhead, ReadsAllOfThemManyAtOnceWhereFilesAreSlow) {
 }
 
 // Samples that need no reading say nothing of the pace.
-TEST(ReadAhead, IsSlowByWhatWasReadAlone) {
+TEST(ReadAhead, OnlyReadsDecideWhetherItIsSlow) {
   std::atomic<int> asked = 0;
   ReadAhead ahead([&](int64_t sample) -> std::optional<microseconds> {
     ++asked;
@@ -103,7 +103,7 @@ TEST(ReadAhead, IsSlowByWhatWasReadAlone) {
   EXPECT_TRUE(comes_true([&] { return asked == 310; }));
 }
 
-TEST(ReadAhead, EndsWithoutReadingWhatWaits) {
+TEST(ReadAhead, EndsWithoutReadingTheQueuedFiles) {
   std::atomic<int> read = 0;
   const auto begin = std::chrono::steady_clock::now();
   {

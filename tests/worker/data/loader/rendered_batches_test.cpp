@@ -76,7 +76,7 @@ TEST_F(RenderedBatches, OfAllThatADeviceDoes) {
 }
 
 // What it does not do comes finished, in the same batches.
-TEST_F(RenderedBatches, WithWhatTheCpuDoes) {
+TEST_F(RenderedBatches, WithTheStepsOfTheCpu) {
   LoaderOptions asked = options();
   asked.hyp.blur = asked.hyp.median_blur = asked.hyp.gray = asked.hyp.clahe =
       0.15;

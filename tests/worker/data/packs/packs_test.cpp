@@ -174,7 +174,7 @@ TEST_F(Packs, DamagedBytesCostTheirImage) {
                 " are damaged"));
 }
 
-TEST_F(Packs, AShardThatIsCutOffOrGoneCostsTheImagesThatAreNotThere) {
+TEST_F(Packs, AShardThatIsCutOffOrMissingCostsItsMissingImages) {
   const auto pack = packs::read_pack(index());
   ASSERT_GT(pack.index->num_shards(), 2);
   std::vector<int64_t> in_shard(static_cast<size_t>(pack.index->num_shards()));
@@ -214,7 +214,7 @@ TEST_F(Packs, ADamagedEntryCostsItsImage) {
 }
 
 // What other programs read of an archive is looked at, too.
-TEST_F(Packs, VerifyReadsWhatLiesBetweenTheImages) {
+TEST_F(Packs, VerifyReadsTheBytesBetweenTheImages) {
   overwrite(packs_ / "train-00000.tar", 3, "Q");  // in the first file's name
   const auto verified = verify_data(packed_, {});
   EXPECT_EQ(verified.front().report.images, 20);
@@ -242,7 +242,7 @@ TEST_F(Packs, WithOneClassTwoBoxesInOnePlaceAreOne) {
             index_dataset(files_, Split::kTrain, options).dataset.digest());
 }
 
-TEST_F(Packs, WhatIsNoIndexIsRefusedInOneLine) {
+TEST_F(Packs, AFileThatIsNoIndexIsRefusedInOneLine) {
   const std::string sound = read_bytes(index());
   const auto refused = [&](const std::string& bytes) {
     std::ofstream(index(), std::ios::binary) << bytes;
@@ -266,7 +266,7 @@ TEST_F(Packs, WhatIsNoIndexIsRefusedInOneLine) {
 }
 
 // Whoever writes an index of his own names no file outside of its folder.
-TEST_F(Packs, NamesThatLeadAwayAreDamage) {
+TEST_F(Packs, NamesThatLeadOutAreDamage) {
   for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
     packs::PackIndex::Content content;
     packs::PackedImage image;
@@ -348,7 +348,7 @@ TEST_F(Packs, MutatedPacksAreVerdicts) {
   }
 }
 
-TEST_F(Packs, PathsThatLeadNowhereSayWhy) {
+TEST_F(Packs, MissingPathsGiveTheReason) {
   indexed();
   EXPECT_EQ(packs::read_packed(packs_ / "train-00000.tar" / "nothing")->error,
             "is not in " + index().string());
@@ -359,7 +359,7 @@ TEST_F(Packs, PathsThatLeadNowhereSayWhy) {
   EXPECT_FALSE(packs::read_packed(folder_.path() / "folder.tar/a.bmp"));
 }
 
-TEST(Patience, TriesAgainWhatMayPass) {
+TEST(Patience, RetriesTransientFaults) {
   int calls = 0;
   const auto failing = [&calls](int error, int until) {
     return [&calls, error, until] {

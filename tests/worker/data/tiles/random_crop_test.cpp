@@ -113,7 +113,7 @@ TEST_F(RandomCropTest, BoxesAreThoseThatAreSeen) {
   EXPECT_GT(seen + clipped + gone, 190);
 }
 
-TEST_F(RandomCropTest, SmallImagesAreAsEver) {
+TEST_F(RandomCropTest, SmallImagesAreNotCropped) {
   RandomCrops one = crops(0);
   EXPECT_EQ(one.loaded_size(1), store_->loaded_size(1));
   EXPECT_TRUE(same_pixels(one.load(1, codecs::kAllRows).pixels,

@@ -264,7 +264,7 @@ TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
   EXPECT_GT(kept, 80);
 }
 
-TEST_F(TileCutter, WhatHasToBeHeldWholeIsRefusedAboveTheLimit) {
+TEST_F(TileCutter, FormatsThatMustBeHeldWholeAreRefusedAboveTheLimit) {
   codecs::ImageLimits limits;
   limits.max_pixels = 3000;  // a band of 40 rows, not the picture
   JpegForm progressive;

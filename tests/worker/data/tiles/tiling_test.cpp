@@ -161,7 +161,7 @@ TEST_F(Tiling, AnEmptyFolderIsTakenWithOrWithoutASlash) {
   EXPECT_THAT(beside(), ElementsAre("in", "out"));
 }
 
-TEST_F(Tiling, NothingIsLeftOfWhatCouldNotBeFinished) {
+TEST_F(Tiling, AnUnfinishedRunLeavesNoFiles) {
   std::atomic<int> tiles = 0;
   request_.stopped = [&] { return ++tiles >= 15; };
   EXPECT_THAT(refusal(ExitCode::kInterrupted), HasSubstr("interrupted"));
@@ -187,7 +187,7 @@ TEST_F(Tiling, BoxesThatNoTileShowsAreCountedAndASetWithoutAnyIsRefused) {
   EXPECT_THAT(beside(), ElementsAre("in", "out"));
 }
 
-TEST_F(Tiling, SaysThatAlphaIsLeftOut) {
+TEST_F(Tiling, ReportsThatAlphaIsLeftOut) {
   const auto alpha_line = [&] {
     const auto splits = tile_data(configs::load_data_config(yaml_), request_);
     fs::remove_all(request_.output);
