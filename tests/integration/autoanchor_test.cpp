@@ -1,6 +1,6 @@
 // Anchors found from the boxes are part of a run's definition: the same on
 // every rank and under every layout, in the weights, after --resume, and in
-// what is fine-tuned from them.
+// runs fine-tuned from those weights.
 //
 // Real processes. The drawn shapes fit the shipped anchors; with a threshold of
 // 1.3 instead of 4 they do not.

@@ -1,8 +1,8 @@
 // A model of five bands (ch: 5) on TIFFs of five bands, from training to
-// export: the layout changes nothing, a resumed run is the whole one, and what
-// does not fit is refused or left out by name.
+// export: the layout changes nothing, a resumed run is the whole one, and
+// unsupported features are refused or skipped by name.
 //
-// Real processes, drawn images. What an object is shows in the last two bands.
+// Real processes, drawn images. Only the last two bands tell the classes apart.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -252,7 +252,7 @@ TEST_F(BandRuns, ValDetectAndExportTakeItsWeights) {
       folder_);
   EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
 
-  // The table beside it may be somebody's own.
+  // A table beside it may be the user's own file.
   const auto prune_again = [&] {
     return run_program(
         {program("headroom"), "prune", "--weights", weights(), "--share", "0.2",

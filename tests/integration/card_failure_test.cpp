@@ -1,6 +1,6 @@
 // A card fails for its process, on test devices and a stand-in for NCCL: the
 // run loses one worker and one step, as after a SIGKILL; a card that fails
-// twice is left out; with the last card the run ends and says what to do.
+// twice is left out; when the last card fails, the run ends with a remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,8 @@ TEST_P(CardFailure, CostsAWorkerAndAStep) {
           {"--inject", fault_at("device_error", cell.rank, kStep, cell.phase)}),
       folder);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  // Who waits for a peer that waits for its card does not wait for its limit.
+  // A rank that waits for the peer with the failed card does not wait for the
+  // time limit of a collective.
   EXPECT_LT(result.seconds, 60) << result.err;
   expect_calm_results(folder, cell.for_one_process);
   const std::vector<Json> failures = events_named(folder, "card_failure");
@@ -145,7 +146,7 @@ std::vector<Cell> all_cells() {
   add(cells(zero(3), "zero_3"));
   add(cells({"--layout", "spatial=2"}, "spatial"));
   std::vector<Cell> stages = cells({"--layout", "pipeline=2"}, "pipeline");
-  // Stages send each other messages and sum nothing.
+  // Pipeline stages only send each other messages: there is no sum to fail.
   std::erase_if(stages,
                 [](const Cell& cell) { return cell.phase == "collective"; });
   add(stages);
@@ -160,7 +161,7 @@ std::vector<Cell> quick_cells() {
     const bool is_quick = cell.phase == "forward" || cell.phase == "collective";
     if (cell.rank == 1 && is_quick) quick.push_back(cell);
   }
-  // Rows of an image go beside NCCL, whose sums stand still.
+  // Rows of an image do not go through NCCL, whose sums block here.
   quick.push_back(cells({"--layout", "spatial=2"}, "spatial").back());
   return quick;
 }
@@ -239,7 +240,7 @@ TEST(CardFailures, TheRunEndsWithARemedyWhenTheLastCardFails) {
     }
     EXPECT_EQ(events_named(folder, "run_over").back().at("exit_code"), 5);
   }
-  // What it says works, here on the CPU.
+  // The command that the message gives works, here on the CPU.
   const ProgramResult resumed =
       run_program({program("headroom"), "train", "--resume",
                    run_directory(folder).string(), "--device", "cpu"},

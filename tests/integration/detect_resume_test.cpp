@@ -1,5 +1,5 @@
-// headroom detect, killed again and again: with --resume it goes on where it
-// ended, looks at nothing twice, and writes the files of a calm run.
+// headroom detect, killed again and again: with --resume it continues where it
+// ended, processes nothing twice, and writes the files of an undisturbed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -57,7 +57,7 @@ Geotiff map_at(int column, int row) {
           .options = {"TILED=YES", "BLOCKXSIZE=256", "BLOCKYSIZE=256"}};
 }
 
-// What a journal holds, record by record; the last may be torn.
+// The records of a journal; the last may be torn.
 std::vector<std::string> whole_records(const std::string& journal) {
   std::vector<std::string> records;
   if (journal.size() < 20) return records;
@@ -93,7 +93,7 @@ bool has_ended(pid_t pid) {
          info.si_pid == pid;
 }
 
-// The most memory that the worker has had; 0 where the process is none yet.
+// The peak memory of the worker; 0 while the process has not started.
 int64_t peak_kib_of(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   bool is_worker = false;
@@ -111,7 +111,7 @@ class DetectResume : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("HEADROOM_MAP_PLUGIN", program("libheadroom_maps.so").c_str(), 1);
-    // Two runs write the same date into their GeoPackages.
+    // Fixes the date that both runs write into their GeoPackages.
     setenv("OGR_CURRENT_DATE", "2026-11-26T00:00:00.000Z", 1);
     write_weights(folder_ / "w.safetensors");
     fs::create_directories(folder_ / "in");
@@ -167,8 +167,8 @@ class DetectResume : public ::testing::Test {
     const auto size = fs::file_size(journal_of(name), none);
     return none ? 0 : size;
   }
-  // Kills the run whenever its journal has grown by so many bytes, and goes on,
-  // until it ends. Returns how often.
+  // Kills the run whenever its journal has grown by so many bytes, and resumes
+  // it, until it ends. Returns the number of kills.
   int kill_again_and_again(const std::string& name,
                            const std::vector<std::string>& more, size_t growth);
 
@@ -276,7 +276,7 @@ TEST_F(SmallDetectResume, KilledAtItsBeginning_ANewRunBegins) {
   expect_same(calm_, files_of("killed"));
 }
 
-// Tries until a kill comes between the first complete file and the end.
+// Repeats until a kill happens between the first complete file and the end.
 TEST_F(SmallDetectResume, KilledWhileItFinishes_TheFilesAreThoseOfACalmRun) {
   std::string name;
   const auto was_hit = [&] {
@@ -394,7 +394,7 @@ TEST_F(SmallDetectResume, UnreadableSourcesAreRetriedBeforeTheFollowingOnes) {
   expect_same(calm_, files_of("killed"));
 }
 
-// The tiles on seams that were looked at lie elsewhere then.
+// The tiles on seams that were already processed then lie elsewhere.
 TEST_F(SmallDetectResume, AMovedMapGivesOtherSeams) {
   ASSERT_TRUE(kill_at_seams());
   const auto records = whole_records(text_of(journal_of("killed")));
@@ -410,7 +410,7 @@ TEST_F(SmallDetectResume, AMovedMapGivesOtherSeams) {
   const ProgramResult resumed =
       run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  // None of the seams' tiles.
+  // No tile on a seam is taken from the journal.
   EXPECT_THAT(resumed.err,
               HasSubstr("killed goes on: 4 images and " +
                         counted(tiles, "tile") + " were looked at before"));
@@ -446,7 +446,7 @@ TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
           with_value(*one, 49 + 20, int32_t{99}),
           with_value(*one, 49 + 20, int32_t{-1}),
           with_value(*one, 49 + 8, 1e9F), with_value(*one, 0, uint8_t{200})}) {
-      // An image's number and a tile's height say nothing.
+      // An image's number and a tile's height are in no output.
       if (kind != 1 && bad.substr(17, 8) != one->substr(17, 8)) continue;
       if (kind == 1 && bad.substr(9, 8) != one->substr(9, 8)) continue;
       auto changed = records;
@@ -498,7 +498,7 @@ TEST_F(SmallDetectResume, TextOfAJournalCannotControlATerminal) {
   }
 }
 
-// Its folder keeps its name, whether it goes on or begins anew.
+// The folder keeps its name, whether the run resumes or starts anew.
 TEST_F(SmallDetectResume, WithExistOk_TheFilesAreThoseOfACalmRun) {
   std::vector<std::string> command =
       detect("killed", joined(kTiles, {"--exist-ok"}));
@@ -566,7 +566,7 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   EXPECT_LT(peak_kib_, 600 * 1024);
 }
 
-// All tiles are known by then, and the journal does not grow.
+// All tiles are in the journal by then, so it does not grow.
 TEST_F(Slow, ALargePicture_KilledWhileItIsDrawnAndCropped) {
   constexpr int kSide = 14'000;
   cv::Mat picture;

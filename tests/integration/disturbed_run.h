@@ -1,5 +1,5 @@
-// A run that a test disturbs from outside while it goes on: who its processes
-// are, what it has committed so far, and what it must look like at the end.
+// A run that a test disturbs from outside while it goes on: its processes, its
+// committed steps, and checks of its final state.
 //
 // Errors: GoogleTest failures.
 #pragma once

@@ -183,8 +183,9 @@ TEST(Fit, MapsOf16Bits) {
     table.add(cell, measure(cell, 2));
 }
 
-// On a device: no scratch of the CPU's convolutions, another loss, and what a
-// commit works in; and what its library's convolutions were seen to take.
+// On a device: no scratch of the CPU's convolutions, another loss, the
+// workspace of a commit, and the measured workspaces of its convolution
+// library.
 TEST(Fit, OnADevice) {
   Table table;
   std::vector<FitCell> cells = {{"yolov5n", 320, 1, "keep", "one", 0},
@@ -214,8 +215,8 @@ TEST(Fit, OnADevice) {
   }
 }
 
-// Graphs keep what layers take at their fullest, with buffers for the images
-// and for as many matches as there may be. They are captured in the third step.
+// Graphs keep the peak memory of the layers, with buffers for the images and
+// for the largest number of matches. They are captured in the third step.
 TEST(Fit, CapturedLayers) {
   Table table;
   for (FitCell cell :
@@ -302,7 +303,7 @@ TEST(Fit, ModelsForLargeImages) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
-// As there, the images are too small for a median of 2 %.
+// As above, the images are too small for a median of 2 %.
 TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   Table table(kMostOver);
   for (const std::string model : {"yolov5m6", "yolov5l6", "yolov5x6"}) {
@@ -311,9 +312,8 @@ TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   }
 }
 
-// Layers that do not learn keep nothing, and nothing goes back to them.
-// Its weights, and what it needs while it looks where that is more than the
-// student's.
+// Frozen layers keep nothing and get no gradients. The teacher adds its
+// weights, and its evaluation memory where that exceeds the student's.
 TEST(Fit, ATeacher) {
   Table table;
   for (FitCell cell :
@@ -338,7 +338,7 @@ TEST(Fit, FrozenLayers) {
   }
 }
 
-// A layer's weights come while the one before it runs.
+// A layer's weights are gathered while the layer before it runs.
 TEST(Fit, WeightsAreFetchedAheadBetweenHosts) {
   Table table;
   for (const std::string policy : {"keep", "recompute"}) {
@@ -454,8 +454,9 @@ TEST(MatrixResident, GrowsByWhatIsCounted) {
                                       {"yolov5l", 320, 4, "lean", "one", 0},
                                       {"yolov5n", 1280, 4, "keep", "one", 0},
                                       {"yolov5l", 320, 8, "keep", "one", 0}};
-  // malloc would keep what is freed for the next block, or cannot return what
-  // lies between others: each block on pages of its own is given back at once.
+  // malloc would keep freed memory for the next block, or cannot return memory
+  // between others: a block on pages of its own is returned to the system at
+  // once.
   mallopt(M_MMAP_THRESHOLD, 256 << 10);
   measure({"yolov5n", 320, 1, "keep", "one", 0}, 1);  // libraries are loaded
   for (const FitCell& cell : cells) {

@@ -1,5 +1,5 @@
-// Ctrl-C: the run ends at a committed step, says how to go on, and going on
-// loses nothing. Lost processes: it goes on by itself.
+// Ctrl-C: the run ends at a committed step and prints the resume command, and
+// resuming loses nothing. After lost processes the run recovers by itself.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -66,8 +66,8 @@ TEST_P(CtrlC, EndsAtACommittedStep) {
   expect_resumes(folder);
 }
 
-// In the first epoch, in the midst of a long step: there is no checkpoint yet,
-// and the workers write one before the command comes back.
+// In the first epoch, during a long step: there is no checkpoint yet, and the
+// workers write one before the command returns.
 TEST(CtrlCTwice, SavesTheNewestStepAndPrintsTheResumeCommand) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command =
@@ -133,7 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
             "not_a_neighbour_of_all", {"--layout", "data=2,pipeline=2"}, 3, 4}),
     [](const auto& info) { return info.param.name; });
 
-// Killed twice in mid-training: its successors go on, and nobody else notices.
+// Killed twice in mid-training: its successors take over, and no other process
+// is disturbed.
 TEST(Interruption, AKilledCoordinatorChangesNoLoss) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command = train_shapes(
@@ -219,8 +220,8 @@ TEST_P(Stopped, AnInterruptAfterTheLastStepIsStillASuccess) {
       << result.out;
 }
 
-// The coordinator stands still (SIGSTOP) while the others train. REQUIRES: the
-// run has begun.
+// Stops the coordinator (SIGSTOP) for so many seconds while the workers train.
+// REQUIRES: the run has begun.
 void stop_coordinator(const Program& run, int seconds) {
   const pid_t coordinator = descendants(run.pid(), "--config-fd").at(0);
   ::kill(coordinator, SIGSTOP);
@@ -228,7 +229,7 @@ void stop_coordinator(const Program& run, int seconds) {
   ::kill(coordinator, SIGCONT);
 }
 
-// Longer than its clients wait for an answer on their connections.
+// Longer than its clients wait for a reply on their connections.
 TEST(PausedCoordinator, LosesNoWorker) {
   const fs::path folder = fresh_folder();
   const fs::path log = folder / kRun / "steps.jsonl";

@@ -1,6 +1,6 @@
 // The data set's labels bound a plan's bytes: crowded images train within the
-// plan that was made for them, a resumed run keeps what its plan counted on,
-// and --batch -1 asks for no more images than there are.
+// plan that was made for them, a resumed run keeps the assumptions of its plan,
+// and --batch -1 tries no more images than the data set has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::string line_of(const fs::path& file, const std::string& key) {
              : text.substr(begin, text.find('\n', begin) - begin);
 }
 
-// No step needs more than the plan says, and no attempt fails.
+// No step needs more than planned, and no attempt fails.
 void expect_within_plan(const fs::path& run, size_t num_steps) {
   const int64_t bound = read_json(run / "plan.json")
                             .at("predicted_peak_bytes")
@@ -92,7 +92,7 @@ TEST(LabelBound, CrowdedImagesTrainWithinTheirPlan) {
     EXPECT_EQ(counts, "label_counts: \"" + std::to_string(most / 4) + "x27 " +
                           std::to_string(most) + "x10\"");
 
-    // What was planned with stays, also if the labels would now say otherwise.
+    // The recorded bound stays, even if the labels would now give another.
     std::string config = text_of(run / "run.yaml");
     const std::string other = "label_counts: \"" + std::to_string(most / 4) +
                               "x26 " + std::to_string(most) + "x11\"";
@@ -124,7 +124,8 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   EXPECT_EQ(text_of(run / "data_report.txt").find("copy_paste"),
             std::string::npos);
 
-  // Boxes alone: nothing to paste, said once, and every bit is as without.
+  // Boxes alone: there is nothing to paste, which is reported once, and every
+  // bit is the same as without copy_paste.
   std::vector<std::string> plain = flags;
   plain.back() = "hyp.copy_paste=0";
   std::string lines;

@@ -3,7 +3,7 @@
 // rank takes well below a third of what one process needs.
 //
 // Photograph has 6,000 x 4,000 pixels (label slow; one process takes 8 GiB);
-// Drawing is a small version. What was measured is printed.
+// Drawing is a small version. The measurements are printed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -158,7 +158,8 @@ double ratio(int64_t one, int64_t rank) {
 
 struct Bounds {
   double loss = 1e-5, gradient_norm = 1e-3;  // largest relative difference
-  double tensors = 1, resident = 1;  // what one process needs, over a rank's
+  double tensors = 1,
+         resident = 1;  // bytes of one process over those of a rank
 };
 
 void check(uint32_t height, uint32_t width, const std::string& precision,
@@ -205,7 +206,7 @@ TEST(Drawing, TrainsOverFourRanks) {
   check(768, 1152, "fp32", {.tensors = 2.5, .resident = 1.2});
 }
 
-// So what float32 shows above is rounding.
+// Shows that the difference in float32 above is rounding.
 TEST(Drawing, IsTheSameInFloat64) {
   check(256, 384, "fp64", {.loss = 1e-9, .gradient_norm = 1e-9});
 }

@@ -1,6 +1,6 @@
-// Two agents on this machine, each with what a launcher sets on its node: they
-// form one run of two workers. And torchrun's ways: local ranks that wait, the
-// file of a failure, a start after a failure.
+// Two agents on this machine, each with the variables that a launcher sets on
+// its node: they form one run of two workers. And the features of torchrun:
+// local ranks that wait, the file of a failure, a restart after a failure.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -97,7 +97,7 @@ class Launched : public ::testing::Test {
   fs::path folder_;
 };
 
-// What a node is told beyond the flags of all.
+// The variables and flags of a node beyond the flags of all nodes.
 struct Row {
   std::string name;
   std::string node[2];        // its variables; "@" is the test's folder

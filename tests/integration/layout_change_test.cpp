@@ -63,9 +63,9 @@ TEST(LayoutChange, TheNextStepIsThatOfOneProcessFromTheSameState) {
   }
 }
 
-// From the checkpoint of a run whose state lay in slices on two ranks, written
-// beside training: the next step within 1e-9 of how that run went on, and 20
-// calm ones within 1e-6.
+// From the checkpoint of a run whose state was sharded over two ranks, written
+// in the background: the next step is within 1e-9 of the original run's, and 20
+// steps are within 1e-6.
 TEST(Slow, ARunUnderZero3GoesOnUnderAnyOtherLayout) {
   constexpr size_t kSaved = 3, kSteps = kSaved + 21;
   const std::vector<std::string> calm = {

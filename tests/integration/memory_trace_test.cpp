@@ -1,5 +1,5 @@
-// headroom train --memory-trace: what it writes, what it costs the result
-// (nothing), and what it refuses.
+// headroom train --memory-trace: the file it writes, that results do not
+// change, and its refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -87,8 +87,8 @@ std::set<std::string> ours_in(const fs::path& folder) {
   return names;
 }
 
-// What Open MPI itself leaves is Open MPI's.
-// SIGKILL of the launcher alone.
+// Files that Open MPI itself leaves are not checked. SIGKILL of the launcher
+// alone.
 TEST_F(Mpirun, ALostLauncherEndsTheRunWithItsStateSaved) {
   std::vector<pid_t> all;
   {

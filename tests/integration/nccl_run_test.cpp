@@ -1,7 +1,7 @@
 // Whole programs over NCCL's own communicator code: two processes on two test
 // devices, with a stand-in for NCCL (tests/support/nccl_shim), calm and
-// disturbed. The run equals that of one process on the CPU, nobody is lost who
-// is not gone, and at most one step is done again.
+// disturbed. The run equals that of one process on the CPU, no living process
+// is reported lost, and at most one step is done again.
 //
 //   kill          a rank is killed in the middle of its backward
 //   stop          a rank's process is stopped for 15 s, and goes on then
@@ -40,7 +40,7 @@ enum class Disturbance { kNone, kKill, kStop, kLate, kAborted, kCoordinator };
 struct Layout {
   std::string name;
   std::vector<std::string> flags;
-  std::vector<std::string> for_one_process;  // that change what is computed
+  std::vector<std::string> for_one_process;  // that change the result
 };
 
 struct Cell {
@@ -209,7 +209,7 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
         << said();
   }
 
-  // Until somebody is lost, counted from `begin`.
+  // Waits until a worker is reported lost; seconds since `begin`.
   std::optional<double> notice(Clock::time_point begin) const {
     EXPECT_TRUE(wait_until([&] { return num_losses() > 0; }, 30)) << said();
     return seconds_since(begin);
@@ -320,7 +320,7 @@ TEST_P(NcclRun, EqualsOneProcess) {
   NcclTable::rows().push_back(row);
 }
 
-// No peer is lost: the run is refused, with what helps.
+// No peer is reported lost: the run is refused with a remedy.
 TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
   const fs::path folder = fresh_folder();
   const Variables environment(
@@ -338,7 +338,7 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
   EXPECT_LT(result.seconds, 60);
 }
 
-// One clear line each, and nobody is called lost.
+// One clear line each, and no peer is reported lost.
 TEST(NcclRunRefusals, SettingsThatNcclCannotUseAreReportedWithARemedy) {
   struct Case {
     std::map<std::string, std::string> variables;

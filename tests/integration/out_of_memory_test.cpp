@@ -1,5 +1,5 @@
 // Out of memory everywhere, in real processes: a run in which allocations fail
-// in forward, backward, validation, loader and checkpoint ends with the very
+// in forward, backward, validation, loader and checkpoint ends with exactly the
 // losses of an undisturbed one, each sample counted once and nothing left in
 // memory. Neither vote nor commit allocates.
 //
@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 constexpr int kRanks = 2;
 constexpr int kFirstStep = 1, kLastStep = 3;
 constexpr int kSteps = kLastStep - kFirstStep + 1;
-// In one step a rank may fail this often before its micro-batch has to shrink:
-// over the three steps it goes through all its policies.
+// So often may a rank fail in one step before its micro-batch must shrink: over
+// the three steps it tries all policies.
 constexpr int kFailuresPerStep = 2;
 
 // 37 images in batches of 8: five steps, then a validation and files.
@@ -76,8 +76,8 @@ const std::vector<std::string> kPhasesOfAnEnd = {"validation", "checkpoint"};
 constexpr int64_t kEndOfEpoch = 5;  // committed steps
 constexpr int64_t kBeyond = 1000000000;
 
-// Every phase is armed with a number that is never reached: the events say how
-// many allocations there are.
+// Every phase is armed with a number that is never reached: the events then
+// report the number of allocations.
 struct Undisturbed {
   Finished run;
   std::map<std::string, int64_t> allocations;  // by fault without its number
@@ -122,7 +122,7 @@ int64_t spread(int64_t allocations, int64_t index, int64_t count) {
   return count < 2 ? 1 : 1 + (allocations - 1) * index / (count - 1);
 }
 
-// What start `index` of `count` lets go wrong.
+// The injected faults of start `index` of `count`.
 std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   const Undisturbed& calm = undisturbed();
   std::vector<std::string> faults;
@@ -360,7 +360,7 @@ TEST(OutOfMemoryRun, ABallastLeadsToALeanerPlan) {
 
 // The machine itself refuses: the run ends at a committed step that is saved.
 TEST(OutOfMemoryRun, AHostWithoutMemoryEndsTheRunAtACommittedStep) {
-  // Ever smaller ballasts fill what the process may have.
+  // Ever smaller ballasts fill the memory that the process may use.
   std::vector<std::string> faults;
   int64_t step = 2;
   for (int64_t megabytes = 2048; megabytes >= 4; megabytes /= 2) {

@@ -1,5 +1,5 @@
-// Training on packs is training on the files, to the bit: with several ranks,
-// and where it is killed and goes on.
+// Training on packs equals training on the files, to the bit: with several
+// ranks, and after a kill and a resume.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class PackedRun : public ::testing::Test {
         "6", joined({"--data", data, "--name", name, "--epochs", "2"}, more));
   }
 
-  // The lines of a run's steps, without what depends on the machine's time.
+  // The lines of a run's steps, without fields that depend on time.
   std::vector<std::string> steps_of(const std::string& name) const {
     std::vector<std::string> steps;
     for (Json line :

@@ -160,7 +160,7 @@ LayoutRunOptions options_of(const Draw& draw, const plan::Plan& plan) {
   return options;
 }
 
-// By what the mathematics depends on.
+// The parameters that change the mathematics of a step.
 using Definition = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
 const LayoutRun& one_process(const Draw& draw, const plan::Plan& plan) {

@@ -1,4 +1,4 @@
-// Bad input: one clear line, the right exit code, and nothing left behind.
+// Bad input gives one clear line and the right exit code, and leaves no files.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -266,7 +266,8 @@ TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-// The system refuses threads and memory already to who starts the processes.
+// The system already refuses threads and memory to the process that starts the
+// others.
 TEST(Resources, ASystemThatRefusesThreadsOrMemoryIsNamed) {
   const fs::path folder = fresh_folder();
   // KiB of addresses: each lets another thread be the first that is refused.

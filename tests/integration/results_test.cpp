@@ -1,4 +1,4 @@
-// What a run leaves behind, and what `headroom val` says about it.
+// The files that a run leaves, and the figures of `headroom val` for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

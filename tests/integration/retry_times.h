@@ -10,8 +10,8 @@
 
 namespace headroom::testing {
 
-// The allocations of a step on each of `ranks` ranks, as told by faults of an
-// allocation that the step does not reach.
+// The number of allocations of a step on each of `ranks` ranks, as reported by
+// an injected failure of an allocation that the step does not reach.
 std::vector<int64_t> counted_allocations(const std::filesystem::path& folder,
                                          int ranks);
 

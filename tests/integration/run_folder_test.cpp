@@ -1,5 +1,5 @@
-// The folder of a run: whose files are in it, who may have it, and what is
-// removed from it.
+// The folder of a run: which files it holds, which process may hold it, and
+// which files are removed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ TEST(ExistOk, FilesThatNoRunWroteAreKept) {
   const std::vector<std::string> mine = {
       "weights/mine.safetensors", "weights/notes.txt", "checkpoints/notes.txt",
       "checkpoints/step-old/a.txt", "checkpoints/step-4/notes.txt",
-      // Named as a run's, and none.
+      // Named like a run's file, but written by no run.
       "weights/epoch3.safetensors"};
   for (const std::string& file : mine) {
     fs::create_directories((run / file).parent_path());
@@ -155,7 +155,7 @@ TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
   EXPECT_THAT(resumed.out, HasSubstr("all 5 steps done"));
 }
 
-// The last line says that the run can go on, and it can.
+// The last line gives a resume command, and it works.
 TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
   const fs::path folder = fresh_folder();
   Program run(train_shapes("8", {"--epochs", "500", "--noval", "--nosave"}),

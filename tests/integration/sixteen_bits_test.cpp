@@ -1,7 +1,7 @@
 // Images of 16 bits whose objects are 1/1000 of the range brighter than the
-// ground: with `range` in data.yaml a network sees them, through 8 bits nobody
-// does. The layout, a kill and a resume change no bit, and the weights say how
-// their pixels are scaled.
+// ground: with `range` in data.yaml a network detects them, after conversion to
+// 8 bits it cannot. The layout, a kill and a resume change no bit, and the
+// weights record how their pixels are scaled.
 //
 // Real processes, drawn images.
 #include <gmock/gmock.h>
@@ -244,7 +244,7 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result;
   };
-  // The weights' range counts, whatever the data set says.
+  // The range in the weights counts, even if the data set has another.
   const auto figures_of = [](const ProgramResult& result) {
     const size_t begin = result.out.find("mAP50");
     EXPECT_NE(begin, std::string::npos) << result.out;
@@ -376,7 +376,7 @@ void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
   EXPECT_LT(worst, 0.02);
 }
 
-// The same short training, with the range and through 8 bits.
+// The same short training, once with the range and once through 8 bits.
 TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   const fs::path folder = write_data(fresh_folder(), 96, 48);
   const auto map_of = [&](const std::string& data) {
@@ -401,7 +401,7 @@ TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   EXPECT_GE(map_of("deep.yaml"), 0.9);
   expect_boxes_of_onnx(
       folder, folder / "runs/train/deep.yaml/weights/best.safetensors");
-  // What is learned from labels alone is where objects are likely.
+  // From labels alone a network learns only where objects are likely.
   EXPECT_LE(map_of("data.yaml"), 0.1);
 }
 

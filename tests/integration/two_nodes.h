@@ -26,7 +26,7 @@ class TwoNodes {
 
   explicit TwoNodes(const std::filesystem::path& folder);
 
-  // `command` as words to start it on node 0 or 1.
+  // The command line that starts `command` on node 0 or 1.
   std::vector<std::string> on(int node, std::vector<std::string> command) const;
   static std::string address(int node);
 
@@ -36,13 +36,13 @@ class TwoNodes {
   // The kernel lets so much through, each way.
   void limit_to(int megabits_per_second);
 
-  // Delays and drops packets between them, both ways. Says by what means.
+  // Delays and drops packets between the nodes, both ways. Returns the method.
   std::string make_worse();
   // Packets that were dropped since.
   int64_t dropped() const;
 
  private:
-  // The name space of a process that does nothing.
+  // The name space of an idle process.
   struct Space {
     std::unique_ptr<Program> holder;
     pid_t pid = -1;

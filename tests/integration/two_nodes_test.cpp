@@ -1,8 +1,6 @@
-// Two machines with an agent and a worker each, and what networks do to them:
-// a cable that is pulled, for good or for a moment, packets that come late or
-// never.
-//
-// Skipped by name where name spaces cannot be made.
+// Two machines with an agent and a worker each, and faults of the network
+// between them: a cable that is pulled, for good or for a moment, late and lost
+// packets.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -65,7 +63,7 @@ class TwoNodesRun : public ::testing::Test {
   std::unique_ptr<Program> begin(const std::string& name, int node,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);
-    fs::current_path(folder_);  // where nsenter goes back to
+    fs::current_path(folder_);  // nsenter returns there
     return std::make_unique<Program>(nodes_->on(node, command), folder_ / name);
   }
 
@@ -182,8 +180,8 @@ TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartSaidAndKept) {
       << said[0];
 }
 
-// Whoever waits for the other node is freed, in a sum as in a message: node 0
-// goes on alone, and with node 1 again once the link is there.
+// Ranks that wait for the other node are released, in a sum and in a message:
+// node 0 continues alone, and together with node 1 once the link works again.
 void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   const std::vector<std::string> calm = joined(kCalm, {"--max-steps", "150"});
   start(joined(calm, layout));
@@ -198,7 +196,7 @@ void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   expect_steps_of(calm, layout);
 }
 
-// Steps take longer, and nothing else happens.
+// Steps take longer, and the run is not disturbed otherwise.
 void TwoNodesRun::stall(int times) {
   start({"--max-steps", "100000", "--layout", "data=2"});
   ASSERT_TRUE(wait_for_lines(log(), 4, 120));
@@ -240,7 +238,7 @@ struct Collective {
   std::vector<std::string> layout;
   std::string pause;
   int coordinators_node = 0;
-  // Rank 0 that is cut off, but lives, holds the run's folder: nobody else
+  // Rank 0 is cut off, but alive, and holds the run's folder: no other process
   // writes there, and the run ends.
   bool cuts_rank_0_off() const { return coordinators_node == 1; }
 };

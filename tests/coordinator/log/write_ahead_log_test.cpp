@@ -48,7 +48,7 @@ class WriteAheadLogTest : public ::testing::Test {
   }
   // As where the newest records were appended, and not synced yet.
   void forget_syncs() const { fs::resize_file(file().string() + ".lock", 0); }
-  // "one", "two", ... as they lie in the file.
+  // The bytes of record "one", "two", ... in the file.
   static std::string record(const std::string& whole, int index) {
     size_t at = WriteAheadLog::kHeaderBytes;
     for (int i = 0;; ++i) {
@@ -162,7 +162,7 @@ TEST_F(WriteAheadLogTest, ADamagedMiddleIsRefusedWithItsOffset) {
   }
 }
 
-// Each record checks by itself; what lies before and behind it does not fit.
+// Each record is valid by itself, but does not fit the records around it.
 TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
   write({"one", "two", "three", "four"});
   const std::string whole = bytes();

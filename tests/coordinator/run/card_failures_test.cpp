@@ -1,5 +1,5 @@
-// A card fails: which failures are one event, which card is left out, and what
-// becomes of the run.
+// A card fails: which failures are one event, which card is excluded, and how
+// the run continues.
 #include "coordinator/run/card_failures.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(CardFailure, TheSecondWithinSoManyStepsLeavesTheCardOut) {
   EXPECT_EQ(at(5).what_follows,
             "it failed after 3 and after 5 steps, twice within 1000 steps: it "
             "is left out, and no worker is started on it");
-  // The run may have gone back to a checkpoint meanwhile.
+  // The run may have returned to a checkpoint meanwhile.
   EXPECT_TRUE(at(2).is_left_out);
   // Another card is another card.
   EXPECT_FALSE(
@@ -217,7 +217,8 @@ TEST(CardLoss, ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOthers) {
   EXPECT_THAT(to_string(status.left_out_cards[0]),
               HasSubstr("NVIDIA H100 (GPU-1, 0000:11:00.0) on h: CUDA error: "
                         "uncorrectable ECC error; it failed after 3"));
-  // It does not come back, and the other keeps its place on the machine.
+  // The lost worker does not return, and the other keeps its place on the
+  // machine.
   run.pass(60000, {1});
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.state.generation().members[0].local_rank, 0);

@@ -68,8 +68,8 @@ TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
   const std::set<std::string> first = {node.cards[0].uuid};
   EXPECT_EQ(choose_slot_cards(config_of("auto"), node, {}, first).cards,
             std::vector<int64_t>{1});
-  // An agent that comes again with as many workers as cards goes on with the
-  // usable ones: who gets the failed card ends at once.
+  // An agent that registers again with as many workers as cards continues with
+  // the usable ones: the worker with the failed card ends at once.
   const Node all = node_of("h", 2, 2);
   EXPECT_EQ(choose_slot_cards(config_of("auto"), all, {}, first).cards,
             (std::vector<int64_t>{1, 0}));
@@ -115,8 +115,8 @@ TEST(DeviceChoice, EachWorkerHasACardOfItsOwn) {
               ElementsAre(0, 1, 2));
   EXPECT_THAT(placed(config_of("4,5"), {node_of("a", 2, 8)})[0].slot_cards,
               ElementsAre(4, 5));
-  // mpirun -np 2: an agent for each slot of one machine, all of which show all
-  // cards; agents that were started by hand do the same.
+  // mpirun -np 2: an agent for each slot of one machine, each of which lists
+  // all cards; agents that were started by hand do the same.
   const std::vector<Node> both = placed(
       config_of("auto"), {node_of("n1", 1, 2, "m"), node_of("n2", 1, 2, "m")});
   EXPECT_THAT(both[0].slot_cards, ElementsAre(0));
@@ -208,7 +208,7 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
   spare.cards.push_back(card_of(2, "a", 75, "NVIDIA T4"));
   EXPECT_EQ(choose_devices(config, placed(config, {spare})).precision,
             configs::Precision::kBf16);
-  // What was asked for, or a resumed run has, stays.
+  // A requested precision, or that of a resumed run, stays.
   config.precision = configs::Precision::kFp16;
   const DeviceChoice asked =
       choose_devices(config, placed(config, {node_of("a", 2, 2)}));

@@ -1,4 +1,4 @@
-// A worker is lost: with whom, when and where the run goes on.
+// A worker is lost: with which members, when and where the run continues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,8 +102,8 @@ TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
   }
 }
 
-// A worker that needs less each time is waited for, however often it fails; one
-// that runs out where nothing can be made smaller is not.
+// A worker that needs less memory each time is waited for, however often it
+// fails; one that is out of memory on the last rung is not.
 TEST(Recovery, MemoryThatRunsOutForGoodEndsTheRun) {
   for (const bool is_leaner : {true, false}) {
     SCOPED_TRACE(is_leaner);
@@ -224,7 +224,7 @@ TEST(Recovery, AfterFiveSecondsTheRunGoesOnWithFewerAndLaterWithAll) {
   EXPECT_EQ(run.orders(), "w0:run");
   EXPECT_EQ(run.state.generation().members.size(), 1u);
   EXPECT_FALSE(run.state.leave_requested());
-  // It comes after all: the layout that was asked for returns at a step.
+  // It registers after all: the requested layout returns at a step.
   run.succeed(1);
   EXPECT_TRUE(run.state.leave_requested());
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
@@ -374,7 +374,8 @@ TEST(Recovery, ARankThatWaitsForNoPeerIsReportedLateToTheOthers) {
   EXPECT_FALSE(run.state.a_member_works()) << "it takes no part";
 }
 
-// Who waits for a message of the lost one would wait for its time limit.
+// Without the report, a rank that waits for a message of the lost one would
+// wait for its time limit.
 TEST(Recovery, HeartbeatRepliesReportALossUntilTheNextGeneration) {
   ScriptedRun run(2);
   run.start();
@@ -512,7 +513,7 @@ TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
   run.state.join(run.now, "m0", "m");
   EXPECT_EQ(run.orders(), "");
   EXPECT_FALSE(run.state.leave_requested());
-  // It stands in for one that is lost.
+  // It replaces one that is lost.
   run.state.worker_exited(run.now, "w1", 137, "");
   run.complain(0, 6);
   EXPECT_EQ(run.orders(), "w0:run m0:run");

@@ -23,7 +23,7 @@ Leaving leaving(int64_t steps, int64_t asked, int64_t room = 0) {
   return one;
 }
 
-// Two workers of a run whose layers are known, running.
+// Two workers of a running run whose layer costs are known.
 class Regroup : public ::testing::Test {
  protected:
   Regroup() {
@@ -152,7 +152,7 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
     members[static_cast<size_t>(rank)].rank = rank;
     const std::string worker = "w" + std::to_string(rank);
     members[static_cast<size_t>(rank)].worker_id = worker;
-    // Rank 0 knows no room, rank 2 has least.
+    // Rank 0 reports no room, rank 2 the least.
     regrouping.left[worker] =
         leaving(3, 100 + rank, rank == 0 ? 0 : 1000 - rank);
   }

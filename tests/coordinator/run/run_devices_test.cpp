@@ -1,6 +1,6 @@
-// What a run computes on is settled when its first generation is formed, from
-// what its agents registered; a coordinator that is started again, and nodes
-// that come later, go by it.
+// The device kind of a run is decided when its first generation is formed, from
+// the cards that its agents registered; a restarted coordinator, and nodes that
+// join later, keep it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

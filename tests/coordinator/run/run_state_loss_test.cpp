@@ -46,20 +46,20 @@ TEST(Loss, AfterAKilledWorkerTheSurvivorSavesAndTheReasonIsComplete) {
   EXPECT_EQ(run.events(), "loss_of_process run_over");
 }
 
-// Workers break off a stream whose other end does not answer for 12 s.
+// Workers close a stream whose other end does not answer for 12 s.
 TEST(Loss, AStreamThatBrokeDuringAPauseOfTheCoordinatorIsNoLoss) {
   ScriptedRun run(2);
   run.start();
   run.pass(500);
   run.now += std::chrono::seconds(12);
-  run.state.note_pause(run.now);  // before its own tick: a call comes first
+  run.state.note_pause(run.now);  // before its own tick: a call arrives first
   run.state.worker_disconnected(run.now, "w0");
   run.state.worker_disconnected(run.now, "w1");
   run.state.tick(run.now);
   EXPECT_TRUE(run.state.is_readopting(run.now));
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.events(), "coordinator_pause");
-  // w1 never comes back: its heartbeats are missed, once they may be.
+  // w1 does not return: its missing heartbeats count after the pause.
   run.pass(4900, {1});
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   run.pass(2200, {1});
@@ -78,7 +78,7 @@ TEST(Loss, AWorkerThatEndsDuringThePauseIsLostByItsAgentsReport) {
   EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
 }
 
-// It joins and speaks, and does nothing else.
+// It joins and sends heartbeats, and does nothing else.
 TEST(Loss, AMemberThatNeverReachesTheRendezvousIsNamedAfterSeconds) {
   ScriptedRun run(2);
   run.start();
@@ -95,7 +95,7 @@ TEST(Loss, AMemberThatNeverReachesTheRendezvousIsNamedAfterSeconds) {
             "within 15 s");
 }
 
-// Nobody is waited for, as where a generation meets in no other way.
+// No member is waited for, as where a generation meets in no other way.
 TEST(Loss, WithNoMemberAtTheRendezvousNoneIsMissing) {
   ScriptedRun run(2);
   run.start();
@@ -166,7 +166,7 @@ TEST(Loss, APauseOfTheCoordinatorLosesNoMember) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
 }
 
-// Each of its ticks comes 0.9 s late, and no heartbeat is read in time.
+// Each of its ticks is 0.9 s late, and no heartbeat is read in time.
 TEST(Loss, ACoordinatorThatWakesLateLosesNoMember) {
   FailStopRun run(2);
   run.start();
@@ -179,7 +179,8 @@ TEST(Loss, ACoordinatorThatWakesLateLosesNoMember) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
 }
 
-// Its machine may be slow, or gone: then it is heard of nobody else either.
+// Its machine may be slow, or gone: then no other process of it sends messages
+// either.
 TEST(Loss, ANodeThatSendsNothingIsLostAfterFiveSeconds) {
   FailStopRun run(2);
   run.start();
@@ -205,7 +206,7 @@ TEST(Loss, StallsOfTwoSecondsLoseNoMember) {
   run.start();
   for (int stall = 0; stall < 50; ++stall) {
     run.pass(2000, {0, 1}, false);
-    // Each connection comes back with its own next attempt.
+    // Each connection returns with its own next attempt.
     run.pass(700, {0, 1});
     run.pass(1200, {1});
     run.pass(600);

@@ -36,7 +36,7 @@ class SimulatedCluster {
  public:
   SimulatedCluster(uint64_t seed, int nodes, int workers_per_node);
 
-  // Returns what went against an invariant; "" if nothing did.
+  // Returns the broken invariant; "" if there is none.
   std::string run();
   int generations() const { return static_cast<int>(seen_generation_); }
   int faults() const { return faults_; }
@@ -52,7 +52,7 @@ class SimulatedCluster {
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations
     bool got_exit = false;
-    int64_t last_beat = -1;  // ms, as its agent knows it
+    int64_t last_beat = -1;  // ms, as measured by its agent
   };
   struct Agent {
     std::string id;

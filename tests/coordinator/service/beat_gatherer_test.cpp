@@ -78,7 +78,7 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
   EXPECT_STREQ(second->refusal, "it was given up");
 }
 
-// Then the worker speaks for itself.
+// The worker then sends its own heartbeats.
 TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
@@ -148,7 +148,7 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
 }
 
-// Its agent was killed, or stands still.
+// Its agent was killed, or is stopped.
 TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSendsItsOwnHeartbeats) {
   for (const bool is_killed : {true, false}) {
     LocalRun run(1);

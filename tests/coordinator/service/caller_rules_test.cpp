@@ -1,5 +1,5 @@
-// Who may say what over a real loopback connection: members of other runs and
-// generations, and members that speak for others.
+// Which caller may send which message, over a real loopback connection: members
+// of other runs and generations, and members that send in the name of others.
 #include "coordinator/service/caller_rules.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
   EXPECT_EQ(run.state(), "running");
 }
 
-// The first member's words in the name of the second, or of nobody.
+// The first member's calls in the name of the second, or of no member.
 TEST(CallerRules, AWorkerMaySendOnlyForItself) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
@@ -221,7 +221,7 @@ TEST(CallerRules, StaleBeatsAreNamedAndTheOthersCount) {
             "worker gone takes no part in this run (any more)");
 }
 
-// Once a generation has begun, its members speak of it.
+// Once a generation has begun, its members name it in each call.
 TEST(CallerRules, AMemberThatNamesNoGenerationOrRunIsRefused) {
   LocalRun run(1);
   const auto w0 = run.worker(0);

@@ -26,7 +26,7 @@ fs::path fresh_folder() {
   return folder;
 }
 
-// What OpenSSL's own program says; "" where there is none.
+// The output of OpenSSL's own program; "" where it is not installed.
 std::string said_by(const std::string& command) {
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   std::string text;

@@ -1,4 +1,4 @@
-// An agent or a person whose coordinator is gone or busy.
+// An agent or a command whose coordinator is gone or busy.
 #include "coordinator/service/control_client.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ TEST(ControlClient, ARegistrationGivesUpAfterItsTimeout) {
                             "127.0.0.1:1: Connection refused")));
 }
 
-// Somebody of the same host has used up what its newcomers may say at once.
+// Another client of the same host has used up the budget of newcomers.
 TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
   const auto server = Server::start(LocalRun::options(1, "/runs/exp"));
   const auto stub =
@@ -48,7 +48,7 @@ TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
   EXPECT_EQ(agent->register_node(node).run_directory(), "/runs/exp");
 }
 
-// A coordinator that does not know the agent (any more) is not silent.
+// A coordinator that does not know the agent answers, so it is not silent.
 TEST(ControlClient, ARefusalOfHeartbeatsIsReported) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   auto server = Server::start(options);

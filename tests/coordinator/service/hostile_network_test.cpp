@@ -1,4 +1,4 @@
-// What a port on a network gets to see: garbage, silence, floods.
+// Hostile traffic at the coordinator's port: garbage, silence, floods.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST(HostileNetwork, AHundredIdleConnectionsLeaveItWorking) {
   expect_a_run(run);
 }
 
-// Frames that ask for an answer, which nobody reads.
+// Frames that request replies, which the client never reads.
 TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
   LocalRun run(1);
   const RawConnection flood(run.server->address());
@@ -142,7 +142,7 @@ TEST(HostileNetwork, AFewFollowersOfAConnectionAreServed) {
   expect_a_run(run);
 }
 
-// What lies unread, or on its way to a call, is a sign of life.
+// Unread bytes, or bytes on their way to a call, count as a sign of life.
 TEST(Connections, BytesWithoutACompleteCallCountAsASignOfLife) {
   ListenAddress address = parse_listen_address("127.0.0.1:0");
   const SystemClock clock;

@@ -1,5 +1,5 @@
-// Who is let in: with certificates and a token, a run goes on undisturbed by
-// everybody who has neither.
+// Authentication: with certificates and a token, a run is undisturbed by
+// clients that have neither.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class SecureNetwork : public ::testing::Test {
     ASSERT_EQ(assignment_.action, control::Action::kRun);
   }
 
-  // The training that went on meanwhile ends as it should.
+  // The training that ran meanwhile ends normally.
   void TearDown() override {
     ASSERT_NE(worker_, nullptr);
     wire::RunProgress progress;
@@ -105,7 +105,7 @@ class SecureNetwork : public ::testing::Test {
     return wire::read_channel_security(folder, "", wire::ChannelSide::kClient);
   }
 
-  // What a registration as `security` is answered.
+  // The status of a registration with `security`.
   grpc::Status registers_as(const wire::ChannelSecurity& security) const {
     const auto stub = wire::Coordinator::NewStub(
         wire::make_channel(server_->address(), security));
@@ -181,7 +181,7 @@ TEST_F(SecureNetwork, AClientWithoutACertificateIsRefused) {
 TEST_F(SecureNetwork, AForeignCaIsTrustedByNeitherSide) {
   const wire::ChannelSecurity foreign =
       client_of(fresh_certificates("foreign"));
-  wire::ChannelSecurity forged = foreign;  // it knows our CA and our token
+  wire::ChannelSecurity forged = foreign;  // it has our CA and our token
   forged.ca = security_.ca;
   forged.token = security_.token;
   EXPECT_EQ(registers_as(forged).error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -191,7 +191,7 @@ TEST_F(SecureNetwork, AForeignCaIsTrustedByNeitherSide) {
   EXPECT_EQ(registers_as(deceived).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// gRPC says of all of these that nobody answered.
+// gRPC itself reports all of these as an unavailable server.
 TEST_F(SecureNetwork, AFailedConnectionIsReportedWithItsCause) {
   const auto fault = [&](const wire::ChannelSecurity& security) {
     const auto found = wire::connection_fault(server_->address(), security);
@@ -236,7 +236,7 @@ TEST_F(SecureNetwork, AnExpiredCertificateIsCalledExpired) {
   EXPECT_THAT(fault->what, HasSubstr("certificate has expired"));
 }
 
-// What was said in another generation, or in another run, is said in vain.
+// Messages of another generation, or of another run, are refused.
 TEST_F(SecureNetwork, AReplayedGenerationIsRefused) {
   const auto stub = wire::Coordinator::NewStub(
       wire::make_channel(server_->address(), security_));
@@ -269,7 +269,7 @@ TEST_F(SecureNetwork, AnOversizedMessageIsRefused) {
               grpc::StatusCode::RESOURCE_EXHAUSTED)
         << bytes;
   }
-  // gRPC drops what is beyond its own limit, 4 MiB, before anybody sees it.
+  // gRPC drops bytes beyond its own limit, 4 MiB, before the service sees them.
   EXPECT_EQ(refused("message too long"), 1);
 }
 
@@ -394,8 +394,8 @@ int64_t kib_of(const std::string& field) {
   return -1;
 }
 
-// Handshakes that are begun and left, and frames that ask for an answer which
-// nobody reads: the coordinator is in this process.
+// Unfinished handshakes, and frames that request replies that the client never
+// reads: the coordinator is in this process.
 TEST_F(SecureNetwork, FloodsTakeLittleMemory) {
   const std::string hello =
       std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) +

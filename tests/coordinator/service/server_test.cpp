@@ -48,7 +48,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a1.local_world_size, 2);
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
-  // What was left open when the agent registered is settled.
+  // Settings left to the coordinator are decided when the agent has registered.
   EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("precision: auto"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
@@ -80,7 +80,7 @@ TEST(Server, AKeyThatIsNeverPublishedIsNamedAfterTheTimeout) {
   EXPECT_LT(waited, seconds(3));
 }
 
-// Who looks without waiting is not kept until the service's next tick.
+// A lookup with zero timeout is not kept until the service's next tick.
 TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
@@ -97,7 +97,7 @@ TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
     ASSERT_TRUE(raw.call(&Stub::Lookup, request, &response).ok());
     EXPECT_FALSE(response.found());
   }
-  // Ticks come 50 ms apart.
+  // Ticks are 50 ms apart.
   EXPECT_LT(std::chrono::steady_clock::now() - begin,
             kLooks * milliseconds(25));
   w0->rendezvous(1)->set("ranks/7", "there");
@@ -106,7 +106,7 @@ TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
   EXPECT_EQ(response.value(), "there");
 }
 
-// A call is repeated when its answer was lost.
+// A client repeats a call whose reply was lost.
 TEST(Server, AReportThatIsRepeatedIsOneEvent) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
@@ -449,7 +449,8 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
   std::filesystem::remove_all(folder);
 }
 
-// In any order, and one of them only once somebody waits.
+// Keys are published in any order, one of them only after a lookup waits for
+// it.
 TEST(Server, OneReplyHoldsManyKeys) {
   LocalRun run(2);
   const auto w0 = run.worker(0);

@@ -1,5 +1,5 @@
-// A worker without tensors, for tests of whoever starts workers: it joins the
-// coordinator as the real one does and then behaves as FAKE_WORKER says.
+// A worker without tensors, for tests of programs that start workers: it joins
+// the coordinator as the real one does and then behaves as FAKE_WORKER says.
 //
 // - "": 3 epochs of 4 steps, two validations, a warning, results;
 // - slow: commits a step, and one each half second, until it is asked to stop,
@@ -106,7 +106,7 @@ void train_until_stopped(CoordinatorClient& client,
                  .says_how_to_go_on = true});
 }
 
-// The value of a line "key: value"; "" where there is none.
+// The value of a line "key: value"; "" if there is no such line.
 std::string value_of(const std::string& yaml, const std::string& key) {
   std::istringstream lines(yaml);
   for (std::string line; std::getline(lines, line);) {
@@ -197,8 +197,8 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
   }
 }
 
-// As headroom-worker answer, of a data set that nobody can use; of a hesitant
-// one the second time.
+// Answers as headroom-worker does, for an unusable data set; with "hesitate"
+// only the second time.
 int answer(const std::string& behaviour) {
   if (behaviour == "hesitate" && std::ifstream("hesitated")) {
     std::puts("{\"anchors\": \"\", \"anchors_reason\": \"kept\"}");

@@ -1,5 +1,5 @@
-// What an operator sees of the whole program: cores, logs, what is left behind,
-// a network that falls silent. With workers that only pretend to train.
+// The whole program as an operator sees it: cores, logs, files that remain, a
+// network that fails. Workers only pretend to train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,7 +24,8 @@ using testing::run_program;
 
 using Operation = testing::Supervision;
 
-// One of two cores: as mpirun binds by default, or as somebody asked it to.
+// One of two cores: once as mpirun binds by default, once as the user
+// requested.
 TEST_F(Operation, ADefaultBindingOfTheLauncherIsUndone) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (cores < 2) GTEST_SKIP() << "this machine has one core";
@@ -145,7 +146,7 @@ TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
       folder_ / "agent");
   ASSERT_TRUE(wait_for("generation 1"));
   wire.set_silent(true);
-  wire.cut();  // what there was has been given up by keep-alive
+  wire.cut();  // keep-alive has closed the earlier connections
   wire.mend();
   ASSERT_TRUE(wait_for("agent_silent"));
   std::this_thread::sleep_for(std::chrono::seconds(2));

@@ -51,8 +51,8 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   EXPECT_THAT(standard_error(),
               HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
                         "is started again at 127.0.0.1:"));
-  // Everybody is still there, and hears what the new one says: an attempt to
-  // connect that comes too early lasts 3 s.
+  // All processes are alive and get replies of the new coordinator: an attempt
+  // to connect that is too early lasts 3 s.
   std::this_thread::sleep_for(std::chrono::seconds(5));
   run.signal(SIGINT);
   const ProgramResult result = run.join();
@@ -67,7 +67,7 @@ std::string address_in(const std::string& said) {
   return said.substr(at, said.find_first_of(" \n", at) - at);
 }
 
-// Somebody wants the port as soon as the coordinator is gone.
+// Another process tries to take the port as soon as the coordinator is gone.
 TEST_F(Restarts, AKilledCoordinatorsPortStaysReserved) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train(), folder_);
@@ -133,7 +133,8 @@ TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   EXPECT_EQ(run.join().exit_code, 130);
 }
 
-// Its successor has nothing to go on from: said once, and how to go on.
+// Its successor has no log to continue from: the message says so once, with the
+// resume command.
 class LostLog : public Restarts, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
@@ -207,13 +208,14 @@ TEST_F(Restarts, AKilledAgentIsStartedAgainWithNewWorkers) {
   expect_nobody_left();
 }
 
-// Its agent speaks, and says for how long it has not heard the worker.
+// Its agent sends heartbeats, with the age of the worker's last message.
 TEST_F(Restarts, AStoppedWorkerIsLostAfterTwoSecondsAndReplaced) {
   using Clock = std::chrono::steady_clock;
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // its agent speaks
+  std::this_thread::sleep_for(
+      std::chrono::seconds(1));  // its agent sends heartbeats
   const std::vector<pid_t> workers =
       descendants(run.pid(), "bin/headroom-worker");
   ASSERT_EQ(workers.size(), 2u);

@@ -107,7 +107,8 @@ TEST_F(RunRequestTest, ThePlanUnderALimitIsReported) {
                                            HasSubstr("of 1 GiB needed"))));
 }
 
-// Where bytes decide; a resumed run keeps what it was planned with.
+// Labels are measured where bytes decide; a resumed run keeps its recorded
+// ones.
 TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config,
@@ -143,8 +144,8 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   EXPECT_EQ(asked, 3);
 }
 
-// Numbers are taken over; percentiles are measured by the process whose run it
-// is, and by a plan. What data.yaml says counts in a new run alone.
+// Numbers are copied; percentiles are measured by the worker of a run, or by a
+// plan. The range in data.yaml counts for a new run only.
 TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config, WantedFacts wanted) {
@@ -276,7 +277,7 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
             "[weights] there is no file gone.safetensors: nothing is "
             "downloaded: get the file, YOLOv5's own from its releases, and "
             "give its path, or leave --weights out");
-  // val has nothing to judge without them.
+  // Without weights val has nothing to validate.
   try {
     make_run_request(parse_command_line({"val", "--data", data_.string(),
                                          "--weights", "gone.pt"}),

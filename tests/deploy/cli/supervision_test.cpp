@@ -41,7 +41,7 @@ TEST_F(Supervision, ARunEndsWithItsResults) {
   EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
   EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
   EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
-  // An epoch takes 80 ms, the status is asked for every 250.
+  // An epoch takes 80 ms, and the status is polled every 250.
   EXPECT_THAT(run.err, ContainsRegex("trained epoch 1\n(.*\n)*trained epoch 2\n"
                                      "(.*\n)*trained epoch 3\n"));
   expect_nobody_left();
@@ -84,7 +84,7 @@ TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
     EXPECT_EQ(second.err, "");
     EXPECT_EQ(second.out, "");
   }
-  // An address that nobody can reach is not waited for.
+  // An unreachable address is not waited for.
   const ProgramResult lost = refused_as(1, "train --coordinator foo --data x");
   EXPECT_EQ(lost.exit_code, 2);
   EXPECT_LT(lost.seconds, 10);
@@ -329,8 +329,8 @@ TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
   EXPECT_THAT(apart, HasSubstr("rank 1 is host ''"));
 }
 
-// Under MPI all processes leave together, which a busy machine delays: who is
-// killed then makes mpirun call a good run a failure.
+// Under MPI all processes leave together, which a busy machine delays: a kill
+// at that time makes mpirun report a good run as failed.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   setenv("FAKE_WORKER", "late", 1);
   const ProgramResult run = run_program(train(), folder_);
@@ -369,7 +369,8 @@ TEST_F(Supervision, APortInUseIsOneLine) {
   EXPECT_THAT(second.err, HasSubstr(address));
 }
 
-// Only who knows the token is answered: other users of the machine do not.
+// Only clients with the token get an answer: other users of the machine do not
+// have it.
 TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);

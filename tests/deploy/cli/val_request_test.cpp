@@ -1,4 +1,4 @@
-// What val takes from the weights that it judges, where nobody says otherwise.
+// Settings that val takes from its weights, unless flags say otherwise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// What a test tells it to be, as the thread of a Courier meets it.
+// A server's behaviour, set by a test and read by the thread of a Courier.
 struct Server {
   std::atomic<bool> is_away = false, is_stuck = false, has_ended = false;
   std::atomic<bool> is_uploading = false;  // until the end cuts it

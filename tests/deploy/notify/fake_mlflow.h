@@ -1,6 +1,6 @@
-// FakeMlflow: as much of an MLflow server as a run speaks to, on loopback, with
-// the faults that a test gives it. It takes metrics of the same name, step and
-// time for the same, as the real one does.
+// FakeMlflow: the part of an MLflow server that a run uses, on loopback, with
+// the faults that a test sets. It treats metrics of equal name, step and time
+// as one, as the real one does.
 #pragma once
 
 #include <httplib.h>
@@ -66,7 +66,7 @@ class FakeMlflow {
     const std::lock_guard lock(mutex_);
     fault_ = std::move(fault);
   }
-  // Does its work, but its answer never arrives.
+  // Handles the request, but its reply never arrives.
   void lose_answers(bool loses) {
     const std::lock_guard lock(mutex_);
     loses_answers_ = loses;
@@ -190,7 +190,7 @@ class FakeMlflow {
   httplib::Server server_;
   int port_ = 0;
   std::thread thread_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Fault fault_;
   bool loses_answers_ = false;
   std::string artifact_root_ = "mlflow-artifacts:/7/";

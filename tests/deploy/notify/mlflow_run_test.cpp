@@ -54,7 +54,7 @@ class MlflowRunTest : public ::testing::Test {
     folder_.write(run_files::kResults, text);
     folder_.write(run_files::kEvents, events);
   }
-  // A run whose files come after whoever reads them.
+  // A run whose files are written after the reader has started.
   std::unique_ptr<MlflowRun> begun_run() {
     auto mlflow = std::make_unique<MlflowRun>(subject());
     begin_run();
@@ -316,7 +316,7 @@ TEST_F(MlflowRunTest, AResumedRunGoesOnAsTheSame) {
 
 TEST_F(MlflowRunTest, AnotherRunInTheFolderIsAnotherRunThere) {
   begun_run()->advance(nullptr, kLimit);
-  MlflowRun mlflow(subject());  // --exist-ok: the older run's files are there
+  MlflowRun mlflow(subject());  // --exist-ok: the older run's files exist
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(server_.runs().size(), 1u);
   begin_run();
@@ -349,7 +349,7 @@ TEST_F(MlflowRunTest, AServerWithoutArtifactsIsNamed) {
   EXPECT_TRUE(server_.artifacts().empty());
 }
 
-// What a hostile or broken server names is no place outside of its artifacts.
+// A path from a hostile or broken server must not leave its artifacts.
 TEST_F(MlflowRunTest, AnArtifactPathWithOddPartsIsNone) {
   server_.set_artifact_root("mlflow-artifacts:/../../x?y=");
   folder_.write("results.png", "png");

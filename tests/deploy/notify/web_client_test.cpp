@@ -18,7 +18,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// A server whose certificate is of an authority that the machine does not know.
+// A server whose certificate authority is not installed on the machine.
 class EncryptedServer : public ::testing::Test {
  protected:
   EncryptedServer() {

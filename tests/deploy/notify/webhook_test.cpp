@@ -157,7 +157,7 @@ TEST_F(WebhookTest, ANotifierReportsTheEndAndShowsNoSecret) {
            [&](const std::string& line) {
              const std::lock_guard lock(mutex);
              lines.push_back(line);
-             ++interrupts;  // nobody wants to wait
+             ++interrupts;  // a short test
            },
        .interrupts = [&] { return interrupts.load(); }});
   notifier.finish({.exit_code = 0, .reason = "done"});
@@ -168,7 +168,7 @@ TEST_F(WebhookTest, ANotifierReportsTheEndAndShowsNoSecret) {
     EXPECT_THAT(line, Not(HasSubstr("secret")));
 }
 
-// --- What a request may ask for
+// --- Limits of a request
 
 std::string refusal(const NotifierRequest& request) {
   try {

@@ -96,7 +96,7 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
   EXPECT_NE(refused.text.find("is no report"), std::string::npos);
   EXPECT_EQ(run(command + " --sweep img=64").exit_code, 2);
   EXPECT_EQ(run("plan --cfg yolov5n --report ''").exit_code, 2);
-  // What is refused has written nothing.
+  // A refused command writes nothing.
   const std::string written = (folder.path() / "asked").string();
   EXPECT_EQ(run(command + " --write " + written).exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(written));
@@ -181,7 +181,7 @@ TEST_F(PageOfTraining, OffIsOff) {
       Error);
 }
 
-// Who presses the button twice does not stop the run at once.
+// Pressing the button twice does not stop the run at once.
 TEST_F(PageOfTraining, ItsButtonIsOneRequest) {
   const interrupts::Watch watch;
   const int before = interrupts::count();

@@ -324,7 +324,7 @@ TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
   EXPECT_EQ(status_of(ask("/api/runs")), 200);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-  // What the system had taken comes, and then the end.
+  // Data that the system had accepted arrives, then the end.
   EXPECT_LT(silent.read("", 10'000).size(), picture.size());
   const std::string end = half.read("", 5000);
   EXPECT_TRUE(end.empty() || status_of(end) == 408) << end;

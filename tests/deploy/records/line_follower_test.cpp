@@ -44,7 +44,7 @@ TEST_F(LineFollowerTest, EachWholeLineComesOnce) {
   EXPECT_EQ(restarts_, 0);
 }
 
-// Whoever restarts cuts what a dying writer left of a line.
+// A restarted process cuts off the partial line of a killed writer.
 TEST_F(LineFollowerTest, AHalfLineThatIsTakenBackIsNone) {
   write("a\ntorn");
   EXPECT_THAT(lines(), ElementsAre("a"));

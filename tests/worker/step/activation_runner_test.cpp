@@ -1,4 +1,4 @@
-// What every policy keeps, in bytes, and that none changes a bit.
+// The bytes that every policy keeps, and that no policy changes a bit.
 #include "worker/step/apply_plan.h"
 
 #include <ATen/Context.h>

@@ -1,5 +1,6 @@
-// The place on the device, the stream beside it and the memory they copy from.
-// The test device's other streams do nothing until somebody waits for them.
+// The buffer on the device, the copy stream and the pinned memory that they
+// copy from. The test device's other streams do nothing until they are waited
+// for.
 #include "worker/step/device_prefetcher.h"
 
 #include <ATen/ops/arange.h>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr int64_t kHeight = 8, kWidth = 4, kBands = 3;
 
-// Every byte tells which batch and which image it is of.
+// Every byte encodes its batch and its image.
 loader::Batch batch_of(const loader::AllocateImages& allocate, int64_t samples,
                        int first, int64_t height = kHeight,
                        at::ScalarType type = at::kByte) {

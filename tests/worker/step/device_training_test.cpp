@@ -80,7 +80,7 @@ configs::RunConfig config_of(const Setting& setting) {
   return config;
 }
 
-// What rank 0 saw of a training.
+// The training curve as rank 0 reports it.
 struct Curve {
   std::vector<double> loss, gradient_norm;
   std::vector<at::Tensor> state;  // where the rank is whole, on the CPU
@@ -108,7 +108,7 @@ std::vector<at::Tensor> copies_of(TrainingState& state) {
   return copies;
 }
 
-// A step has fewer boxes than the others, whose number it is, or none.
+// `sparse_step` has fewer boxes than the others; -1: no step has.
 Curve train(const Setting& setting, bool on_device, int steps = 3,
             int64_t sparse_step = -1) {
   const configs::RunConfig config = config_of(setting);
@@ -256,8 +256,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{.layout = "spatial=2", .ranks = 2}),
     name_of);
 
-// Graphs train as the run without them, before and after they are captured (the
-// third time that a shape is met): to the bit where sums have an order.
+// Training with graphs equals training without them, before and after their
+// capture (the third time that a shape occurs): to the bit where sums have a
+// fixed order.
 class CapturedTraining : public DeviceTraining {};
 
 TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
@@ -359,8 +360,8 @@ TEST_F(OneDevice, ValidationEqualsTheCpus) {
   EXPECT_NEAR(device.map50, cpu.map50, 1e-6);
 }
 
-// Wherever in forward or backward the device refuses memory, the step is tried
-// again and comes out the same.
+// Wherever in forward or backward the device is out of memory, the step is
+// retried with the same result.
 TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   const configs::RunConfig config = config_of({});
@@ -394,8 +395,8 @@ TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
   }
 }
 
-// Captured or replayed: the step is tried again without graphs, and comes out
-// the same; the graphs come back, and go with the trainer.
+// During capture or replay: the step is retried without graphs, with the same
+// result; graphs are captured again later, and are freed with the trainer.
 TEST_F(OneDevice, OutOfMemoryWithGraphs) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   Setting setting;
@@ -508,8 +509,8 @@ TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
       << said[1];
 }
 
-// What lives between steps and what a step takes is counted on the device, by
-// category, and nothing of it stays.
+// Memory that lives between steps and memory of a step are counted on the
+// device, by category, and all of it is freed.
 TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
   const int64_t before = TestDeviceMemory::of(0).live_bytes();
@@ -557,7 +558,7 @@ TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
   }
 }
 
-// The test device's own promise, on which all of the above stands.
+// All tests above rely on this property of the test device.
 TEST(TestDevice, TheHostCannotTouchItsMemory) {
   if (!is_test_device()) GTEST_SKIP() << "another device is under test";
   const c10::Device device = test_compute_device().device();

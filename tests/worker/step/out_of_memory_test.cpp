@@ -29,7 +29,7 @@ struct Case {
   plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
   int64_t steps = 3;
   RankBackend backend = RankBackend::kLocal;
-  int64_t limit = 0;  // bytes of each rank; 0: none
+  int64_t limit = 0;  // bytes of each rank; 0: no bound
 };
 
 struct StepNumbers {
@@ -295,8 +295,8 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
   }
 }
 
-// A ballast of two fifths of the cap in the middle of a run: leaner policies,
-// the same losses, also after that.
+// A ballast of two fifths of the limit during a run: leaner policies and the
+// same losses, also in later steps.
 TEST(OutOfMemoryBallast, TakesALeanerPolicyAndChangesNoLoss) {
   Case one{"one", "data=1", 0, 8, 4, 8};
   one.steps = 5;

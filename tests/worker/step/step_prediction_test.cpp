@@ -1,4 +1,5 @@
-// What a step needed beyond its prediction is blamed on one item, once.
+// Bytes of a step beyond the prediction are attributed to one item, with one
+// warning.
 #include "worker/step/step_prediction.h"
 
 #include <gtest/gtest.h>

@@ -102,7 +102,7 @@ TEST(Trainer, RanksWithGroupsOfTheirOwnEqualOneProcess) {
 }
 
 // Shares 5 and 4 of groups [0, 3), [3, 6), [6, 9): one straddles the ranks, one
-// lies wholly on the later rank.
+// is wholly on the later rank.
 TEST(Trainer, AGroupBehindAStraddlingOneEqualsOneProcess) {
   expect_equal(train(1, 9, 3, 2), train(2, 9, 3, 2));
 }

@@ -204,7 +204,8 @@ TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
   }
 }
 
-// Ranks of one image hold the same slices and other parts of the gradient.
+// Ranks that share an image hold the same slices, but different parts of the
+// gradient.
 TEST(ZeroTraining, SpatialRanksShareTheirSlices) {
   ZeroRun run;
   const Trained one = train(run);
@@ -253,8 +254,8 @@ TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
   }
 }
 
-// Saved under one layout, loaded under another: the same bits, and the same
-// file when it is saved again.
+// Saved under one layout and loaded under another: the bits are the same, and
+// so is the file when it is saved again.
 TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
   ZeroRun saved_run;
   saved_run.ranks = 3;

@@ -145,7 +145,7 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_TRUE(parse("train --epochs 3 -h").help);
 }
 
-// As argparse takes them; Headroom's own flags do not come between.
+// As argparse does; Headroom's own flags do not make a prefix ambiguous.
 TEST(CommandLine, APrefixOfAFlagOfYolov5IsThatFlag) {
   const configs::RunConfig config =
       config_of("--epoch 3 --opt Adam --worker 4 --proj p --img-s 320 --pat=7");

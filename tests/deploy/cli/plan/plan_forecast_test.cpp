@@ -25,7 +25,7 @@ CommandLine line_of(const std::string& flags) {
   return parse_command_line(words);
 }
 
-// What plan answers, the forecast included.
+// The answer of plan, the forecast included.
 PlanReport answer(const std::string& flags) {
   const CommandLine given = line_of(flags);
   const auto machines = machines_of(given, nvml::Nvml());

@@ -46,7 +46,7 @@ TEST(CoreBinding, EachWorkerHasTheNodeOfItsShare) {
   }
   // More workers than cores.
   EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 15, 16, 1), kTwoNodes[1]);
-  // A share that lies in both, as does that of a worker alone.
+  // A share that spans both nodes, as does that of a single worker.
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 1, 3, 2).empty());
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 1, 8).empty());
 }
@@ -64,8 +64,8 @@ TEST(CoreBinding, NoProcessIsBoundToFewerCoresThanItHasThreads) {
   EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
 }
 
-// A folder that stands for /sys/bus/pci/devices: a DGX A100 with four NUMA
-// nodes a socket (NPS4), whose cards are attached to every second node.
+// A stand-in for /sys/bus/pci/devices: a DGX A100 with four NUMA nodes a socket
+// (NPS4), whose cards are attached to every second node.
 class DevicesOfNps4 {
  public:
   DevicesOfNps4() {

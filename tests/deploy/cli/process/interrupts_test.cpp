@@ -52,8 +52,8 @@ TEST(Interrupts, AnEarlierSignalEndsTheWaitAtOnce) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// Whether the wait of a process ends when its parent does; 'n' if not, '-' if
-// nothing is known.
+// Whether the wait of a process ends when its parent does: 'y' or 'n', '-' if
+// unknown.
 char answer_of_orphan() {
   int answer[2];
   if (pipe(answer) != 0) return '-';

@@ -49,8 +49,8 @@ std::string refusal(const Environment& environment,
   return "accepted";
 }
 
-// What a launcher documents that it sets, for the second of two agents where
-// nothing else is said.
+// The variables that a launcher documents, by default for the second of two
+// agents.
 struct Documented {
   std::string name = {};  // the name of its row
   std::string variables = {};
@@ -417,8 +417,8 @@ TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsRestartsAreCounted) {
   EXPECT_EQ(read_launcher(again)->coordinator, "10.0.0.5:64000");
 }
 
-// Values of one row in another, cut, doubled and torn: an answer or one line,
-// never more.
+// Values of one row in another, cut, doubled and torn: the result is a job or
+// an error of one line.
 TEST(ReadLauncher, AnyEnvironmentIsAnsweredOrRefused) {
   std::mt19937 random(20261127);
   const auto below = [&](size_t count) { return random() % count; };

@@ -161,8 +161,8 @@ TEST(Rendezvous, FoldersWithoutAHolderAreRemoved) {
   EXPECT_EQ(root.read(mine + "/notes.txt"), "mine");
 }
 
-// Whoever comes while another removes the folder of a job that nobody holds
-// makes it anew, and never takes what is left of it for a stranger's.
+// A process that arrives while another removes the unused folder of the job
+// makes it anew, and never takes its remains for another user's folder.
 TEST(Rendezvous, ProcessesThatComeAndGoTogetherMeet) {
   const TemporaryFolder root;
   const RendezvousFolder folder =

@@ -67,7 +67,7 @@ TEST(RunFolder, AFolderOfTheUsersStaysWithAllThatIsInIt) {
   EXPECT_EQ(parent.read("exp/coordinator.log"), "of a robot");
 }
 
-// It would otherwise be gone on with.
+// A later run would otherwise continue from it.
 TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   const TemporaryFolder parent;
   const fs::path run = parent.path() / "exp";

@@ -52,7 +52,7 @@ TEST(AmazonMachine, IsKnownByItsFirmwareAlone) {
   EXPECT_FALSE(says("", ""));
 }
 
-// Answers of a service by path; what is missing has no answer.
+// Answers of a service by path; other paths have no answer.
 struct Script {
   std::map<std::string, MetadataAnswer> answers;
   int calls = 0;

@@ -19,7 +19,7 @@ constexpr int64_t kSamples = 10;
 constexpr LedgerRules kRules{
     .seed = 7, .global_batch_size = 4, .order_is_known = true};
 
-// What a run of `count` steps writes: 3 steps an epoch, of 4, 4 and 2 samples.
+// The records of `count` steps: 3 steps an epoch, of 4, 4 and 2 samples.
 std::vector<Json> steps(int64_t count) {
   std::vector<Json> lines;
   for (int64_t step = 0; step < count; ++step) {
@@ -93,7 +93,7 @@ TEST(Ledger, ByWeightSamplesMayComeAgain) {
 }
 
 TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
-  // Those of the epoch before, of another seed, and two steps' exchanged.
+  // Draws of the epoch before, of another seed, and with two steps exchanged.
   std::vector<Json> lines = drawn_steps(6);
   EXPECT_FALSE(checked(text_of(steps(6)), kByWeight).exact());
   std::swap(lines[0]["samples"], lines[1]["samples"]);

@@ -171,8 +171,8 @@ TEST(ProgressReporter, UnreadableDetailsGiveTheReason) {
               ElementsAre("validated epoch 0"));
 }
 
-// Six epochs within a second: the status, asked for now and then, shows two of
-// them, the events all.
+// Six epochs within a second: the polled status shows two of them, the events
+// all.
 TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
   ProgressReporter reporter(kLog);
   std::vector<std::string> lines;
