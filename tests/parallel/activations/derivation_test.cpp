@@ -29,8 +29,7 @@ class DerivationTest : public testing::Test {
   // In maps of kSize doubles.
   int64_t live() const { return (memory_.live_bytes() - start_) / kBytes; }
 
-  // sigmoid(source), said to be made from it; counts how often it is made
-  // again.
+  // sigmoid(source), registered as derived from it; counts its derivations.
   at::Tensor derived(const at::Tensor& source) {
     at::Tensor map = at::sigmoid(source);
     set_derivation(map, {source}, [this](const std::vector<at::Tensor>& from) {

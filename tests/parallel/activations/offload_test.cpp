@@ -67,7 +67,7 @@ TEST(OffloadFile, ItsLimitIsReportedInNumbers) {
   EXPECT_NO_THROW(file.write(block.data(), 3 << 19));
 }
 
-// A limit on the size of files stands for a disk that is full.
+// A limit on the size of files simulates a full disk.
 TEST(OffloadFile, AFullDiskIsAnErrorAndLeavesNothingBehind) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

@@ -50,7 +50,7 @@ TEST_F(LogTest, ARecordComesBackAsItWas_AndOtherLinesAreNone) {
 // In a process of its own: a parent is followed until the end.
 TEST(LogRecordsDeathTest, AProcessWhoseParentAsksWritesRecords) {
   const auto speak = [] {
-    log::follow_parent();  // nobody has asked
+    log::follow_parent();  // no parent requested records
     log::warn("as text");
     setenv(log::kRecordsVariable, "1", 1);
     log::follow_parent();

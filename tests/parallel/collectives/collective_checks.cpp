@@ -225,8 +225,8 @@ void check_barrier(Communicator& communicator) {
   for (int i = 0; i < 5; ++i) communicator.barrier();
 }
 
-// Real numbers, whose sum depends on the order: all ranks must have the same
-// bits, now and again.
+// Real numbers, whose sum depends on the order: all ranks must get the same
+// bits, in every repetition.
 void check_identical_bits(Communicator& communicator) {
   for (const int64_t size : {1L, 5L, 4097L, 300007L}) {
     at::Tensor values =
@@ -281,7 +281,7 @@ void check_split(Communicator& communicator) {
   require(alone->size() == 1 && alone->rank() == 0, "alone");
   const auto again = half->split(0, 0);
   require(again->rank() == half->rank(), "a split of a split");
-  // Nobody leaves while another still connects.
+  // No rank leaves while another still connects.
   again->all_reduce(sum);
   require_same_bits(sum, at::full({3}, expected * expected_size, at::kDouble),
                     "sum of a split of a split");

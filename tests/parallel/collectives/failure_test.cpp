@@ -1,4 +1,4 @@
-// What the surviving ranks see when one dies, hangs, or errs.
+// The errors of the surviving ranks when one dies, hangs, or makes a mistake.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -273,7 +273,7 @@ TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
       options);
 }
 
-// Who has no memory for it says so, and nobody waits.
+// The rank without memory reports it, and no rank waits.
 TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
   activations::CountingAllocator::install();
   RankOptions options;
@@ -338,8 +338,8 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                CheckFailure);
 }
 
-// Whoever learns of a loss frees who waits. Behind a cable that was cut a peer
-// says nothing, and neither does the network.
+// A rank that learns of a loss releases those that wait. Behind a cut cable
+// neither the peer nor the network reports anything.
 using GlooLossTest = testing::TestWithParam<RankBackend>;
 
 TEST_P(GlooLossTest, ReleasesRanksThatWaitForAnyOperation) {
@@ -444,8 +444,8 @@ TEST(GlooCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   }
 }
 
-// A rank that gives up connects with nobody for that, and its peers, of whom
-// each knows only some, fail at once.
+// A rank that gives up opens no connection to report it; its peers, which are
+// connected to only some of the others, fail at once.
 TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   constexpr int kRanks = 24;
   RankOptions options;
@@ -482,7 +482,7 @@ TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   EXPECT_LE(after, before);
 }
 
-// A rank that writes a checkpoint is late, and nobody is lost.
+// A rank that writes a checkpoint is late, and no rank is reported lost.
 TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
   for (const RankBackend backend : {RankBackend::kGloo, RankBackend::kLazyGloo,
                                     RankBackend::kSharedMemory}) {

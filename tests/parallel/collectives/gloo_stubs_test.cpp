@@ -1,5 +1,5 @@
 // The stand-ins for Gloo's headers (parallel/collectives/gloo_stubs) declare
-// what LibTorch defines, and define nothing themselves.
+// functions that LibTorch defines, and define none themselves.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace headroom::collectives {
 namespace {
 
-// The library that a symbol of this process comes from; "" where it is in none.
+// The library that defines a symbol of this process; "" if none does.
 std::string library_of(const char* symbol) {
   Dl_info info = {};
   void* const address = dlsym(RTLD_DEFAULT, symbol);

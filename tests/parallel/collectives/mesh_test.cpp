@@ -28,7 +28,7 @@ TEST(Mesh, GroupsTheRanksOfEachAxis) {
     EXPECT_EQ(mesh.spatial->rank(), mesh.here.spatial_rank);
     EXPECT_EQ(mesh.replicas->rank(), rank % 6);
 
-    // Who is in a group shows in the sum of its ranks.
+    // The sum of a group's ranks identifies its members.
     const auto sum_along = [rank](Communicator& axis) {
       const at::Tensor sum = at::full({1}, rank, at::kLong);
       axis.all_reduce(sum);

@@ -161,8 +161,8 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   const int port = listening_port(first);
   ASSERT_NE(port, 0);
 
-  // While it waits for the second there are more strangers than it may have
-  // files open: silent ones, and some who make up words.
+  // While it waits for the second rank, more strangers connect than it may have
+  // files open: silent ones, and some that send garbage.
   const size_t before = open_files(first);
   std::vector<int> strangers;
   for (int i = 0; i < 400; ++i) {
@@ -176,7 +176,7 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   for (const char* key : {"connected 0", "connected 1"}) {
     EXPECT_NO_THROW(store.get(key, seconds(60))) << key;
   }
-  // From then on nobody is heard, unless ranks may connect later.
+  // From then on it accepts no connection, unless ranks may connect later.
   strangers.push_back(stranger_at(port));
   EXPECT_EQ(is_any_answered({strangers.back()}, std::chrono::milliseconds(300)),
             GetParam() == "lazy_gloo");
@@ -205,7 +205,8 @@ TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
   const auto first = connect(0), second = connecting.get();
   ASSERT_NE(listening_port(getpid()), 0);
 
-  // It opens a port of its own once its peers have started, of whom none comes.
+  // It opens a port of its own once its peers have started; none of them
+  // connects.
   const pid_t started = start_rank("gloo", 0, 2, folder, "check");
   store->get("started 0", seconds(60));
   EXPECT_EQ(listening_port(started), 0);

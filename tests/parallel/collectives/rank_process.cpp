@@ -35,8 +35,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Processes start at different times, which is not what the time limits of the
-// tests are about.
+// Processes start at different times, which the time limits of the tests must
+// not measure.
 void wait_for_all(KeyValueStore& store, int rank, int size) {
   store.set("started " + std::to_string(rank), "");
   for (int i = 0; i < size; ++i) {

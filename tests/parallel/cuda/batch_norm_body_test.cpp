@@ -260,7 +260,7 @@ TYPED_TEST(BatchNormBody, EqualsTheCpus) {
   }
 }
 
-// What the last block makes of the sums: from these, group after group.
+// The last block derives these values from the sums, group after group.
 TYPED_TEST(BatchNormBody, WritesTheValuesDerivedFromItsSums) {
   using T = TypeParam;
   for (const Case& test : cases()) {

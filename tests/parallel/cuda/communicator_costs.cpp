@@ -1,12 +1,13 @@
-// What a run's communicators take of a device, beside what plans reserve for
-// them, and how long the first takes to connect: two ranks on one device.
+// The memory of a run's communicators on a device, beside the bytes that plans
+// reserve for them, and the time of the first to connect: two ranks on one
+// device.
 //
 //   communicator_costs FOLDER [--variant NAME]...
 //
-// Two processes share device 0; FOLDER, which must be empty, is where they
-// meet. A line of JSON for each variant, from rank 0, bytes of one rank: the
-// world's, and what another group adds whose ranks are in another order, since
-// groups of the same ranks share one communicator.
+// Two processes share device 0, and find each other through FOLDER, which must
+// be empty. A line of JSON for each variant, from rank 0, bytes of one rank:
+// the world's, and what another group adds whose ranks are in another order,
+// since groups of the same ranks share one communicator.
 //
 //   as it is    what a run has
 //   8 blocks    at most 8 of the device for an operation (NCCL_MAX_CTAS)
@@ -95,8 +96,9 @@ class Rank {
   }
 
  private:
-  // Bytes of this rank beside LibTorch's segments: where the driver does not
-  // tell a process's own, half of what all have. Both ranks at the same point.
+  // Bytes of this rank beside LibTorch's segments; where the driver does not
+  // report them by process, half of the total. Both ranks measure at the same
+  // point.
   int64_t taken() {
     host_->barrier();
     const std::optional<devices::DeviceUse> use = api_.use_of(0);

@@ -1,4 +1,4 @@
-// What needs a GPU: skipped by name elsewhere.
+// Tests that need a GPU: skipped by name elsewhere.
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 

@@ -171,8 +171,8 @@ Step step_of(int ranks, const devices::ComputeDevice& device) {
 }
 
 // Counts of matches and losses are those of equal ranks, so a step with ghosts
-// has the loss of the rank alone; its sums are the buckets of yolov5n and what
-// batch norm counted.
+// has the loss of the rank alone; its sums are the buckets of yolov5n and the
+// statistics of batch norm.
 TEST_F(Ghosts, AStepOfManyRanksHasTheLossOfOneAndTheSumsOfItsBuckets) {
   const Step alone = step_of(1, device);
   for (const int ranks : {8, 64}) {

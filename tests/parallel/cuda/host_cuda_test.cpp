@@ -1,5 +1,5 @@
-// The stand-in for a card on which the kernels are tested
-// (tests/support/host_cuda): blocks, barriers, shuffles, and what it refuses.
+// The emulated card on which the kernels are tested (tests/support/host_cuda):
+// blocks, barriers, shuffles, and refused code.
 #include <gtest/gtest.h>
 
 #include <stdexcept>

@@ -1,6 +1,6 @@
-// What NCCL's communicators take of a card, what a call costs the host, and
-// what becomes of one in a CUDA graph: plain NCCL and CUDA, nothing of the
-// project. Needs a card, which two processes share.
+// The memory of NCCL's communicators on a card, the cost of a call for the
+// host, and the behaviour of a call in a CUDA graph: plain NCCL and CUDA,
+// without the project's code. Needs a card, which two processes share.
 //
 //   nccl_calls
 //
@@ -152,7 +152,8 @@ class Rank {
     check(ncclCommDestroy(ranks), "the end");
   }
 
-  // What both ranks have of the card, halved; both at the same point.
+  // Half of the memory that both ranks use on the card, measured at the same
+  // point.
   double taken_mib() {
     check(cudaDeviceSynchronize(), "the card");
     peer_.meet();
@@ -214,7 +215,7 @@ class Rank {
   void capture() {
     const ncclComm_t ranks = connect(/*blocks=*/false);
     set_number(1);
-    all_reduce(ranks);  // connects what is connected late
+    all_reduce(ranks);  // opens connections that are made lazily
     check(cudaStreamSynchronize(stream_), "the stream");
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t replayed = nullptr;
@@ -281,7 +282,7 @@ class Rank {
         returned_before ? "true" : "false", returned ? "true" : "false");
     std::fflush(stdout);
     peer_.meet();
-    std::_Exit(0);  // the thread may never come back
+    std::_Exit(0);  // the thread may never return
   }
 
   const int rank_;

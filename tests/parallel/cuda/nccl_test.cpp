@@ -1,5 +1,5 @@
 // Ranks over NCCL: skipped by name where there is no GPU. Two processes share
-// one: NCCL takes them for two hosts (NCCL_HOSTID). Correctness only.
+// one; NCCL treats them as two hosts (NCCL_HOSTID). Correctness only.
 #include <ATen/ops/ones.h>
 #include <signal.h>
 #include <spawn.h>

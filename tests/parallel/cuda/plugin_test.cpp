@@ -38,7 +38,7 @@ TEST(CudaPlugin, NeedsTheLibrariesThatRegisterCuda) {
   EXPECT_NE(dynamic.find("[libc10_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libcudart.so.13]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libnccl.so.2]"), std::string::npos) << dynamic;
-  // What others of the project's libraries need is not wanted.
+  // Libraries that only other parts of the project need must be absent.
   EXPECT_EQ(dynamic.find("[libmpi"), std::string::npos) << dynamic;
 }
 
@@ -59,9 +59,9 @@ TEST(CudaPlugin, ExportsItsFactoryAlone) {
   EXPECT_EQ(exported, std::set<std::string>{devices::kDeviceApiFactory});
 }
 
-// Which GPUs' code is in the file: its fat binaries' entries say so, whatever
-// tools there are. Each fat binary is a header and a run of entries; kind 2 is
-// machine code, kind 1 is PTX.
+// The GPUs that the file has code for, read from the entries of its fat
+// binaries, so that no tool is needed. Each fat binary is a header and a run of
+// entries; kind 2 is machine code, kind 1 is PTX.
 std::set<std::pair<int, uint32_t>> device_code(const std::string& bytes) {
   const auto number = [&](size_t at, auto value) {
     std::memcpy(&value, bytes.data() + at, sizeof(value));

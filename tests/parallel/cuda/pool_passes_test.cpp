@@ -95,7 +95,7 @@ TEST_P(PoolPasses, ChooseLibTorchsCells) {
     SCOPED_TRACE(text(test));
     for (const at::Tensor& map : maps(test)) {
       const at::Tensor x = channels_last(map.to(GetParam()));
-      // Every value is one of double's, so that these are the same choices.
+      // Every value is exact in double, so the choices are the same.
       const auto [expected, indices] = at::max_pool2d_with_indices(
           x.to(at::kDouble).contiguous(), {test.window, test.window}, {1, 1},
           {test.rows_beyond, test.window / 2});
@@ -115,9 +115,9 @@ TEST_P(PoolPasses, ChooseLibTorchsCells) {
   }
 }
 
-// Gradients are whole numbers, so that every order of adding gives the same,
-// and what differs from double is one rounding. They lie in a wider map: from
-// an aligned place on, and from another.
+// Gradients are whole numbers, so that every order of addition gives the same
+// sum, and a difference to double is one rounding. They are part of a wider
+// map: once at an aligned offset, once not.
 TEST_P(PoolPasses, GiveGradientsToTheChosen) {
   at::manual_seed(4);
   EmulatedKernels kernels;

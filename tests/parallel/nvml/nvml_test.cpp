@@ -18,7 +18,7 @@ Nvml fake_showing(const std::string& visible_devices) {
   return Nvml(HEADROOM_FAKE_NVML, {visible_devices, std::nullopt});
 }
 
-// What CUDA numbers 0, 1 and so on.
+// The names of the cards that CUDA numbers 0, 1 and so on.
 std::vector<std::string> names_shown(const std::string& visible_devices) {
   std::vector<std::string> names;
   for (const Card& card : fake_showing(visible_devices).cards()) {
@@ -42,7 +42,7 @@ TEST(Nvml, ReadsCardsAndTheirProcesses) {
   const Nvml nvml = fake();
   EXPECT_EQ(nvml.reason(), "");
   const std::vector<Card> cards = nvml.cards();
-  ASSERT_EQ(cards.size(), 2u);  // the third does not answer
+  ASSERT_EQ(cards.size(), 2u);  // the third does not report it
   EXPECT_EQ(cards[0].index, 0);
   EXPECT_EQ(cards[0].name, "Fake H80");
   EXPECT_EQ(cards[0].uuid, "GPU-00000000-0000-0000-0000-000000000000");
@@ -132,11 +132,12 @@ TEST(CardUse, ProcessesOutsideTheRunAreOthers) {
   // 1 GiB in use belongs to no process: graphics, a crashed one.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001}, 0), 8 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001, 4002}, 99), kGiB);
-  // Another process namespace: nothing matches, and what we hold counts.
+  // Another process namespace: no process matches, so our own bytes are
+  // subtracted.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 5 * kGiB),
             15 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 25 * kGiB), 0);
-  // Ours, but the driver does not tell its bytes.
+  // Our process, but the driver does not report its bytes.
   const Card older = fake().cards()[1];
   EXPECT_EQ(bytes_of_others(older, std::vector<int64_t>{4003}, kGiB / 2),
             kGiB / 2);

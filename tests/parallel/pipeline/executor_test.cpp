@@ -67,7 +67,7 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
                                   at::kDouble);
         executor.run(pipeline.num_micro_batches, stage);
         expect_gradients(stage, wanted, 1e-13, where);
-        // As many in flight as the schedule says, and no longer than it says.
+        // As many micro-batches in flight as the schedule gives, and no longer.
         EXPECT_EQ(stage.most_alive,
                   max_in_flight(pipeline.kind, pipeline.num_stages(),
                                 pipeline.num_micro_batches, rank))
@@ -127,8 +127,8 @@ TEST(Executor, AFrozenStageStillTakesItsGradients) {
   });
 }
 
-// Evaluation: the losses of the whole, nothing for autograd, a step's maps
-// never pile up.
+// Evaluation: the losses of the whole, nothing kept for autograd, and maps of
+// at most one step.
 class EvaluatingStage final : public ToyStage {
  public:
   using ToyStage::ToyStage;
@@ -199,8 +199,8 @@ class FailingStage final : public ToyStage {
   }
 };
 
-// Stage `failing` fails in its instruction number `at`; the others find it
-// gone, all connect anew, and the step is right.
+// Stage `failing` fails in its instruction number `at`; the others detect its
+// loss, all connect anew, and the step is right.
 void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
                      const RankOptions& options = {}) {
   const int num_stages = pipeline.num_stages();
@@ -258,7 +258,7 @@ TEST(Executor, AfterAStageWithoutMemoryTheStepIsRightOverNewConnections) {
     expect_recovery(neck({0, 2, 5}, 3), failing, 2, options);
 }
 
-// Any other error leaves at once; the others see a peer that is gone.
+// A rank leaves at once with any other error; the others detect a lost peer.
 TEST(Executor, AStageThatLeavesReleasesTheOthers) {
   const RandomPipeline pipeline = neck({0, 2, 5}, 4);
   const ToyBatch batch = toy_batch(2, 4, false);

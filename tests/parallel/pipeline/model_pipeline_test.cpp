@@ -223,7 +223,7 @@ int64_t peak_of(const std::function<void()>& step) {
   return allocator.peak_bytes() - before;
 }
 
-// Two stages, four micro-batches, cut where both stages need about the same:
+// Two stages, four micro-batches, cut so that both stages need about the same:
 // the first holds two micro-batches of its layers, the second one.
 TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
   activations::CountingAllocator::install();

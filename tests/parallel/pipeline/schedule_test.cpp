@@ -70,8 +70,8 @@ TEST(Schedule, ColumnsAreAsWideAsTheirNumbers) {
   EXPECT_NE(drawing.find("stage 10  .   .  "), std::string::npos) << drawing;
 }
 
-// Every micro-batch once each way, backward after forward, and exactly as many
-// in flight at once as is said.
+// Every micro-batch once each way, backward after forward, and exactly the
+// given number in flight.
 TEST(Schedule, PropertiesOfAllSizes) {
   for (const auto kind : {PipelineSchedule::k1F1B, PipelineSchedule::kGPipe}) {
     for (int stages = 1; stages <= 6; ++stages) {

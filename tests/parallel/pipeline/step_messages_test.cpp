@@ -49,7 +49,7 @@ class Simulation {
     }
   }
 
-  // Whether all came to their ends.
+  // Returns true if all stages reached their ends.
   bool run() {
     while (true) {
       std::vector<int> able;
@@ -65,7 +65,7 @@ class Simulation {
     return true;
   }
 
-  int num_let_go = 0;         // sends known to have a receive before the end
+  int num_let_go = 0;         // sends whose receive is before the end
   int num_wrongly_known = 0;  // without one
   int num_mismatches = 0;     // messages taken for others
 

@@ -33,8 +33,8 @@ std::vector<at::Tensor> undivided_gradients(const RandomPipeline& pipeline,
                                             const ToyBatch& batch,
                                             std::vector<at::Tensor> weights);
 
-// One stage; counts how many micro-batches are alive at once by what autograd
-// saved for them.
+// One stage; counts the living micro-batches by the tensors that autograd saved
+// for them.
 class ToyStage : public StageWork {
  public:
   ToyStage(const RandomPipeline& pipeline, int stage, const ToyBatch& batch,

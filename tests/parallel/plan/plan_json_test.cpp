@@ -56,8 +56,8 @@ TEST(PlanJson, TheDocumentIsThis) {
 )");
 }
 
-// Plans of earlier versions do not have the member: their groups have the size
-// that stands there, and a remainder.
+// Plans of earlier versions do not have the member: their groups have the
+// recorded size, and a remainder.
 TEST(PlanJson, GroupsAreEvenOnlyWhereThePlanSaysEven) {
   Plan plan = example_plan();
   plan.even_batch_norm_groups = true;

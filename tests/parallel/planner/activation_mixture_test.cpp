@@ -95,8 +95,8 @@ TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
 
 TEST(ActivationMixture, TheLastLayersKeepWhatTheyCanAfford) {
   const std::vector<MixtureLayer> layers(3, layer_of(10));
-  // Layers behind wait for nobody: lean in front saves as much and costs as
-  // much.
+  // Layers of the last stage do not wait: lean layers in front save as much and
+  // cost as much.
   EXPECT_EQ(fastest_within(layers, 139),
             (ActivationPolicies{kLean, kKeep, kKeep}));
   EXPECT_EQ(fastest_within(layers, 100),

@@ -33,7 +33,7 @@ BatchChoice choose(const configs::RunConfig& config, int world_size = 1) {
       layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 
-// What a batch needs in one piece.
+// The bytes of a batch in one piece.
 int64_t bytes_of(configs::RunConfig config, int64_t batch, int world_size = 1) {
   config.global_batch_size = batch;
   config.micro_batch_size = batch;

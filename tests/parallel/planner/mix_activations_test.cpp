@@ -90,7 +90,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
     if (part == 0.5) {
       EXPECT_LT(time_of(plan), time_of(recompute)) << "half is to spare";
     }
-    // What was predicted is what the whole model says of these policies.
+    // The prediction equals that of the whole model under these policies.
     EXPECT_EQ(
         plan.predicted_peak_bytes,
         predicted_peak_bytes(predict::memory_request(config, plan, layers_)))

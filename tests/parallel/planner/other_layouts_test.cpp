@@ -24,7 +24,7 @@ configs::RunConfig config_of(int64_t batch) {
   return config;
 }
 
-// What is said of a layout is what the layout gets when it is asked for.
+// The costs listed for a layout equal those of the plan made for it.
 TEST(OtherLayouts, CostWhatTheirOwnPlansCost) {
   const configs::RunConfig config = config_of(16);
   const std::vector<layers::LayerCost> layers = model_layers(config);

@@ -110,9 +110,9 @@ TEST(Planner, ARunThatGoesOnKeepsItsRule) {
   }
 }
 
-// 8 images a rank: a group of 16 is on two of them. With small images their
-// exchanges take longer than what other layouts wait for; with large ones they
-// do not, and the plan says what they cost.
+// 8 images a rank: a group of 16 spans two ranks. With small images their
+// exchanges take longer than the waits of other layouts; with large ones they
+// do not, and the plan reports their cost.
 TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
   configs::RunConfig config = batch_of(512);
   const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
@@ -380,7 +380,7 @@ TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   EXPECT_EQ(scaled.training, at(192, false).training);
   EXPECT_EQ(scaled.validation, at(128, false).validation);
 
-  // What fits at --img alone does not.
+  // A batch that fits only at the size of --img does not fit here.
   configs::RunConfig config = batch_of(8);
   config.image_height = config.image_width = 128;
   config.activations = "keep";
@@ -510,7 +510,7 @@ TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
       EXPECT_EQ(decision.plan.has_value(),
                 micro_batch >= 8 || micro_batch % group == 0)
           << micro_batch << " and " << group;
-      // The remedy holds what it promises.
+      // The remedy works as promised.
       if (decision.plan) continue;
       const std::string flag = "--micro-batch ";
       config.micro_batch_size = std::stoll(

@@ -49,7 +49,8 @@ TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   EXPECT_GT(weight_gradient_bytes(narrow, shape_), 0);
 }
 
-// What oneDNN was seen to take with AMX, one image of 320 and 1,280 pixels.
+// The bytes measured for oneDNN with AMX, with one image of 320 and 1,280
+// pixels.
 TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   struct Seen {
     ConvolutionShape convolution;
@@ -78,7 +79,7 @@ TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   }
 }
 
-// What was observed of the shape; of another one nothing is known.
+// The bytes measured for the shape; another shape has none.
 TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
   shape_.on_device = true;
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
@@ -116,7 +117,7 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   shape_.workspaces = &workspaces;
   workspaces.note({false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 8}, kOutput);
   EXPECT_EQ(forward_scratch(kThree, shape_), kInput + kWide + kOutput);
-  // A 1x1 weight is the same either way.
+  // A 1x1 weight has the same order either way.
   const ConvolutionShape one = {32, 16, 1, 1, 1, true};
   EXPECT_EQ(forward_scratch(one, shape_), kOutput);
   // Rows of other ranks are copied too.

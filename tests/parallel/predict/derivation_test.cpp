@@ -7,7 +7,7 @@ namespace {
 
 class Derivations : public testing::Test {
  protected:
-  // As large as what it is made of.
+  // As large as the map that it is derived from.
   Memory derived_from(const Memory& source, Cost cost = Cost::kElementwise) {
     Memory map = timeline_.allocate(source->bytes);
     set_derivation(

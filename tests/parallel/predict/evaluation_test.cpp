@@ -26,7 +26,8 @@ EvaluationRequest head_request() {
   return request;
 }
 
-// The head's scratch aside, its output and boxes of the same size are most.
+// Apart from the head's scratch, the peak is its output and boxes of the same
+// size.
 TEST(Evaluation, BoxesAreHeldBesideTheHeads) {
   EXPECT_EQ(evaluation_peak_bytes(head_request()), 2 * kHeadBytes);
 }

@@ -111,7 +111,8 @@ TEST(LabelBound, WhereImagesRepeatEachMayBeTheFullest) {
   EXPECT_EQ(most_boxes(labels, 500), (BoxBound{500 * 4 * 300, Kind::kCertain}));
 }
 
-// One image draws three: the fullest thrice is less than what is likely.
+// An image draws three partners: three times the fullest image is less than the
+// likely bound.
 TEST(LabelBound, FewImagesAreBoundedForCertain) {
   EXPECT_EQ(most_boxes(labels_of({10, 0}, 1, 0), 1),
             (BoxBound{40, Kind::kCertain}));
@@ -138,7 +139,7 @@ TEST(LabelBound, ManyImagesAreBoundedByBernstein) {
                 "one of 1e9 micro-batches)");
 }
 
-// What happens to some samples only needs no room in all of them.
+// A change of a few samples does not need room in all of them.
 TEST(LabelBound, RareMixupCostsLittle) {
   std::vector<int64_t> boxes(500, 6);
   boxes.insert(boxes.end(), 500, 8);

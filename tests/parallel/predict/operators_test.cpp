@@ -1,5 +1,5 @@
-// What the operators of a layer keep, and what their backward takes:
-// conv_block, resampling, loss, and under policies, against bytes counted by
+// The bytes that the operators of a layer keep, and those of their backward:
+// conv_block, resampling and loss, under all policies, against bytes counted by
 // hand.
 #include <gtest/gtest.h>
 
@@ -197,7 +197,7 @@ class Policies : public PassFixture {
     return conv_block(context, conv_block(context, x, block(8, 8, 1, 1)),
                       block(8, 8, 1, 1));
   }
-  // Live bytes when nobody else holds the maps.
+  // The live bytes if nothing else holds the maps.
   int64_t kept(const OpContext& context) {
     Map x = made_map(8, 1);
     last_ = two_blocks(context, x);

@@ -25,8 +25,8 @@ MemoryRequest small_request() {
   return request;
 }
 
-// One image of 66 x 66 pixels: a map of 33 x 33 cells. While the head runs
-// there are the image, its input, and its output; then boxes beside the head.
+// One image of 66 x 66 pixels: a map of 33 x 33 cells. While the head runs the
+// image, its input and its output are held; then boxes beside the head.
 TEST(PhaseMemory, AValidationKeepsNothing) {
   const MemoryRequest request = small_request();
   const MemoryEstimate estimate = estimate_validation(request, {});
@@ -71,7 +71,7 @@ TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
   MemoryRequest request = small_request();
   const MemoryEstimate start = estimate_start_up(request, {});
   EXPECT_GE(start.total(), 3 * (kConvParameters + kHeadParameters) * 4);
-  // Where nothing is split the state is the most there is.
+  // Where nothing is sharded the state is the peak.
   EXPECT_LE(start.transient, 32 << 10);
 }
 

@@ -1,4 +1,4 @@
-// A rank's layers, its step, and what each layer takes: stage, step,
+// A rank's layers, its step, and the bytes of each layer: stage, step,
 // layer_costs, against bytes counted by hand.
 #include "parallel/predict/simulated_stage.h"
 
@@ -125,8 +125,8 @@ TEST(StepMemory, OneMicroBatchIsHeldAtATime) {
   EXPECT_EQ(step_memory(request_of(3)).peak_bytes, one.peak_bytes);
 }
 
-// The image, the convolution and its statistics stay; the output goes to the
-// other stage, and is there until that one has answered.
+// The image, the convolution and its statistics stay; the output is sent to the
+// other stage, and held until that one has replied.
 TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndWhatItSends) {
   StepRequest request = request_of(4);
   request.stage.end = 1;
@@ -154,7 +154,7 @@ TEST(LayerCosts, OfTwoLayers) {
   EXPECT_EQ(kept(1, plan::ActivationPolicy::kRecompute), kObjectnessBytes);
 }
 
-// What is kept up to a layer and what it needs come to the stage's peak.
+// The bytes kept before a layer plus its own give the stage's peak.
 TEST(LayerCosts, SumUpToThePeakOfTheStage) {
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,

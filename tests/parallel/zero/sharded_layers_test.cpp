@@ -36,7 +36,7 @@ std::vector<at::Tensor> undivided(int frozen = 0) {
   return layers;
 }
 
-// The rank's part of what the undivided computation has.
+// The rank's slice of the undivided result.
 void expect_slices(LayeredNetwork& network,
                    const std::vector<at::Tensor>& expected, int rank) {
   const ShardMap& map = *network.map;
@@ -78,7 +78,7 @@ TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
   });
 }
 
-// The parameters' hooks know the layers, which know the parameters.
+// The parameters' hooks refer to the layers, which refer to the parameters.
 TEST_P(ShardedLayersTest, NothingOutlivesThem) {
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     at::Tensor shard;
@@ -134,8 +134,8 @@ TEST_P(ShardedLayersTest, SpatialCopiesAddTheirParts) {
   });
 }
 
-// A rank fails at every place of a step in turn: nothing is left behind, and the
-// step after is right.
+// A rank fails at every point of a step in turn: nothing stays allocated, and
+// the next step is right.
 TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
@@ -148,9 +148,8 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
         // The first layer's input needs no gradient: nothing fails there.
         if (in_backward && failing == 0) continue;
         try {
-          const at::Tensor loss =
-              network.loss(input, in_backward ? -1 : failing,
-                           in_backward ? failing : -1);
+          const at::Tensor loss = network.loss(
+              input, in_backward ? -1 : failing, in_backward ? failing : -1);
           network.layers->begin_backward();
           loss.backward();
           ADD_FAILURE() << failing;
