@@ -43,7 +43,7 @@ TEST(AnchorChoice, ReplacesAnchorsThatDoNotFitTheBoxes) {
 
 TEST(AnchorChoice, KeepsAnchorsThatAreNoWorse) {
   AnchorQuestion question = question_of(kLong);
-  question.varied = {{5000, 8}, {5000, 5000}};  // none can match these
+  question.varied = {{5000, 8}, {5000, 5000}};  // no anchor can match these
   const AnchorChoice choice = choose_anchors(question);
   EXPECT_FALSE(choice.found);
   EXPECT_EQ(choice.reason,

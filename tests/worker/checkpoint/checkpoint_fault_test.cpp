@@ -64,7 +64,7 @@ class NumberedState {
     }
     state_->counters.committed_steps = step;
   }
-  // All but what lies between tensors, which no file has.
+  // All state except the padding between tensors, which no file has.
   bool is(int64_t step) const {
     const auto buffers = state_->buffers();
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -162,7 +162,7 @@ TEST(Slow, EveryDamagedByteIsFound) { damage(500); }
 
 // --- killed while it writes ---
 
-// Between the writing process and who kills it.
+// Shared by the writing process and the one that kills it.
 struct Written {
   std::atomic<int64_t> begun{0};
   std::atomic<int64_t> done{0};
@@ -267,7 +267,7 @@ TEST(Slow, AWriterKilledAtTwoHundredMoments) { kill_at_random(200); }
 }  // namespace
 }  // namespace headroom::checkpoint
 
-// Forks: no thread of LibTorch's may be there.
+// Forks: no thread of LibTorch may exist.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   at::set_num_threads(1);

@@ -1,5 +1,6 @@
-// Checkpoints beside training: the bytes of one that training waits for, under
-// any layout; and what happens where the disk, the memory or the time is short.
+// Checkpoints in the background of training: their bytes equal those of one
+// that training waits for, under any layout; and what happens where the disk,
+// the memory or the time is short.
 #include "worker/checkpoint/checkpoint_saver.h"
 
 #include <ATen/ops/arange.h>
@@ -72,7 +73,7 @@ TEST(BackgroundWriter, RunsAtTheLowestPriority) {
   EXPECT_LT(::getpriority(PRIO_PROCESS, 0), 19);
 }
 
-// A thread of lowest priority may never come to run.
+// A thread of lowest priority may never run.
 TEST(BackgroundWriter, TheWaitingThreadRunsTheRest) {
   BackgroundWriter writer;
   std::promise<void> begun, released;

@@ -13,8 +13,8 @@
 namespace headroom::agent_loss {
 namespace {
 
-// A worker with something to save: "i" of it when a signal that is not of its
-// agent's end was ignored, "l" when it has heard of that end.
+// A worker with something to save: writes "i" when it ignored a signal that
+// does not mean its agent's end, "l" when it detected that end.
 void be_worker(int output, int to_agent) {
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   install();
@@ -50,7 +50,7 @@ TEST(AgentLoss, DiffersFromOtherSignalsOfThatNumber) {
   EXPECT_EQ(said, "il");
 }
 
-// Its agent lives and asks it to leave.
+// Its agent lives and sends the signal.
 TEST(AgentLoss, AnAgentsSignalDiffersFromThoseOfOtherSenders) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);

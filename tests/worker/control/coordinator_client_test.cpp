@@ -62,8 +62,8 @@ TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsText) {
               ThrowsMessage<Error>(HasSubstr("has joined already")));
 }
 
-// A generation may take minutes to form: who waits for it is not stuck, and
-// must not be taken for it once there is one.
+// A generation may take minutes to form: a worker that waits for it is not
+// stuck, and must not count as stuck once it exists.
 TEST(CoordinatorClient, AWorkerThatWaitsForAnAssignmentIsNotStuck) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
@@ -137,7 +137,7 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   const auto w0 = run->worker(0);
   w0->next_assignment();
   const std::string address = run->server->address();
-  // Cut off without a farewell: nobody listens on the port any more.
+  // Stopped without a farewell: the port has no listener any more.
   run->server->stop();
   run.reset();
   const auto begin = std::chrono::steady_clock::now();
@@ -180,7 +180,8 @@ TEST(CoordinatorClient, ARestoredConnectionBringsTheCoordinatorsVerdict) {
            coordinator::MemberActivity::kGone;
   }));
   wire.mend();
-  // A broken stream was a leave, and nobody comes back under the same name.
+  // A broken stream counts as a leave, and no worker joins again under the same
+  // name.
   EXPECT_THAT([&] { w0->next_assignment(); },
               ThrowsMessage<Error>(HasSubstr("worker w0 ")));
 }

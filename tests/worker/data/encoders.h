@@ -19,7 +19,7 @@ struct JpegForm {
   bool progressive = false;
   int scans = 0;  // the colours' means, then a coefficient each; 0: one
   bool arithmetic = false;
-  unsigned restart_rows = 0;  // between restart markers; 0: none
+  unsigned restart_rows = 0;  // between restart markers; 0: no markers
   int orientation = 1;        // EXIF
 };
 std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form);
@@ -41,7 +41,7 @@ struct TiffForm {
   bool big = false;
   // In strips alone: luma and chroma, the latter at a quarter.
   bool ycbcr = false;
-  bool appended = false;  // a further page of a file that is there
+  bool appended = false;  // a further page of an existing file
   uint32_t kind = 0;      // TIFFTAG_SUBFILETYPE
 };
 void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
@@ -57,7 +57,7 @@ struct BandForm {
   bool planar = false;  // plane after plane
   bool big = false;
   bool rgb = false;  // the first three are called so
-  // What the last samples are; EXTRASAMPLE_UNSPECIFIED is not written.
+  // The meaning of the last samples; EXTRASAMPLE_UNSPECIFIED is not written.
   uint16_t extra = EXTRASAMPLE_UNSPECIFIED;
   uint16_t format = SAMPLEFORMAT_UINT;
 };

@@ -1,4 +1,4 @@
-// What detect writes, and what it takes for a source.
+// The files that detect writes, and its sources.
 #include "worker/detect/detection_folder.h"
 
 #include <gmock/gmock.h>
@@ -148,7 +148,7 @@ TEST_F(FolderTest, HoldsAllRequestedFiles) {
   const codecs::ImageResult crop =
       codecs::decode_image(folder_ / "out/crops/cat/x_1.jpg");
   EXPECT_EQ(crop.size, (codecs::ImageSize{40, 40}));
-  // Crops come from the picture as it was, without boxes.
+  // Crops are from the original picture, without boxes.
   EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(0, 0)[0], 40, 3);
   // The picture has them.
   const codecs::ImageResult drawn = codecs::decode_image(folder_ / "out/x.jpg");
@@ -157,7 +157,7 @@ TEST_F(FolderTest, HoldsAllRequestedFiles) {
             1000);
 }
 
-// An image that nobody holds: its picture is smaller, its crops are not.
+// An image that is never held whole: its picture is smaller, its crops are not.
 class LargeImages : public FolderTest {
  protected:
   LargeImages() {
@@ -166,7 +166,7 @@ class LargeImages : public FolderTest {
     pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
     codecs::write_png(pixels, image_);
   }
-  // Ends at the first word of such a step.
+  // Stops at the first progress report of such a step.
   static GoOn end_at(const std::string& step) {
     return [step](const LargeProgress& progress) {
       EXPECT_LT(progress.done, progress.of);
@@ -265,7 +265,7 @@ TEST_F(FolderTest, NothingAskedForNothingWritten) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
-// Two detects at once write nothing over each other.
+// Two detects at once do not overwrite each other's files.
 TEST_F(FolderTest, IsNewUnlessAnExistingOneIsAllowed) {
   FolderOptions options;
   std::vector<fs::path> used;

@@ -1,4 +1,5 @@
-// What an unfinished run has found: read back in order, whatever a kill left.
+// The detections of an unfinished run: read back in order, after a kill at any
+// moment.
 #include "worker/detect/detection_journal.h"
 
 #include <gmock/gmock.h>
@@ -262,7 +263,7 @@ TEST_F(DetectionJournalTest, RecordsOfOtherSizesAreTorn) {
   }
 }
 
-// Whatever a disk does to it: no crash, and nothing that was not written.
+// With any damage of a disk: no crash, and no record that was not written.
 TEST_F(DetectionJournalTest, MutationsGiveNothingThatWasNotWritten) {
   write_three();
   const std::string whole = read_bytes(file());

@@ -114,8 +114,8 @@ TEST_F(DetectorTest, ATileThatHoldsThePictureIsThePicture) {
   }
 }
 
-// Four copies side by side, a tile each: what lies within a copy is found four
-// times, where it is.
+// Four copies side by side, a tile each: the objects of a copy are found four
+// times, at their places.
 TEST_F(DetectorTest, EachTileFindsTheObjectsOfItsOwnCopy) {
   cv::Mat four(2 * kSide, 2 * kSide, CV_8UC3);
   for (const int y : {0, kSide}) {

@@ -1,5 +1,5 @@
-// Which maps are parts of one picture, where their seams are looked at, and
-// what becomes of the boxes there.
+// Which maps are parts of one picture, the tiles on their seams, and the boxes
+// there.
 #include "worker/detect/mosaic.h"
 
 #include <gmock/gmock.h>
@@ -107,7 +107,7 @@ TEST(MosaicFinder, ADistantMapBetweenPixelsChangesNothing) {
       mosaics_of({map_at(0, 0, 100, 100), map_at(100.6, 0, 100, 100)}).empty());
 }
 
-// The images of the only mosaic; none: there is no mosaic.
+// The images of the only mosaic; empty if there is no mosaic.
 std::vector<size_t> images_of(const std::vector<maps::MapPlace>& places,
                               Repeats& repeats) {
   const auto mosaics = mosaics_of(places, &repeats);
@@ -186,7 +186,7 @@ TEST(SeamTiles, StayWithinSmallParts) {
               ElementsAre(TileRect{0, 0, 50, 40}));
 }
 
-// Two maps beside each other, of so many bands, and what a model reads of them.
+// Two maps beside each other, of so many bands, and a model's input from them.
 TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   const TemporaryFolder folder;
   const Mosaic mosaic =
@@ -228,7 +228,7 @@ TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
   struct Case {
     int type;
     double none;
-    std::string text;  // what the file says of it
+    std::string text;  // by the file's tag
     ValueRanges ranges = {};
   };
   for (const auto& [type, none, text, ranges] :
@@ -297,7 +297,7 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   EXPECT_EQ(boxes[3].size(), 1u);
 }
 
-// The gap between maps that lie between pixels is none.
+// The gap of 0.4 pixels between these maps does not count.
 TEST(MergeMosaic, AnObjectWhoseCentreLiesInAGapIsOne) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(96.4, 0, 96, 96)}).at(0);

@@ -63,8 +63,8 @@ class OnnxTest : public ::testing::Test {
     }
   }
 
-  // Writes the weights, and images with what float64 makes of them. Returns
-  // how far our own float32 is from that, as `run` measures it.
+  // Writes the weights, and images with the results of float64. Returns the
+  // deviation of our own float32, measured as in `run`.
   double write_model(const std::string& model_name, model::LayerGraph& model,
                      int64_t classes) const {
     const at::NoGradGuard no_grad;
@@ -130,7 +130,7 @@ class OnnxTest : public ::testing::Test {
     }
   }
 
-  // "NAME output deviation" per line; empty: there is no onnxruntime.
+  // "NAME output deviation" per line; empty if onnxruntime is not installed.
   std::map<std::string, double> run() const {
     const fs::path source = HEADROOM_SOURCE_DIR;
     const fs::path own = source / ".deps/venv/bin/python";
@@ -171,8 +171,8 @@ TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
   expect_within(2 * own);
 }
 
-// Every convolution with its batch norm folded into it, and nothing else of the
-// state: the reference's fused model.
+// Every convolution with its batch norm folded into it, and no other tensors of
+// the state: the reference's fused model.
 TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json expected = load_parity_json("architecture.json")["n"];

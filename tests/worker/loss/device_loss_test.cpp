@@ -128,7 +128,7 @@ TEST_P(DeviceLossTest, EqualsTheCpus) {
       targets_of(c), targets_of({.rows = 0, .type = c.type})};
   const Result expected = loss_on({}, c, cells, targets);
   const Result result = loss_on(device, c, cells, targets);
-  // In float32 the device sums what it computed in float32.
+  // In float32 the device computes and sums in float32.
   const bool is_double = c.type == at::kDouble;
   EXPECT_LE(relative_error(result.total, expected.total),
             is_double ? 1e-12 : 1e-6);

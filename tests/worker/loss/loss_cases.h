@@ -32,7 +32,7 @@ struct HeadCase {
 };
 HeadCase head_case(const std::string& name, at::ScalarType scalar_type);
 
-// Those with a loss of their own; the balance updates are another mechanism.
+// Cases with a loss of their own; the balance updates are another mechanism.
 std::vector<std::string> head_case_names();
 
 // Rows of targets per level: counts of a batch that is the whole global batch.

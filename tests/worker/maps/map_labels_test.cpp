@@ -72,7 +72,7 @@ class Projection {
   PJ* projection_;
 };
 
-// Features of class 0 whose corners lie in `system`, over a map of `own`.
+// Features of class 0 with corners in `system`, over a map of `own`.
 nlohmann::json collection_of(const std::vector<PixelExtent>& boxes,
                              const Transform& transform, const std::string& own,
                              const std::string& system) {
@@ -178,8 +178,8 @@ INSTANTIATE_TEST_SUITE_P(
         LabelSystems{
             "EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}, "OGC:CRS84"}));
 
-// What detect wrote is read as labels: also over the 180th meridian, where a
-// box is two polygons.
+// Files of detect are read as labels: also over the 180th meridian, where a box
+// is two polygons.
 TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   const std::vector<std::pair<Transform, std::string>> maps = {
       {kTurned, "EPSG:32633"},
@@ -327,7 +327,7 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
        {-30, 0, 162, 10},
        {0, 40, 10, 60},
        false},
-      // Nobody cut this one at the 180th meridian.
+      // This one is not cut at the 180th meridian.
       {"EPSG:4326",
        {175, 0.1, 0, 30, 0, -0.5},
        {179, 0, -179, 10},
@@ -360,7 +360,7 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
   }
 }
 
-// A plate carree in metres, whose turn is not known.
+// A plate carree in metres, whose period is unknown.
 TEST_F(MapLabels, AProjectionThatGoesRoundTheEarthIsNamed) {
   folder_.write(
       "labels/a.geojson",
@@ -499,7 +499,7 @@ void expect_tile(const fs::path& file, const fs::path& map, int64_t row,
   GDALClose(whole);
 }
 
-// A system that no authority knows by a number.
+// A system without a number of an authority.
 constexpr const char* kOwnSystem =
     "+proj=tmerc +lat_0=10 +lon_0=15 +k=0.9 +x_0=5000 +y_0=100 +ellps=bessel "
     "+towgs84=500,100,400,1,2,3,4 +units=m";
@@ -552,7 +552,7 @@ TEST_F(MapLabels, TilesAreMapsWithTheirLabels) {
     ++found;
   }
   EXPECT_EQ(found, splits[0].tiles);
-  // Labels of a tile in pixels; and those of its map, which lie where it does.
+  // Labels of a tile in pixels; and those of its map, at the same places.
   const auto tiled = configs::load_data_config(request.output / "data.yaml");
   const Dataset in_pixels = index_dataset(tiled, Split::kTrain).dataset;
   fs::remove_all(request.output / "labels/train");

@@ -1,5 +1,5 @@
 // Boxes of GeoTIFFs as GeoJSON and GeoPackage: coordinates against PROJ's own,
-// attributes, and what is refused. GDAL makes the maps.
+// attributes, and refusals. GDAL makes the maps.
 #include "worker/detect/map_layers.h"
 
 #include <gdal.h>
@@ -41,7 +41,7 @@ maps::MapApi& built_plugin() {
   return *plugin.api;
 }
 
-// Closes the map. `system` "": none.
+// Closes the map. `system` "": no system.
 void place_map(GDALDatasetH map, const std::string& system,
                const Transform& transform) {
   Transform copy = transform;
@@ -55,7 +55,7 @@ void place_map(GDALDatasetH map, const std::string& system,
   GDALClose(map);
 }
 
-// Sparse: its pixels, which nobody reads, take no room.
+// Sparse: its pixels, which are never read, take no room.
 void make_map(const fs::path& file, const std::string& system,
               const Transform& transform, int side = kSide) {
   GDALAllRegister();
@@ -67,7 +67,7 @@ void make_map(const fs::path& file, const std::string& system,
 
 class MapLayersTest : public testing::Test {
  protected:
-  // Writes what was found in the maps; returns why one has no coordinates.
+  // Writes the detections in the maps; returns why one has no coordinates.
   std::string write(const std::vector<ImageDetections>& all) {
     FolderOptions options;
     options.may_exist = true;
@@ -272,7 +272,7 @@ TEST_F(MapLayersTest, ABoxOverThe180thMeridianIsTwoPolygons) {
   ASSERT_EQ(features.size(), 2);
   EXPECT_EQ(features[0]["geometry"]["type"], "MultiPolygon");
   EXPECT_EQ(features[0]["geometry"]["coordinates"].size(), 2);
-  // The second lies beyond it as a whole.
+  // The second is beyond it as a whole.
   EXPECT_EQ(features[1]["geometry"]["type"], "Polygon");
   for (const nlohmann::json& point :
        features[1]["geometry"]["coordinates"][0]) {
@@ -304,7 +304,7 @@ TEST_F(MapLayersTest, BoxesWithoutAPlaceOnEarthAreCounted) {
 
 TEST_F(MapLayersTest, AFileThatCannotBeWrittenIsNamed) {
   make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
-  // Folders lie where the files are to be made.
+  // Folders block the paths of the files.
   for (const std::string name : {"predictions.geojson", "predictions.gpkg"}) {
     SCOPED_TRACE(name);
     fs::remove_all(folder_.path() / "out");

@@ -1,4 +1,4 @@
-// What a process has on its device beside its tensors, from looks at it.
+// A process's memory on its device beside its tensors, from measurements.
 #include "worker/memory/device_footprint.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(DeviceRoom, IsTheLimitOrTheRestThatOthersLeave) {
   EXPECT_FALSE(room(0, use(1000)).is_limit);
   EXPECT_TRUE(room(6000, use(1000, 400)).is_limit);
   EXPECT_EQ(room(6000, use(1000, 400)).bytes, 6000 * kMiB);
-  // A limit that others leave no room for is none.
+  // A limit that other processes leave no room for does not count.
   EXPECT_EQ(room(6000, use(5000, 400)).bytes, 3400 * kMiB);
   EXPECT_FALSE(room(6000, use(5000, 400)).is_limit);
 }
@@ -109,7 +109,8 @@ TEST(DeviceRoom, APlanThatDoesNotFitIsRefusedWithAllNumbers) {
                     HasSubstr("free some of it, or use a smaller --batch")));
 }
 
-// A step's matches are known by micro-batch; leaner steps have more of those.
+// A step's matches are known by micro-batch; leaner steps have more
+// micro-batches.
 TEST(StepSegments, KnownMatchesCountForThePlannedMicroBatchesOnly) {
   configs::RunConfig config;
   config.cfg = "yolov5n";

@@ -47,7 +47,8 @@ class Walk {
     reason = decision.reason;
     return decision.move;
   }
-  // The steps that commit calmly before something happens; -1: nothing does.
+  // The number of steps that commit calmly before the ladder moves; -1: it does
+  // not.
   int64_t calm_steps_before_a_move() {
     for (int64_t step = 1; step <= 10 * kCalmSteps; ++step) {
       if (commit() != Move::kStay) return step;

@@ -44,7 +44,7 @@ TEST(CocoEvaluation, SizesJudgeTheirOwnObjects) {
   const auto stats = result.stats();
   EXPECT_DOUBLE_EQ(stats[3], 1);   // small: found
   EXPECT_DOUBLE_EQ(stats[4], 0);   // medium: missed
-  EXPECT_DOUBLE_EQ(stats[5], -1);  // large: there is none
+  EXPECT_DOUBLE_EQ(stats[5], -1);  // large: no object
   EXPECT_NEAR(stats[0], .504950, 1e-6);
   EXPECT_DOUBLE_EQ(stats[8], .5);
 }

@@ -1,4 +1,4 @@
-// Suppression of predictions that lie on a device, against the host's.
+// Suppression of predictions on a device, against the host's.
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A graph in parts: what a part keeps, what it gives back, and that parts
-// together compute what the whole does.
+// A graph in parts: the layers that a part keeps and frees, and parts together
+// compute the result of the whole.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>

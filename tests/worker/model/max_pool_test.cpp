@@ -1,5 +1,5 @@
-// Max pooling through a device's kernels, which here run their text on the CPU,
-// against LibTorch's: values, gradients, and what backward keeps.
+// Max pooling through a device's kernels, which run their text on the CPU here,
+// against LibTorch's: values, gradients, and the bytes kept for backward.
 #include "worker/model/max_pool.h"
 
 #include <ATen/core/grad_mode.h>
@@ -20,7 +20,7 @@
 namespace headroom::model {
 namespace {
 
-// Keeps what it is given and says what that was.
+// Keeps the saved tensors and lists them.
 class Kept final : public activations::SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {

@@ -1,5 +1,5 @@
-// Removing channels that say nothing changes nothing; the table that is left
-// builds the same network and costs what it weighs.
+// Removing constant channels changes nothing; the remaining table builds the
+// same network, and its costs are those of the network.
 #include "worker/more_tools/channel_pruning.h"
 
 #include <ATen/Parallel.h>
@@ -69,7 +69,7 @@ int64_t channels_of(model::LayerGraph& model) {
 }
 
 // Sets scale and bias of every third channel to these; all writers of tied
-// channels have the same indices, but for the first convolution of a C3Ghost,
+// channels have the same indices, except the first convolution of a C3Ghost,
 // whose halves are tied to each other.
 void silence(const layers::ModelTable& table, model::LayerGraph& model,
              double bias) {
@@ -91,9 +91,9 @@ void silence(const layers::ModelTable& table, model::LayerGraph& model,
   }
 }
 
-// The tiny model with another module for its stem. What is pruned follows from
-// the layers' operations, whatever the modules are called: a Focus is a
-// convolution of the images, and so is a DWConv of three channels to eight.
+// The tiny model with another module for its stem. Pruning follows the layers'
+// operations, not the names of modules: a Focus is a convolution of the images,
+// and so is a DWConv of three channels to eight.
 layers::ModelTable table_with_stem(const std::string& module) {
   layers::ModelTable table = model::tiny_table();
   table.layers[0].module = module;
@@ -156,8 +156,8 @@ TEST_P(Pruning, RemovingConstantChannelsChangesNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The text is a model file: built anew, it takes the state, and the layers cost
-// what they hold.
+// The text is a model file: rebuilt, it takes the state, and the layers' costs
+// are those of the network.
 TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
   const at::NoGradGuard no_grad;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
@@ -184,8 +184,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Pruning,
                                          "yolov5n", "yolov5n6",
                                          "yolov5s-ghost"));
 
-// A constant is taken over by who reads it: exactly by 1x1 convolutions and
-// away from the edge by others, so that only cells near it change.
+// The readers of a channel take over its constant: exactly in 1x1 convolutions,
+// and away from the edge in others, so that only cells near it change.
 class Activations : public testing::TestWithParam<layers::ActivationFunction> {
 };
 
@@ -194,7 +194,7 @@ TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
   layers::ModelTable table = model::tiny_table();
   table.channel_multiple = 1;
   table.activation = GetParam();
-  // Readers of 1x1 only behind what is silenced.
+  // Only 1x1 readers behind the constant channels.
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
   const auto set = [&](const std::string& name, double value) {
@@ -271,7 +271,7 @@ TEST(ChannelPruning, LayersThatTieChannelsAreRefusedWithTheReason) {
               HasSubstr("its channels are tied to those of the images"));
 }
 
-// Layer 1 makes 16 channels, layer 2 32 of them, and half of these say nothing.
+// Layer 1 makes 16 channels, layer 2 32 of them, half of which are constant.
 class EqualNumbers : public testing::Test {
  protected:
   EqualNumbers() {
@@ -305,8 +305,8 @@ TEST_F(EqualNumbers, ABottleneckThatAddedNothingAddsNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The first of two adds nothing, the second does: no line says that of equal
-// numbers of channels.
+// The first of two adds nothing, the second does: with equal numbers of
+// channels no line of a table says that.
 TEST_F(EqualNumbers, BottlenecksThatWouldBeginToAddAreRefused) {
   const at::NoGradGuard no_grad;
   table_.layers[2].repeats = 6;

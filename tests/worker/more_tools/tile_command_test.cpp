@@ -1,4 +1,4 @@
-// headroom tile: its words become what is cut. (What is cut:
+// headroom tile: its flags become the request. (The tiles:
 // tests/worker/data/tiles/tiling_test.cpp.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class TileCommand : public testing::Test {
     output_ = folder_.path() / "out";
   }
 
-  // What it prints.
+  // Returns its output.
   std::string run(const std::vector<std::string>& more) {
     std::vector<std::string> words = {"tile", "--data=" + data_.string(),
                                       "--output=" + output_.string()};

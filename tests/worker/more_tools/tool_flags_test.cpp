@@ -61,7 +61,7 @@ TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
   EXPECT_EQ(threads, 7);  // without a default
 }
 
-// What `prune` says of a flag that is written so.
+// The refusal of `prune` for a flag in this form.
 std::string prune_refusal(const std::string& flag) {
   std::string weights, cfg, data, size;
   std::filesystem::path output;

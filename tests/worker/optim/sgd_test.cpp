@@ -89,7 +89,7 @@ TEST(SgdTest, FirstStepIgnoresTheBuffer) {
   sgd_step(from_zero, g, zero, segments(), groups(), kMomentum, 1, true);
   sgd_step(from_rubbish, g, rubbish, segments(), groups(), kMomentum, 1, true);
   EXPECT_TRUE(at::equal(from_zero, from_rubbish));
-  // A zeroed buffer makes the first step the same without being told.
+  // A zeroed buffer makes the first step the same without a flag for it.
   at::Tensor untold = start(at::kDouble);
   zero.zero_();
   sgd_step(untold, g, zero, segments(), groups(), kMomentum, 1, false);

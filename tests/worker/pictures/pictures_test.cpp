@@ -41,7 +41,7 @@ class Pictures : public testing::Test {
   labels::Dataset dataset_;
 };
 
-// Whoever draws, and however the run is split, the picture is the same.
+// The picture is the same on every rank and under every layout.
 TEST_F(Pictures, ABatchLooksTheSameWhateverTheLayout) {
   for (const loader::LoaderMode mode :
        {loader::LoaderMode::kTrainMosaic, loader::LoaderMode::kTrainRect,
@@ -69,7 +69,7 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
   const cv::Mat windows = drawn(crops, 1);
   EXPECT_FALSE(same_pixels(windows, shrunk));
   EXPECT_TRUE(same_pixels(drawn(crops, 1), windows));
-  // Half as large, the same part of the image is seen.
+  // Half as large, it shows the same part of the image.
   loader::ImageStore::Options size;
   size.height = size.width = 32;
   loader::ImageStore store(dataset_, size);

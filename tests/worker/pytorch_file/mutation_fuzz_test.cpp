@@ -1,6 +1,5 @@
-// Checkpoints with damage, seeded: whatever the bytes, the reader returns or
-// refuses; it neither crashes nor hangs nor allocates beyond what the file
-// justifies.
+// Checkpoints with damage, seeded: for any bytes the reader returns or refuses;
+// it neither crashes nor hangs nor allocates beyond what the file justifies.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -84,7 +83,7 @@ int64_t peak_resident_kib() {
   return usage.ru_maxrss;
 }
 
-// Returns how many of `rounds` damaged files were read all the same.
+// Returns how many of `rounds` damaged files were still read.
 int64_t fuzz(const std::string& good, uint64_t seed, int64_t rounds) {
   PytorchFolder folder;
   Mutator mutator(seed);

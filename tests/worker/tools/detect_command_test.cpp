@@ -1,5 +1,5 @@
-// headroom detect with videos among its sources: looked at, or refused by name.
-// (What it finds and writes: tests/worker/detect, tests/worker/video.)
+// headroom detect with videos among its sources: read, or refused by name.
+// (Detections and files: tests/worker/detect, tests/worker/video.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class DetectCommand : public testing::Test {
   }
   ~DetectCommand() override { unsetenv("HEADROOM_VIDEO_PLUGIN"); }
 
-  // A network that knows nothing, of that `ch`.
+  // An untrained network with that `ch`.
   std::string weights(int channels = 3) {
     const fs::path file = folder_.path() / "w.safetensors";
     layers::ModelTable table = layers::load_model_table("yolov5n");
@@ -84,7 +84,7 @@ class DetectCommand : public testing::Test {
     said.err = testing::internal::GetCapturedStderr() + refusal;
     return said;
   }
-  // What is said on standard error and found in the image.
+  // Returns the text on standard error and the boxes of the image.
   std::string boxes(std::vector<std::string> more) {
     more.push_back("--save-json");
     const Said said = run((folder_.path() / "in/a.bmp").string(), more);

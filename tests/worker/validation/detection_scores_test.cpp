@@ -29,7 +29,7 @@ TEST(DetectionScores, EqualTheReferencesToFourDecimals) {
   EXPECT_EQ(scores.images, 128);
   EXPECT_EQ(scores.objects, 898);
   EXPECT_EQ(scores.detections, 30352);
-  // What --json prints, under the names of the reference.
+  // The output of --json, under the names of the reference.
   const auto json = nlohmann::json::parse(scores_json(scores));
   for (const auto& [group, figures] : expected.items()) {
     for (const auto& [name, value] : figures.items()) {

@@ -15,8 +15,8 @@ cv::Mat clip_picture(int height, int width, int number);
 // 10 a second.
 std::string avi_clip(int height, int width, int pictures);
 
-// The plugin of this build; its `api` is null, with the reason, where there is
-// none.
+// The plugin of this build; if there is none, its `api` is null, with the
+// reason.
 VideoPlugin built_video_plugin();
 
 }  // namespace headroom::video

@@ -1,5 +1,5 @@
-// The plugin: what it writes it reads, what it must not read it refuses, and
-// what is damaged gives what it has.
+// The plugin: it reads the files that it writes, refuses files that it must not
+// read, and gives the intact pictures of damaged ones.
 #include "worker/video/video_api.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ double mean_difference(const cv::Mat& a, const cv::Mat& b) {
          static_cast<double>(a.total() * a.elemSize());
 }
 
-// All pictures, compared with clip_picture; how many there are.
+// Compares all pictures with clip_picture; returns their number.
 int pictures_of(VideoReader& reader, double most_difference) {
   const VideoFormat& format = reader.format();
   cv::Mat picture(format.height, format.width, CV_8UC3);
@@ -202,7 +202,7 @@ TEST_F(Video, SizesAreCheckedBeforeAnythingIsDecoded) {
   EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64 - 1),
             "pictures of 64 x 48 pixels, of which at most 3071 are read");
   EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64), "read");
-  // A header that lies: 30000 x 30000.
+  // A false header: 30000 x 30000.
   std::string bytes = avi_clip(48, 64, 3);
   const std::string size("\x40\0\0\0\x30\0\0\0", 8);
   const std::string large("\x30\x75\0\0\x30\x75\0\0", 8);
@@ -222,7 +222,7 @@ TEST_F(Video, OnlyRegularFiles) {
   EXPECT_EQ(refusal("http://127.0.0.1/clip.mp4"), "No such file or directory");
 }
 
-// As telephones write it: the matrix of the track's header says how to turn.
+// As telephones write it: the matrix of the track's header gives the rotation.
 TEST_F(Video, HowPicturesAreTurnedIsRead) {
   const std::string bytes = read_bytes(written(48, 64, 3));
   const size_t matrix = bytes.find("tkhd") + 4 + 40;
@@ -286,7 +286,7 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
     }
     return resident_kib() - before;
   };
-  grown(20);  // what is set up once
+  grown(20);  // allocated once
   EXPECT_LT(grown(600), 600 * 240 * 320 * 3 / 1024 / 50)
       << "a fiftieth of the pictures";
 }

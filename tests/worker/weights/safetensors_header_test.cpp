@@ -1,4 +1,4 @@
-// What the reader says of headers that lie.
+// The reader's errors for false headers.
 #include "worker/weights/safetensors.h"
 
 #include <gmock/gmock.h>

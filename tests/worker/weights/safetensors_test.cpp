@@ -1,4 +1,4 @@
-// Round trips, and what the reader does with files that lie.
+// Round trips, and the reader on false files.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -150,7 +150,7 @@ TEST_F(SafetensorsTest, AFullDiskIsAnError) {
 }
 
 TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
-  // XXH3-128 of nothing, from the algorithm's specification.
+  // XXH3-128 of no bytes, from the algorithm's specification.
   EXPECT_EQ(file_digest(write_bytes("")), "99aa06d3014798d86001c324468d497f");
   const std::string one = file_digest(write_bytes("abc"));
   const std::string other = file_digest(write_bytes("abd"));

@@ -58,7 +58,7 @@ TEST(Affine, DrawsStayInTheirRanges) {
     const Warp warp = draw_warp(hyp, {200, 200}, {100, 100}, draws);
     lowest = std::min(lowest, warp.scale);
     highest = std::max(highest, warp.scale);
-    // The centre goes to 0.5 +- 0.1 of the target.
+    // The centre is moved to 0.5 +- 0.1 of the target.
     const cv::Vec3d centre = warp.matrix * cv::Vec3d(100, 100, 1);
     furthest = std::max(furthest, std::abs(centre[0] - 50));
     furthest = std::max(furthest, std::abs(centre[1] - 50));
@@ -71,7 +71,7 @@ TEST(Affine, DrawsStayInTheirRanges) {
   EXPECT_GT(furthest, 9.9);
 }
 
-// Turned by 90 degrees: a point right of the centre goes above it.
+// Turned by 90 degrees: a point right of the centre is moved above it.
 TEST(Affine, RotatesAsOpenCvDoes) {
   Warp warp;
   warp.matrix = cv::Matx33d(0, 1, 0, -1, 0, 100, 0, 0, 1);

@@ -1,6 +1,5 @@
-// Augmentation moves all bands alike: one picture in every band stays one
-// picture in every band, the one that gray has; what is about colours is left
-// out.
+// Augmentation changes all bands alike: if every band is the same picture, it
+// stays so, and equals that of gray; changes of colour are left out.
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>

@@ -1,5 +1,5 @@
 // Augmentation of 16 bits: each change moves and blends levels as it does those
-// of 8 bits, with 257 times the resolution; what is about colours is left out.
+// of 8 bits, with 257 times the resolution; changes of colour are left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -158,7 +158,7 @@ TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   EXPECT_GT(mosaics, 20);
 }
 
-// Pasting too, and neighbourhoods; colours' changes are asked for, and done to
+// Also with pasting and blurs; changes of colour are requested, and applied to
 // neither.
 TEST_P(DeepSamples, GoWhereEightBitsGo) {
   configs::Hyperparameters hyp = everything();
@@ -178,7 +178,7 @@ TEST_P(DeepSamples, GoWhereEightBitsGo) {
         2.5 * 257)
         << sample;
   }
-  // Nothing blends: nothing is rounded.
+  // No pixels are blended, so nothing is rounded.
   configs::Hyperparameters moves;
   moves.scale = moves.translate = 0;
   moves.mosaic = moves.degrees = moves.shear = moves.perspective = 0;

@@ -1,6 +1,6 @@
 // The draws behind a training sample against their specification: each is
-// uniform over its range, and none tells anything about another one of the
-// sample, of the next sample, or of the same sample in the next epoch.
+// uniform over its range, and independent of the others of the sample, of the
+// next sample, and of the same sample in the next epoch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class DrawDistribution : public testing::Test {
     static std::vector<DrawnSample> all;
     return all;
   }
-  // The correlation of two draws of samples that lie `apart`.
+  // The correlation of two draws of samples at the distance `apart`.
   static double correlation(const std::string& a, const std::string& b,
                             size_t apart) {
     double sum = 0;

@@ -1,5 +1,5 @@
 // Every file of ../shared/datasets/badimages gets its verdict, and none of them
-// costs more than its due.
+// takes too much memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -101,7 +101,7 @@ TEST_F(BadImages, EachHasItsVerdict) {
     EXPECT_EQ((ImageSize{image.pixels.rows, image.pixels.cols}), verdict.size)
         << name;
     EXPECT_EQ(image.pixels.type(), CV_8UC3) << name;
-    // The header alone says the same, orientation included.
+    // The header alone gives the same size, orientation included.
     EXPECT_EQ(size.size, verdict.size) << name << ": " << size.reason;
     EXPECT_EQ(inspected.size, verdict.size) << name << ": " << inspected.reason;
   }

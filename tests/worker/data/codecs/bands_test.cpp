@@ -1,6 +1,7 @@
 // TIFFs of any number of bands: every form gives the samples that were written,
-// whole, in rows, in windows and in tiles; what a model cannot take is refused
-// with both numbers; damage and giant numbers are refused before they cost.
+// whole, in rows, in windows and in tiles; other numbers of bands than the
+// model's are refused with both numbers; damage and giant numbers are refused
+// before they take memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tiffio.h>
@@ -201,12 +202,12 @@ TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   const cv::Mat four = test_bands(20, 30, 4, 1);
   BandForm form;
   form.rgb = true;
-  // Not said to be alpha: as ever RGB for a model of colours.
+  // Not marked as alpha: read as RGB by a model of colours.
   fs::path file = written(four, form);
   EXPECT_TRUE(same_bands(decode_image(file).pixels, shown_colours(four)));
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(kAnyBands)).pixels, four));
-  // Alpha: four where four are asked for.
+  // Alpha: four bands where four are requested.
   form.extra = EXTRASAMPLE_ASSOCALPHA;
   file = written(four, form);
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
@@ -215,7 +216,7 @@ TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   // Not called colours: not taken for gray.
   file = written(four);
   EXPECT_THAT(reason(file, kColours), StartsWith("4 bands, but"));
-  // Three that are not called so are what ch: 3 asks for.
+  // Three bands without a colour mark are bands for ch: 3.
   const cv::Mat three = test_picture(20, 30, 1);
   EXPECT_TRUE(same_bands(decode_image(written(three)).pixels, three));
 }
@@ -402,7 +403,7 @@ TEST_F(Bands, VerifyCountsThem) {
                 "and alpha (ch: 3, 1 or 2), 1 image has colours and alpha (ch: "
                 "3, 1 or 4), 1 image has 4 bands (ch: 4), 1 image has 4 bands "
                 "(ch: 3, 1 or 4), 2 images have 5 bands (ch: 5); training"));
-  // What it says is what is read.
+  // The counted files are those that can be read.
   for (const auto& [name, channels] :
        std::map<std::string, std::vector<int>>{{"c.bmp", {3}},
                                                {"d.tif", {3, 4}},

@@ -224,7 +224,7 @@ TEST_F(Codecs, ManyScansAreForSmallPicturesOnly) {
   const cv::Mat large(4000, 4000, CV_8UC3, cv::Scalar(90, 120, 40));
   EXPECT_EQ(reason(encode_jpeg(large, form)),
             "damaged JPEG: more than 20 scans");
-  form.scans = 18;  // what ordinary encoders write at most
+  form.scans = 18;  // the most that ordinary encoders write
   EXPECT_EQ(reason(encode_jpeg(large, form)), "");
 }
 

@@ -1,6 +1,6 @@
 // Files of 16 bits and of float32, read with a range: every kind gives the
-// levels that the range says, whole, in rows and in windows; without one they
-// are reduced as ever; what no range can mean is refused.
+// levels of the range, whole, in rows and in windows; without a range they are
+// reduced to 8 bits; impossible ranges are refused.
 #include "worker/data/codecs/level_reader.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ ImageLimits limits_of(int bands, const ValueRanges& ranges) {
   return limits;
 }
 
-// Values all over what the depth can hold.
+// Values over the whole range of the depth.
 cv::Mat deep_picture(int depth, int bands, uint64_t seed) {
   sampling::RandomStream draws(seed, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);
@@ -51,7 +51,7 @@ cv::Mat deep_picture(int depth, int bands, uint64_t seed) {
   return picture;
 }
 
-// The levels that the range says, of colours or bands.
+// The levels by the range, of colours or bands.
 cv::Mat expected_levels(const cv::Mat& picture, const ValueRanges& ranges,
                         int bands) {
   cv::Mat wide;
@@ -234,7 +234,7 @@ TEST_F(Levels, WithoutARangeSixteenBitsAreReducedAndFloatsRefused) {
   }
 }
 
-// What is shown of levels, and what surrounds pictures.
+// The displayed picture of levels, and its margins.
 TEST_F(Levels, AreShownStretched) {
   const cv::Mat colours = test_picture(kHeight, kWidth, 10);
   cv::Mat levels;

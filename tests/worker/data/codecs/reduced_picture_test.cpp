@@ -26,7 +26,8 @@ class ReducedPictures : public testing::Test {
   const fs::path map_ = folder_.path() / "map.tif";
   const cv::Mat picture_ = test_picture(120, 90, 1);
 
-  // Appends a page of one colour, so that a test sees where pixels come from.
+  // Appends a page of one colour, so that a test can tell which page pixels are
+  // from.
   void append(int height, int width, uint8_t value, uint32_t kind,
               uint16_t bits = 8) {
     write_tiff(map_, cv::Mat(height, width, CV_8UC3, cv::Scalar::all(value)),

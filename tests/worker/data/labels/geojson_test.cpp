@@ -362,7 +362,8 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   for (const char* name : {"left.bmp", "right.bmp", "plain.bmp"}) {
     add_image(name);
   }
-  // Over both; in the right one; in both, and it names one; in none; a point.
+  // Over both; in the right one; in both, and it names one; in neither; a
+  // point.
   const auto reader = table(
       feature("\"class\": 1", ring(30, 5, 50, 15)) + ",\n" +
       feature("\"class\": 0", ring(60, 0, 80, 20)) + ",\n" +
@@ -482,7 +483,7 @@ TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
   EXPECT_THAT(refusal(), HasSubstr(file.string() +
                                    " has coordinates of maps, but this build "
                                    "knows no maps: there is no /nowhere/"));
-  // An image with labels in pixels asks for none.
+  // An image with labels in pixels needs no coordinates.
   folder_.write("labels/map.txt", "0 .5 .5 .1 .1\n");
   EXPECT_EQ(refusal(), "not refused");
   for (const fs::path& named :

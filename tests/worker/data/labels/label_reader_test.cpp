@@ -1,4 +1,4 @@
-// One data set in three formats comes to the same index.
+// One data set in three formats gives the same index.
 #include "worker/data/labels/label_reader.h"
 
 #include <gmock/gmock.h>
@@ -368,7 +368,7 @@ TEST_F(LabelFormats, FaultsAreNamedByFileLineAndBox) {
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kUnknownImage)], 1);
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadLine)], 1);
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadClass)], 1);
-  EXPECT_EQ(more.boxes, 3);  // a crowd is none
+  EXPECT_EQ(more.boxes, 3);  // a crowd has no outline
 }
 
 TEST_F(LabelFormats, OutlinesOfCoco) {
@@ -389,7 +389,7 @@ TEST_F(LabelFormats, OutlinesOfCoco) {
   const Dataset two =
       dataset_of("[[4, 5, 8, 5, 6, 9], [10, 5, 20, 5, 12, 15]]").dataset;
   EXPECT_EQ(two.outlines(0).of(0).size(), 10u);
-  // A part that is none costs the outline, a mask is none; boxes stay.
+  // An invalid part costs the outline, and a mask has none; boxes stay.
   const IndexedDataset odd = dataset_of("[[4, 5, 20, 5, 12]]");
   EXPECT_EQ(odd.dataset.num_labels(), 1);
   EXPECT_EQ(odd.dataset.num_polygons(), 0);

@@ -81,7 +81,7 @@ TEST_F(Store, DecodesTheRowsAskedForAndForgetsThem) {
   // The rest was not taken for remembered, nor the rows for the whole.
   const cv::Mat whole = store.load(1, codecs::kAllRows).pixels;
   EXPECT_TRUE(same_pixels(whole, test_picture(64, 64, 2)));
-  // What is remembered serves any rows.
+  // A cached image serves any rows.
   EXPECT_EQ(store.load(1, {10, 20}).pixels.data, whole.ptr(10));
   EXPECT_EQ(store.load(1, {7, 7}).pixels.rows, 0);
 }

@@ -128,7 +128,7 @@ TEST_F(Plan, RanksThatShareAnImageShareTheMemoryToo) {
   EXPECT_LE(quarter.queue_depth * (batch / 4) + quarter.cache_bytes,
             (int64_t{1} << 30) / 4);
   EXPECT_LT(quarter.cache_bytes, whole.cache_bytes);
-  // What is asked for is each rank's own.
+  // A limit given by the user is each rank's own.
   large.host_memory_limit_bytes = int64_t{4} << 30;
   EXPECT_GT(LoaderPlan(large).budget().cache_bytes, whole.cache_bytes);
 }
@@ -164,7 +164,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     // Turned pictures may need any row.
     split.hyp.degrees = 5;
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 2 : 5);
-    // As does what is resized.
+    // So do resized images.
     split.image_height = split.image_width = 512;
     EXPECT_EQ(threads(), 2);
   }

@@ -88,7 +88,7 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   LoaderOptions resumed = crops;
   resumed.first_step = 4;
   expect_same(take(resumed, 1)[0], reference[4]);
-  for (const int64_t rank : {0, 1}) {  // who share images: rows of the same
+  for (const int64_t rank : {0, 1}) {  // share images: rows of the same
     LoaderOptions part = crops;
     part.own_rows = [rank](int64_t height) {
       return plan::SampleRange{height / 2 * rank, height / 2 * (rank + 1)};
@@ -324,7 +324,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
     std::vector<std::vector<Batch>> parts;
     for (int rank = 0; rank < kRanks; ++rank) {
       LoaderOptions part = whole;
-      // Blocks of 32 rows, as few as there are: some ranks may have none.
+      // Blocks of 32 rows, as few as possible: some ranks may have none.
       part.own_rows = [rank](int64_t height) {
         const plan::SampleRange blocks =
             plan::share_of(height / 32, kRanks, rank);
@@ -429,7 +429,7 @@ TEST_F(LoaderTest, ValidationReadsEachImageOnceUnaugmented) {
         const Batch::Geometry& geometry = batch.geometry[j];
         ++times[sample];
         EXPECT_EQ(geometry.height, dataset_.image_size(sample).height);
-        // Labels go back to where they came from, but for rounding.
+        // Labels return to their original positions, except for rounding.
         for (const labels::BoxLabel& label : dataset_.labels(sample)) {
           const loss::LabelRow& mapped = batch.labels.at(row++);
           EXPECT_EQ(mapped.image, static_cast<int64_t>(j));

@@ -1,5 +1,5 @@
-// Packs hold what the files hold, and what is damaged in them is found, named,
-// and costs no other image.
+// Packs give the data set of the files, and damage in them is found, named, and
+// costs no other image.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -213,7 +213,7 @@ TEST_F(Packs, ADamagedEntryCostsItsImage) {
               HasSubstr("its entry in " + index().string() + " is damaged"));
 }
 
-// What other programs read of an archive is looked at, too.
+// The bytes of an archive that other programs read are checked, too.
 TEST_F(Packs, VerifyReadsTheBytesBetweenTheImages) {
   overwrite(packs_ / "train-00000.tar", 3, "Q");  // in the first file's name
   const auto verified = verify_data(packed_, {});
@@ -265,7 +265,7 @@ TEST_F(Packs, AFileThatIsNoIndexIsRefusedInOneLine) {
               HasSubstr(" is no file"));
 }
 
-// Whoever writes an index of his own names no file outside of its folder.
+// An index with foreign content names no file outside of its folder.
 TEST_F(Packs, NamesThatLeadOutAreDamage) {
   for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
     packs::PackIndex::Content content;
@@ -283,8 +283,8 @@ TEST_F(Packs, NamesThatLeadOutAreDamage) {
   }
 }
 
-// Whatever is changed in an index is a verdict: no crash, no more images lost
-// than were struck, and no image with other pixels or boxes than it had.
+// Any change of an index gives a verdict: no crash, no more images lost than
+// were damaged, and no image with other pixels or boxes than before.
 TEST_F(Packs, MutatedIndexesAreVerdicts) {
   const std::string sound = read_bytes(index());
   const IndexedDataset whole = indexed();
@@ -355,7 +355,8 @@ TEST_F(Packs, MissingPathsGiveTheReason) {
   folder_.write("plain.tar", "x");
   EXPECT_THAT(packs::read_packed(folder_.path() / "plain.tar" / "a.jpg")->error,
               HasSubstr("has no index beside it"));
-  folder_.write("folder.tar/a.bmp", "x");  // a folder of that name is none
+  folder_.write("folder.tar/a.bmp",
+                "x");  // a folder of that name does not count
   EXPECT_FALSE(packs::read_packed(folder_.path() / "folder.tar/a.bmp"));
 }
 

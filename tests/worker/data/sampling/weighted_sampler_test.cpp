@@ -61,7 +61,7 @@ TEST(WeightedSampler, SamplesRiseWithTheirDraws) {
   }
 }
 
-// The smallest and the largest that there are, beside each other.
+// The smallest and the largest possible weight together.
 TEST(WeightedSampler, ZeroWeightIsNeverDrawn) {
   for (const std::vector<double>& weights :
        {std::vector<double>{0, 5e-324, 0}, {0, 1e308, 0}, {0, 0, 0.1, 0}}) {

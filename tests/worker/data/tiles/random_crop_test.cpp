@@ -62,7 +62,7 @@ TEST_F(RandomCropTest, ShowsTheImagesOwnPixels) {
     EXPECT_TRUE(same_pixels(one.load(0, {5, 9}).pixels.clone(),
                             image.pixels.rowRange(5, 9).clone()));
   }
-  // Every place is met, the last too.
+  // Every position occurs, the last too.
   EXPECT_EQ(rows.size(), kHeight - kSide + 1U);
   EXPECT_EQ(columns.size(), kWidth - kSide + 1U);
   EXPECT_EQ(*rows.rbegin(), kHeight - kSide);

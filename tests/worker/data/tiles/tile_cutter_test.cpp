@@ -1,5 +1,5 @@
-// Tiles are the parts that the whole picture has there, in every format, coding
-// and orientation; 16 bits stay; damage anywhere refuses the file.
+// Tiles equal the parts of the whole picture, in every format, coding and
+// orientation; 16 bits stay; damage anywhere refuses the file.
 #include "worker/data/tiles/tile_cutter.h"
 
 #include <gmock/gmock.h>
@@ -250,7 +250,7 @@ TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
       }
       folder_.write("damaged", bytes);
       const codecs::ImageResult whole = codecs::decode_image(file, limits);
-      // What may not be held may be streamed.
+      // A picture too large to be held may be streamed.
       if (whole.reason.find("above the limit") != std::string::npos) continue;
       const std::string reason =
           cut_tiles(file, {}, limits, [](size_t, const cv::Mat&) {});

@@ -184,7 +184,7 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
         const labels::PixelBox source =
             in_image(labels[at], {0, 0, size.height, size.width});
         const labels::PixelBox part = in_image(label, tile.rect);
-        // Within the tile, within the box, and all of both that meets.
+        // Within the tile and within the box, and the whole intersection.
         EXPECT_GE(label.cx - label.w / 2, -labels::kLabelTolerance);
         EXPECT_LE(label.cx + label.w / 2, 1 + labels::kLabelTolerance);
         EXPECT_GE(label.cy - label.h / 2, -labels::kLabelTolerance);

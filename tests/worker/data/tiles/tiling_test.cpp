@@ -1,5 +1,5 @@
-// A data set of tiles: read again by training's own readers, and nothing of it
-// where it could not be finished.
+// A data set of tiles: readable by training's own readers, and without any
+// files if it could not be finished.
 #include "worker/data/tiles/tiling.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 class Tiling : public testing::Test {
  protected:
   Tiling() {
-    // The box of a lies in two tiles of 60, that of b in one; c has none.
+    // The box of a is in two tiles of 60, that of b in one; c has none.
     folder_.write("in/images/a.jpg", codecs::encode_jpeg(picture_, 90));
     folder_.write("in/labels/a.txt", "1 .5 .25 .25 .125\n0 .9 .9 .1 .1\n");
     folder_.write("in/images/a.bmp", encode_bmp(picture_));

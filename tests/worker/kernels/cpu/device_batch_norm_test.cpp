@@ -1,5 +1,5 @@
-// The block where its map goes through a device's kernels, which here run their
-// text on the CPU: everything but the GPU itself.
+// The block whose map goes through a device's kernels, which run their text on
+// the CPU here: everything but the GPU itself.
 #include "worker/kernels/cpu/device_batch_norm.h"
 
 #include <ATen/Context.h>
@@ -18,7 +18,7 @@
 namespace headroom::kernels {
 namespace {
 
-// Adds what a second rank with the same samples would.
+// Adds the sums of a second rank with the same samples.
 class TwiceTheSame final : public StatisticsExchange {
  public:
   void sum(std::span<double> values) override {
