@@ -34,7 +34,7 @@ Clock::duration duration_of(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// A sum goes there and back; what goes one way takes half of it.
+// A sum is sent there and back; one way takes half of it.
 constexpr double kOneWay = 0.5;
 
 }  // namespace
@@ -52,8 +52,8 @@ struct GhostRanks::State {
   double holds = 0;
   StreamMoment end;
   bool measures_exposed = false;
-  // When a stream that waits for an operation had nothing else left to do, and
-  // the operation's end.
+  // The moment when a stream that waits for an operation had no other work
+  // left, and the operation's end.
   std::vector<std::pair<StreamMoment, StreamMoment>> waits;
   Figures figures;
   // The host's operations follow each other, as in a thread of Gloo's.

@@ -8,11 +8,11 @@
 //                            take
 //   a tensor of the host     wait() returns when the ranks would be done
 //
-// How long they would take is what forecasts say (predict::sum_time): a
-// device's sum takes the better way, since NCCL does; the host's is a ring.
+// The time is that of forecasts (predict::sum_time): a device's sum takes the
+// faster algorithm, as NCCL does; the host's is a ring.
 //
-// What comes out is what makes a step sensible, not what real ranks would get.
-// On the host all ranks say the same as this one: sums are n times its values,
+// The results make a step sensible, but are not those of real ranks. On the
+// host all ranks contribute the same as this one: sums are n times its values,
 // so counts and losses are those of n equal ranks. On the device a sum keeps
 // this rank's values, so gradients are 1 / n of those of equal ranks; a gather
 // fills this rank's part alone. Messages between two ranks are refused.
@@ -40,7 +40,7 @@ class GhostRanks {
     // The blocks that NCCL's kernels occupy; an H100 has 132 multiprocessors.
     int blocks = 16;
   };
-  // What operations cost this rank since the last take().
+  // The costs of operations for this rank since the last take().
   struct Figures {
     int64_t sums = 0;            // operations on the device
     double issue_seconds = 0;    // the host's time in their calls
@@ -59,7 +59,7 @@ class GhostRanks {
   // From now on exposed_seconds are measured too, with two events more for each
   // operation.
   void measure_exposed(bool measures);
-  // REQUIRES: the device has nothing left to do.
+  // REQUIRES: the device has no work left.
   Figures take();
 
  private:

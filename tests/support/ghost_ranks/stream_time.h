@@ -12,7 +12,7 @@ namespace headroom {
 class StreamMoment {
  public:
   StreamMoment() = default;
-  // When the stream comes to here.
+  // The time at which the stream reaches this point.
   explicit StreamMoment(const c10::Stream& stream);
   // REQUIRES: the streams have passed both.
   double seconds_since(const StreamMoment& earlier) const;
@@ -23,8 +23,8 @@ class StreamMoment {
   std::shared_ptr<Time> time_;         // the test device's
 };
 
-// Holds so many blocks of the device for so long, in the stream's order.
-// Throws Error where CUDA's kernel cannot be loaded or launched: it lies in
+// Holds so many blocks of the device for so long, in the stream's order. Throws
+// Error where CUDA's kernel cannot be loaded or launched: it is in
 // libheadroom_ghost_hold.so beside the program.
 void hold_stream(const c10::Stream& stream, int blocks, double seconds);
 

@@ -23,8 +23,8 @@ constexpr size_t kStackBytes = size_t{1} << 17;
 
 // A stack on which one thread of a block after another runs.
 //
-// ucontext starts it. After that _setjmp and _longjmp switch, which ask the
-// kernel for nothing; sanitizers are told of a switch, and take swapcontext.
+// ucontext starts it. After that _setjmp and _longjmp switch without a system
+// call; sanitizers must be notified of a switch, and use swapcontext.
 class Fiber {
  public:
   Fiber() : stack_(new char[kStackBytes]) {

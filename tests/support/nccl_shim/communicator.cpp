@@ -29,7 +29,7 @@ LastError& noted() {
   return *error;
 }
 
-// Who runs on one machine, as NCCL sees it.
+// The ranks of one machine have the same number, as in NCCL.
 int64_t host_number() {
   const char* const given = std::getenv("NCCL_HOSTID");
   char name[256] = "";

@@ -1,6 +1,6 @@
 // ncclComm: a communicator of the shim. Each call is in progress first, and
-// done by a thread of its own; collectives go to the stream then, and end when
-// all ranks have met there, or when they are aborted.
+// executed by a thread of its own; collectives are then queued on the stream,
+// and end when all ranks have reached them, or when they are aborted.
 //
 // As NCCL: ranks on one device of one host (NCCL_HOSTID) are refused; buffers
 // are taken beside LibTorch's allocator, at the first collective or, with
@@ -24,7 +24,7 @@ namespace headroom::nccl_shim {
 void set_hooks(const TestDeviceHooks& hooks);
 const TestDeviceHooks& hooks();
 
-// What ncclGetLastError says.
+// The text of ncclGetLastError.
 void note_error(const std::string& text);
 const char* last_error();
 

@@ -32,7 +32,7 @@ struct ShimFault {
   std::string file;
 };
 
-// Counts the call. Throws std::invalid_argument for what it cannot read.
+// Counts the call. Throws std::invalid_argument for faults it cannot parse.
 std::optional<ShimFault> fault_of_call(const std::string& call, int rank);
 
 }  // namespace headroom::nccl_shim

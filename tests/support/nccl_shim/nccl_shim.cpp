@@ -36,7 +36,7 @@ bool in_parts(size_t bytes, const Round& round) {
   return true;
 }
 
-// Everybody's part in everybody's window, then `read`.
+// Every rank's part in every rank's window, then `read`.
 template <typename Write, typename Read>
 bool exchange(Communicator& ranks, const Write& write, const Read& read) {
   write(ranks.meeting().window(ranks.place().rank));
@@ -88,7 +88,7 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 
-// All ids count: ranks that were told others do not meet.
+// All ids count: ranks with other ids do not form a group.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* made, int size, int rank,
                                       int roots, ncclUniqueId* ids,
                                       ncclConfig_t* config) {

@@ -12,8 +12,9 @@
 namespace headroom {
 namespace {
 
-constexpr size_t kRange = size_t{1} << 36;  // addresses; pages come with use
-constexpr size_t kAlignment = 256;          // as CUDA's allocator at least
+constexpr size_t kRange = size_t{1}
+                          << 36;    // addresses; pages are allocated on use
+constexpr size_t kAlignment = 256;  // as CUDA's allocator at least
 
 char* map(int file, int protection) {
   void* const memory =

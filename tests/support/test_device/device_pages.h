@@ -23,7 +23,7 @@ class DevicePages {
   void* take(size_t bytes);
   void give_back(void* address);
 
-  // The same bytes, where they can be reached.
+  // The same bytes at an address that the host can access.
   void* host_view(const void* address) const;
 
  private:

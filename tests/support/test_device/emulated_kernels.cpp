@@ -135,7 +135,7 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
     return arguments;
   }
 
-  // The pieces live as long as what was given.
+  // The pieces live as long as the buffers.
   void give(const devices::FlatBuffers& buffers,
             const cuda::FlatBufferArguments& arguments,
             int (*kernel)(const cuda::FlatBufferArguments*, void*)) const {

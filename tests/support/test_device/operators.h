@@ -21,12 +21,12 @@ void install_test_device();
 // The guard alone (device_guard.cpp).
 void install_test_guard();
 
-// The device's tensor as a kernel reaches it once its time has come
-// (test_graph.h, do_or_remember): a CPU tensor of the same sizes, strides and
-// bytes. It does not keep the memory alive.
+// A CPU tensor of the same sizes, strides and bytes as the device's tensor, for
+// a kernel that runs later (test_graph.h, do_or_remember). It does not keep the
+// memory alive.
 at::Tensor kernel_view(const at::Tensor& tensor);
 
-// The same for whoever computes at once: waits for the device's stream first.
+// A CPU tensor for immediate use: waits for the device's stream first.
 at::Tensor reachable(const at::Tensor& tensor);
 
 inline c10::Device test_device(int index = 0) {

@@ -1,4 +1,4 @@
-// What tests/support/nccl_shim is given in the place of CUDA: a stream's
+// The test device's replacement for CUDA in tests/support/nccl_shim: a stream's
 // native handle, and the device's memory beside LibTorch's allocator.
 #pragma once
 

@@ -30,7 +30,7 @@ int current_device() {
       .index();
 }
 
-// A block's context says whose it is.
+// A block's context records its device.
 struct Block {
   void* address;
   c10::Stream stream;
