@@ -1,4 +1,4 @@
-// What a checkpoint after every step costs, step by step: steps with and
+// The cost of a checkpoint after every step, step by step: steps with and
 // without alternate in one group of two processes of one host, and each pair
 // gives a ratio; the median counts, at most 1.05.
 //

@@ -1,5 +1,6 @@
-// What a coordinator bears: thousands of agents and workers in one process,
-// each with a connection of its own, that say what real ones say.
+// The load that a coordinator bears: thousands of agents and workers in one
+// process, each with a connection of its own, that send the messages of real
+// ones.
 //
 //   build/bin/benchmark_coordinator_load [--workers 64,512,4096] [--seconds 10]
 //
@@ -253,7 +254,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   std::fflush(stdout);
   load.is_ending = true;
   coordinator.kill();
-  // What is under way ends with its deadline; nobody waits for that.
+  // Calls in progress end with their deadlines; the program does not wait for
+  // them.
   static std::deque<std::vector<std::unique_ptr<LoadAgent>>> past;
   past.push_back(std::move(agents));
   std::this_thread::sleep_for(std::chrono::seconds(16));

@@ -11,11 +11,11 @@
 // ratios need plain autograd among them. Exits with 1 when Headroom's largest
 // without offload and on one process is below 1.7 times plain autograd's.
 //
-// spatial 2, recompute takes minutes a step, and its threads' heaps keep what
-// earlier images left: it starts at the largest side that the memory model lets
-// pass, goes up from there, and each side is a process of its own (--probe: one
-// side, of the contender that --only names; prints its bytes), which has no
-// more address space than its ranks may need.
+// spatial 2, recompute takes minutes a step, and its threads' heaps keep the
+// memory of earlier images: it starts at the largest side that the memory model
+// lets pass, goes up from there, and each side is a process of its own
+// (--probe: one side, of the contender that --only names; prints its bytes),
+// which has no more address space than its ranks may need.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -105,7 +105,7 @@ Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
   return attempt;
 }
 
-// Ranks are threads, each with the limit for itself. What needs another
+// Ranks are threads, each with its own limit. A step that needs another
 // attempt, with leaner layers, does not fit.
 Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
   Attempt attempt;
@@ -239,9 +239,9 @@ int64_t predicted_side(const configs::RunConfig& base, int64_t limit) {
   return most * kStride;
 }
 
-// The fullest rank's bytes on images of `side`, from a process of its own whose
-// address space is what its ranks' limits come to, as much again for what is no
-// tensor, and the libraries.
+// The fullest rank's bytes on images of `side`, from a process of its own,
+// whose address space is limited to its ranks' limits, the same again for
+// memory beside tensors, and the libraries.
 int64_t probed_bytes(const Request& request, int64_t side) {
   constexpr int64_t kLibraries = int64_t{4} << 30;
   const int64_t most = 4 * request.limit + kLibraries;
@@ -261,8 +261,8 @@ int64_t probed_bytes(const Request& request, int64_t side) {
   return bytes;
 }
 
-// Up from what is predicted, by what was measured last; down only if that was
-// too much.
+// Starts at the prediction, corrected by the last measurement, and goes up;
+// down only if that was too much.
 Largest find_in_processes(const Request& request) {
   configs::RunConfig config = config_of(request, kFirstSide);
   config.layout = plan::parse_layout("spatial=2");

@@ -1,4 +1,4 @@
-// What a rank's copy of its state for its buddy costs after each commit, which
+// The cost of a rank's copy of its state for its buddy after each commit, which
 // ZeRO and pipelines make and ZeRO 0 does not: milliseconds of the host that
 // the step waits for, and bytes.
 //
