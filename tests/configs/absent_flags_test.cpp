@@ -20,7 +20,7 @@ std::string refusal(const std::string& command, const std::string& spelling) {
       [&] { answer_unknown_flag(command, spelling, {"--coordinator"}); });
 }
 
-// What a command takes: flags of runs and of commands.
+// True if the command has the flag: flags of runs and of commands.
 bool is_taken(const std::string& command, const std::string& spelling) {
   if ((command == "train" || command == "val") &&
       find_flag(spelling) != nullptr) {

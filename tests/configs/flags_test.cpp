@@ -190,7 +190,7 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
             Hyperparameters());
 }
 
-// The file that a run leaves behind asks for the same run again.
+// The file that a run writes requests the same run again.
 TEST(Flags, AWrittenRunFileReadsBack) {
   const TemporaryFolder folder;
   const RunConfig config =

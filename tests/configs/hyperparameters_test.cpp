@@ -68,7 +68,7 @@ TEST(Hyperparameters, ShippedSetsArePublished) {
     load_hyperparameters(config, "hyp." + name + ".yaml");
     for (const Knob& knob : hyperparameter_knobs()) {
       const std::string key = knob.key.substr(4);
-      // What YOLOv5 does not have stays as it is.
+      // A value that YOLOv5 does not have stays unchanged.
       EXPECT_EQ(number_of(config, knob),
                 values.value(key, number_of(RunConfig(), knob)))
           << name << " " << key;

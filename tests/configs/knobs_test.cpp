@@ -48,7 +48,7 @@ TEST(Knobs, EveryMemberHasARow) {
   for (const Knob& knob : knobs()) {
     members.push_back(std::visit(extent_of, knob.member));
   }
-  // The coordinator reads it from the plan of a run that goes on.
+  // The coordinator reads it from the plan of a resumed run.
   members.push_back(extent_of(&RunConfig::batch_norm_rule));
   // A run measures it.
   members.push_back(extent_of(&RunConfig::network));

@@ -1,4 +1,4 @@
-// What a table says of its layers, against the reference's own counts.
+// The costs of a table's layers, against the reference's own counts.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,4 +1,5 @@
-// Written widths: read, costed and refused; tables as text; what weights say.
+// Written widths: read, costed and refused; tables as text; tables recorded in
+// weights.
 #include "configs/layers/layer_widths.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +89,7 @@ TEST(LayerWidths, WidthsThatDoNotFitAreRefusedWithTheirPlace) {
   }
 }
 
-// What a line leaves to the rules, written out, is the same layer.
+// A line with all widths written out is the same layer as one without.
 TEST(LayerWidths, ALineWrittenOutIsTheSameLayer) {
   for (const char* line :
        {"[-1, 1, Conv, [32, 3, 2]]", "[-1, 1, Conv, [32, 3, 1, None, 16]]",
