@@ -103,7 +103,7 @@ configs::RunConfig config_of(const Request& request,
   return config;
 }
 
-// "lean 0-4 recompute 5-9", over keep.
+// Parses "lean 0-4 recompute 5-9"; other layers have keep.
 std::vector<plan::ActivationPolicy> policies_of(const std::string& text,
                                                 size_t num_layers) {
   std::vector<plan::ActivationPolicy> policies(num_layers,

@@ -112,7 +112,7 @@ bool run(const Request& request, const std::filesystem::path& folder,
       b.push_back(seconds_of_step(training, nullptr, saving, world));
     }
     for (int i = 0; i < request.block; ++i, ++pair) {
-      // The block's first has no checkpoint being written behind it.
+      // While the block's first step runs no checkpoint is being written.
       if (pair < 0 || (request.block > 1 && i == 0)) continue;
       const auto place = static_cast<size_t>(i);
       with.push_back(a[place]);

@@ -55,7 +55,7 @@ void keep_to_core(int core) {
   sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-// --- the coordinator, as a user starts it ------------------------------------
+// --- the coordinator, started as by a user ----------------------------------
 
 class CoordinatorProcess {
  public:
@@ -101,7 +101,7 @@ class CoordinatorProcess {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   double mebibytes() const { return number_of("/status", "VmRSS:") / 1024; }
-  // Of a core, since it was started.
+  // The used share of a core since the start.
   double processor_seconds() const { return processor_seconds(pid_); }
   static double processor_seconds(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -220,7 +220,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double memory = coordinator.mebibytes();
   say_refusals("running");
 
-  // One worker of every so many nodes, and never rank 0's.
+  // One worker of every so many nodes, but never rank 0's.
   const int lost = std::max(1, workers / 100);
   load.met = 0;
   const Clock::time_point loss = Clock::now();

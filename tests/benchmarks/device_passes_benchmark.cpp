@@ -46,8 +46,8 @@ namespace {
 struct Shape {
   int64_t channels = 0;
   int64_t side = 0;
-  // The gradient is that part of a wider map's channels, where a concatenation
-  // follows.
+  // The gradient is a slice of a wider map's channels, as before a
+  // concatenation.
   bool is_part = false;
 };
 
@@ -110,7 +110,7 @@ class Passes {
     }
   }
 
-  // Gigabytes a second of work that moves so many bytes.
+  // Gigabytes a second, if the work moves so many bytes.
   double rate(double bytes, const std::function<void()>& work) const {
     using Clock = std::chrono::steady_clock;
     for (int i = 0; i < 3; ++i) work();

@@ -184,7 +184,8 @@ struct StepCounts {
   int64_t reads = 0;
 };
 
-// The tests' device counts by itself. Null: it is another one, or on the CPU.
+// The tests' device has counters of its own. Null for other devices and the
+// CPU.
 using TestLaunches = void (*)(int64_t* launches, int64_t* reads);
 TestLaunches test_launches() {
   void* const plugin =
@@ -368,7 +369,7 @@ class Benchmark {
         .efficiency();
   }
 
-  // One step more, as LibTorch's profiler sees it.
+  // One step more under LibTorch's profiler.
   StepCounts count_step() {
     using torch::autograd::profiler::ActivityType;
     const TestLaunches launches = test_launches();
@@ -416,7 +417,7 @@ class Benchmark {
     return 3 * 2 * multiply_adds * pixels;
   }
 
-  // The newest step's, and its predicted bytes.
+  // The shape of the newest step, and its predicted bytes.
   std::pair<predict::MemoryRequest, int64_t> memory_request() const {
     predict::MemoryRequest request =
         predict::memory_request(request_.config, plan_, layers_);

@@ -47,7 +47,7 @@ constexpr double kBound = 1.7;
 constexpr const char* kPlain = "plain autograd";
 constexpr int64_t kStride = 32;
 constexpr int64_t kFirstSide = 640;  // whose bytes give the first guess
-constexpr int kSteps = 2;            // the second one has autograd's leftovers
+constexpr int kSteps = 2;            // the second step has autograd's leftovers
 
 struct Request {
   int64_t limit = int64_t{2} << 30;
@@ -73,7 +73,7 @@ struct Attempt {
 
 struct Contender {
   std::string name;
-  // Trains on images of `side` under `limit`; the fullest rank's bytes.
+  // Trains on images of `side` under `limit`; returns the fullest rank's bytes.
   std::function<Attempt(int64_t side, int64_t limit)> attempt;
 };
 
@@ -136,7 +136,7 @@ Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
           }
         },
         options);
-  } catch (const Error&) {  // the leanest step does not fit, or no plan does
+  } catch (const Error&) {  // the leanest step does not fit, or no plan fits
     return attempt;
   } catch (const c10::OutOfMemoryError&) {
     return attempt;
@@ -186,8 +186,8 @@ struct Largest {
   Attempt attempt;
 };
 
-// From a guess, since bytes grow with the area, by doubled steps and then
-// halves to the side that fits beside the next one that does not.
+// Starts at a guess (bytes grow with the area), doubles the step, then halves
+// it until the next larger side does not fit.
 Largest find_largest(const Contender& contender, int64_t limit) {
   const Attempt first =
       contender.attempt(kFirstSide, activations::CountingAllocator::kNoLimit);
@@ -291,9 +291,8 @@ Largest find_in_processes(const Request& request) {
   return largest;
 }
 
-// One side in this process: its bytes. The limit is half as large again, so
-// that a step that needs more than the real one is measured and not tried once
-// more.
+// Returns the bytes of one side, measured in this process. The limit is half as
+// large again, so that a step beyond the real one is measured and not retried.
 int probe(const Request& request, int64_t side) {
   for (const Contender& contender : contenders(request)) {
     if (!request.wants(contender.name)) continue;

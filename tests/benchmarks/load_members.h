@@ -338,7 +338,7 @@ class LoadWorker final : public Caller {
     exchange(std::make_shared<std::deque<Exchange>>(exchanges()), meeting_);
   }
 
-  // Answers of an earlier generation end with it.
+  // Replies of an earlier generation are ignored.
   void exchange(const std::shared_ptr<std::deque<Exchange>>& left,
                 int64_t meeting) {
     const std::lock_guard lock(mutex_);

@@ -49,7 +49,7 @@ TEST(AbsentFlags, NoneIsAFlagAndEachGivesTheReason) {
 }
 
 // The flags of YOLOv5's programs, old and new spellings, are accepted or
-// answered.
+// explained.
 TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
   const std::map<std::string, std::vector<std::string>> published = {
       {"train",
@@ -148,7 +148,7 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
                   find_absent_flag(command, spelling) != nullptr)
           << command << " " << spelling;
     }
-    // Beginnings are looked for among these.
+    // Prefixes are searched among these.
     for (const std::string& spelling : published_flags(command)) {
       EXPECT_EQ(std::ranges::count(spellings, spelling), 1)
           << command << " " << spelling;

@@ -17,7 +17,7 @@ std::string set_refusal(const std::string& key, const std::string& value) {
   return refusal_of([&] { set_value(config, key, value); });
 }
 
-// A value that is not the default, and hard to keep.
+// A value that is not the default and is hard to store.
 std::string unusual_value(const Knob& knob) {
   if (!knob.choices.empty()) return knob.choices.back();
   const std::string type = type_name(knob);

@@ -103,7 +103,7 @@ TEST(AutoAnchor, IsTheSameUnderEveryLayout) {
     expect_equivalent(one, other);
     EXPECT_EQ(value_of(folder / name, "anchors"), anchors);
   }
-  // Without them it is another run.
+  // Without them it would be another run.
   const auto kept =
       train_in(folder / "kept", command, joined(steps, {"--noautoanchor"}));
   EXPECT_EQ(value_of(folder / "kept", "anchors"), "");
@@ -134,7 +134,7 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   const fs::path weights = folder / "parts" / kRun / "weights/last.safetensors";
   EXPECT_EQ(stored_anchors(weights), in_cells(anchors));
 
-  // The committed steps were made with them.
+  // The committed steps were trained with them.
   const ProgramResult refused =
       run_program({program("headroom"), "train", "--resume",
                    (folder / "parts" / kRun).string(), "--epochs", "3", "--set",
@@ -144,7 +144,8 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   EXPECT_NE(refused.err.find("anchors was " + anchors), std::string::npos)
       << refused.err;
 
-  // Weights without --cfg bring theirs along; a model file's are its own.
+  // Weights without --cfg bring their anchors along; with --cfg those of the
+  // model file count.
   auto tune = train_shapes("8", {"--epochs", "1", "--noval", "--max-steps", "1",
                                  "--noautoanchor", "--weights", weights});
   const auto with_cfg = tune;

@@ -94,7 +94,7 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
                        "ask/run.yaml", "--run-directory", "run"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
 
-  // The programs as built, with everything of this machine.
+  // The programs as built, with all libraries of this machine.
   const ProgramResult built =
       run_program({program("headroom-worker"), "--standalone", "ask/run.yaml",
                    "--run-directory", "built"},

@@ -59,7 +59,7 @@ const std::vector<Json>& one_process(const Words& more) {
   static std::map<Words, std::vector<Json>> runs;
   auto& steps = runs[more];
   if (steps.empty()) {
-    // Not the test's own folder, which has the other run.
+    // Not in the test's own folder, which has the other run.
     const fs::path folder =
         fs::path(HEADROOM_BUILD_DIR) / "tests/runs/CardFailuresOneProcess";
     fs::remove_all(folder);
@@ -68,7 +68,7 @@ const std::vector<Json>& one_process(const Words& more) {
   return steps;
 }
 
-// Every step once, with the losses of an undisturbed run.
+// Every step occurs once, with the losses of an undisturbed run.
 void expect_calm_results(const fs::path& folder, const Words& for_one = {}) {
   const std::vector<Json> steps = steps_so_far(folder);
   const std::vector<Json>& expected = one_process(for_one);
@@ -249,7 +249,7 @@ TEST(CardFailures, TheRunEndsWithARemedyWhenTheLastCardFails) {
   expect_calm_results(folder);
 }
 
-// All but rank 3 report an error of their card.
+// All ranks but rank 3 report an error of their card.
 TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();
@@ -275,7 +275,7 @@ TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   EXPECT_EQ(events_named(folder, "generation").back().at("world_size"), 4);
 }
 
-// The cards behind it have other numbers from then on.
+// The cards after it have other numbers from then on.
 TEST(CardFailures, ACardThatTheDriverNoLongerListsIsLeftOut) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();

@@ -38,7 +38,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Files = std::map<std::string, std::string>;
 
-// Its signals grow from layer to layer, so that pixels decide.
+// Signals grow from layer to layer, so that pixels decide.
 void write_weights(const fs::path& file) {
   const layers::ModelTable table = layers::load_model_table("yolov5n");
   model::LayerGraph model(table, 2, at::kFloat, 0);
@@ -71,7 +71,7 @@ std::vector<std::string> whole_records(const std::string& journal) {
   return records;
 }
 
-// Frames around records, behind a header of that text.
+// Frames around records, after a header of that text.
 std::string journal_with(const std::string& text,
                          const std::vector<std::string>& records) {
   uint32_t crc = crc32c(text);
@@ -150,7 +150,7 @@ class DetectResume : public ::testing::Test {
     }
     return {};
   }
-  // Starts the command and kills it once `is_time`. False: it ended before.
+  // Starts the command and kills it once `is_time`. False if it ended before.
   template <typename IsTime>
   bool kill_when(const std::vector<std::string>& command,
                  const IsTime& is_time) {
@@ -186,7 +186,7 @@ int DetectResume::kill_again_and_again(const std::string& name,
   while (kill_when(command, [&] { return journal_size(name) >= next; })) {
     const std::string journal = text_of(journal_of(name));
     const std::vector<std::string> after = whole_records(journal);
-    // Nothing was looked at again: every look has a record.
+    // Nothing was processed again: all processing is recorded.
     EXPECT_GT(after.size(), before.size());
     EXPECT_TRUE(std::ranges::equal(
         before, std::span(after).first(std::min(before.size(), after.size()))));
@@ -247,7 +247,7 @@ class SmallDetectResume : public DetectResume {
                   map_at(corner.x + moved, corner.y));
   }
 
-  // Four tiles on seams were looked at, or more.
+  // At least four tiles on seams were processed.
   bool kill_at_seams() {
     return kill_when(detect("killed", kTiles), [&] {
       const auto records = whole_records(text_of(journal_of("killed")));
@@ -400,7 +400,7 @@ TEST_F(SmallDetectResume, AMovedMapGivesOtherSeams) {
   const auto records = whole_records(text_of(journal_of("killed")));
   const auto tiles = std::ranges::count_if(
       records, [](const std::string& one) { return one.front() == 0; });
-  // Its path, size and date stay.
+  // Its path, size and date do not change.
   const fs::path map = folder_ / "in/map2.tif";
   const auto size = fs::file_size(map);
   const auto written = fs::last_write_time(map);
@@ -427,7 +427,7 @@ std::string with_value(std::string record, size_t at, Value value) {
   return record;
 }
 
-// Every CRC is right but for the random ones.
+// Every CRC is right except the random ones.
 TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
   ASSERT_TRUE(kill_at_seams());
   const std::string journal = text_of(journal_of("killed"));
@@ -532,7 +532,7 @@ TEST_F(SmallDetectResume, InterruptedByHand_ItGoesOnToo) {
   expect_same(calm_, files_of("killed"));
 }
 
-// A picture of 1.2 GB, which is never held.
+// A picture of 1.2 GB, which is never held whole.
 class Slow : public DetectResume {};
 
 // A cloud optimized GeoTIFF of the same pixels, with overviews.

@@ -82,7 +82,7 @@ TEST(Device, ShardedProcessesEqualTheCpu) {
       {"--device", "1,0", "--layout", "data=2", "--zero", "3"});
 }
 
-// Through validations and checkpoints, which graphs make room for, and a kill.
+// With validations and checkpoints, which graphs make room for, and a kill.
 TEST(Device, CapturedLayersTrainAsTheyAre) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device",   "0,1",       "--layout",
@@ -199,7 +199,8 @@ TEST(Device, AKilledProcessCostsNoStep) {
   EXPECT_EQ(run.back().at("generation"), 2);
 }
 
-// Refused by the device's own allocator: a step is tried again, then leaner.
+// Refused by the device's own allocator: a step is retried, then with leaner
+// layers.
 TEST(Device, AllocationsThatFailCostNoStep) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device", "0", "--activations",

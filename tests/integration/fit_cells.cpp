@@ -202,7 +202,7 @@ std::vector<FitCell> fit_matrix(int64_t limit) {
   struct Model {
     std::string name;
     int64_t image_size;
-    int64_t most_images;  // that a quarter of an hour has time for
+    int64_t most_images;  // that fit into a quarter of an hour
   };
   const std::vector<Model> models = {{"yolov5n", 320, 8}, {"yolov5s", 320, 8},
                                      {"yolov5n", 640, 8}, {"yolov5m", 320, 8},

@@ -36,7 +36,7 @@ class Table {
   explicit Table(double most_over_in_median = kMostOverInMedian)
       : most_over_in_median_(most_over_in_median) {}
 
-  // Shows the worst measurement of each rank of the cell.
+  // Prints the worst measurement of each rank of the cell.
   void add(const FitCell& cell, const std::vector<FitMeasurement>& all) {
     std::map<int, FitMeasurement> highest, lowest;
     for (const FitMeasurement& one : all) {
@@ -123,7 +123,7 @@ TEST(Fit, UnevenGroups) {
 }
 
 // Batches whose groups differ in size or are larger than usual, under every
-// layout, with the activations kept and computed again.
+// layout, with the activations kept and recomputed.
 TEST(MatrixOfUnevenGroups, UnderEveryLayout) {
   Table table;
   struct Batch {
@@ -199,12 +199,12 @@ TEST(Fit, OnADevice) {
   for (FitCell& cell : cells) cell.on_device = true;
   for (const FitCell& cell : in_precisions(cells, {"fp32", "fp64", "bf16"}))
     table.add(cell, measure(cell, 2));
-  // Images of 16 bits take twice the place.
+  // Images of 16 bits take twice the bytes.
   for (FitCell cell : {cells[1], cells[2], cells[7]}) {
     cell.deep = true;
     table.add(cell, measure(cell, 2));
   }
-  // A channel by itself, groups of them, and transposed convolutions.
+  // Convolutions of single channels and of groups, and transposed ones.
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
   for (const std::string& model :
        {std::string("yolov5s-mobilenetv3"), folder + "many_modules.yaml"}) {
@@ -291,8 +291,8 @@ TEST(Fit, OwnModels) {
   }
 }
 
-// Four levels and a largest stride of 64. Of smaller images the bound of a
-// convolution's reordered weights is more than 5 % of all.
+// Four levels and a largest stride of 64. With smaller images the bound of a
+// convolution's reordered weights is more than 5 % of the total.
 TEST(Fit, ModelsForLargeImages) {
   Table table;
   const std::vector<FitCell> cells = {
@@ -433,7 +433,7 @@ TEST(MatrixOfFits, HasAHundredAndTwentyCells) {
   EXPECT_GE(fit_matrix(kMostBytes).size(), 120U);
 }
 
-// Bytes that the process holds, from /proc: now, and at most since the last
+// Resident bytes of the process, from /proc: now, and the peak since the last
 // reset.
 int64_t resident_bytes(const std::string& field) {
   std::ifstream status("/proc/self/status");
@@ -446,8 +446,8 @@ int64_t resident_bytes(const std::string& field) {
   return 0;
 }
 
-// The cells take above 1 GiB. The memory that was free before a cell has been
-// given back, so that the growth is the cell's.
+// The cells take above 1 GiB. Memory that was free before a cell has been
+// returned to the system, so that the growth is the cell's.
 TEST(MatrixResident, GrowsByWhatIsCounted) {
   const std::vector<FitCell> cells = {{"yolov5s", 640, 8, "keep", "one", 0},
                                       {"yolov5m", 320, 8, "keep", "one", 0},
@@ -461,7 +461,7 @@ TEST(MatrixResident, GrowsByWhatIsCounted) {
   measure({"yolov5n", 320, 1, "keep", "one", 0}, 1);  // libraries are loaded
   for (const FitCell& cell : cells) {
     malloc_trim(0);
-    std::ofstream("/proc/self/clear_refs") << "5";  // forget the largest so far
+    std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
     const int64_t before = resident_bytes("VmRSS");
     int64_t counted = 0;
     for (const FitMeasurement& one : measure(cell, 2))

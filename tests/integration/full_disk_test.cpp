@@ -75,8 +75,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   EXPECT_GE(occurrences(result.err, "training goes on, the newest is that "), 3)
       << result.err;
 
-  // Whole lines, each step once, and the losses of a run with a disk of its
-  // own.
+  // Whole lines, each step once, and the losses of a run with an empty disk.
   const ProgramResult calm = run_program(train(folder / "calm"), folder);
   ASSERT_EQ(calm.exit_code, 0) << calm.err;
   const auto expected = read_lines(folder / "calm/exp/steps.jsonl");
@@ -95,7 +94,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
                 counts.at("skipped").get<int>(),
             kSteps / 2 + kSteps / 10);  // and at odd ends of an epoch
 
-  // Every warning, also those that had to wait for room.
+  // Every warning is recorded, also those that had to wait for room.
   int warnings = 0;
   for (const Json& event : read_lines(after / "events.jsonl")) {
     if (event.at("event") != "checkpoint") continue;
@@ -104,7 +103,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   }
   EXPECT_EQ(counts.at("failed"), warnings);
 
-  // Nothing half-written: two finished ones at the end.
+  // No partial checkpoint: two finished ones at the end.
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(after / "checkpoints")) {
     names.push_back(entry.path().filename().string());

@@ -12,7 +12,7 @@
 namespace headroom::testing {
 
 struct ProgramResult {
-  int exit_code = -1;  // 128 + signal when killed by one
+  int exit_code = -1;  // 128 + signal if a signal killed it
   std::string out;
   std::string err;
   double seconds = 0;
@@ -59,8 +59,8 @@ std::string shapes_data();
 // The data set of shapes_data() with polygons as labels: a diamond in each box.
 std::string outlined_shapes_data();
 
-// `headroom train` on the first: yolov5n at 96 px, one thread per process.
-// Processes, precision and length are `more`'s.
+// `headroom train` on shapes_data(): yolov5n at 96 px, one thread per process.
+// `more` sets processes, precision and length.
 std::vector<std::string> train_shapes(const std::string& batch,
                                       const std::vector<std::string>& more);
 

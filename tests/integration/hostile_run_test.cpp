@@ -90,7 +90,7 @@ class HostileRun : public ::testing::Test {
     return read_lines(where / kRun / "steps.jsonl");
   }
 
-  // Where the coordinator of the run in `where` listens.
+  // The address of the coordinator of the run in `where`.
   static std::string address_in(const fs::path& where) {
     const std::string mark = "headroom status --coordinator ";
     std::string address;

@@ -102,7 +102,7 @@ struct LostWorker {
 
 class Lost : public ::testing::TestWithParam<LostWorker> {};
 
-// Killed from outside, at whatever moment it is: another takes its place.
+// Killed from outside, at any moment: a successor takes its place.
 TEST_P(Lost, TheRunGoesOnAndEverySampleIsUsedOnce) {
   const LostWorker& lost = GetParam();
   const fs::path folder = fresh_folder();
@@ -125,10 +125,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LostWorker{"rank_0", {"--processes", "2"}, 0, 2},
         LostWorker{"rank_1", {"--processes", "2"}, 1, 2},
-        // Parts of the state of which only a buddy has a copy.
+        // Only a buddy has a copy of these parts of the state.
         LostWorker{"last_stage", {"--layout", "pipeline=2"}, 1, 2},
         LostWorker{"shard", {"--layout", "data=2", "--zero", "3"}, 0, 2},
-        // Ranks 1 and 2 talk to the lost one, rank 0 only to them.
+        // Ranks 1 and 2 exchange tensors with the lost one, rank 0 only with
+        // them.
         LostWorker{
             "not_a_neighbour_of_all", {"--layout", "data=2,pipeline=2"}, 3, 4}),
     [](const auto& info) { return info.param.name; });
@@ -194,7 +195,7 @@ TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
   for (const pid_t pid : all) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
 
-// Ctrl-Z, until all is done.
+// Ctrl-Z, until all processes are stopped.
 class Stopped : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Stopped, AnInterruptAfterTheLastStepIsStillASuccess) {

@@ -18,8 +18,8 @@ namespace headroom::testing {
 
 constexpr int kKillSteps = 8;  // 37 images in batches of 8: an epoch is 5 steps
 
-// Whom the test kills; kNobody: a worker kills itself.
-// kOnlyAgent: that of all workers, which save the state before they end.
+// The process that the test kills; kNobody: a worker kills itself. kOnlyAgent:
+// the agent of all workers, which save the state before they end.
 enum class Victim {
   kNobody,
   kSuccessor,
@@ -63,7 +63,8 @@ Kill kill_of_worker(const std::string& name,
                     const std::vector<std::string>& layout, int rank,
                     const std::string& phase);
 
-// While `rank` is in that phase; between generations while the other one is.
+// Strikes while `rank` is in that phase; between generations while the other
+// one is.
 Kill kill_of_other(const std::string& name, Victim victim, int rank,
                    const std::string& phase);
 

@@ -149,7 +149,7 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
     if (GetParam().victim == Victim::kCoordinator) {
       return said().find("the coordinator was killed") != std::string::npos;
     }
-    // Its workers have some time left.
+    // Its workers may take some time to end.
     if (GetParam().victim == Victim::kOnlyAgent) {
       return said().find("the agent was killed") != std::string::npos;
     }

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The drawn images with other labels: up to `most` boxes an image, large enough
+// The drawn images with other labels: up to `most` boxes an image, so large
 // that the augmentation keeps them.
 std::string crowded_data(const fs::path& folder, int most) {
   fs::copy(fs::path(shapes_data()).parent_path(), folder / "data",

@@ -91,10 +91,10 @@ int64_t largest_resident_bytes(pid_t pid) {
 struct Run {
   std::vector<Json> steps;
   std::vector<int64_t> tensors;   // peak per rank
-  std::vector<int64_t> resident;  // of each worker process, ascending
+  std::vector<int64_t> resident;  // of the worker processes, ascending
 };
 
-// In a folder beside the data.
+// Runs in a folder beside the data.
 Run train(const std::string& data, const std::vector<std::string>& size,
           const std::string& precision, const std::string& layout) {
   const fs::path folder = fs::path(data).parent_path().parent_path() / layout;
@@ -183,7 +183,7 @@ void check(uint32_t height, uint32_t width, const std::string& precision,
           << key;
     }
   }
-  // So the loss of the second step is that of moved weights.
+  // So the loss of the second step depends on the update.
   EXPECT_TRUE(split.steps.front().at("optimizer_step").get<bool>());
   std::printf("one process: tensors %s, resident %s\n",
               format_bytes(one.tensors.front()).c_str(),

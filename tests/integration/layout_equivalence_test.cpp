@@ -178,7 +178,6 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
                   plan::ActivationPolicy::kRecompute));
-  // The first stage's last layers are trained; in the second test all of its
   // The first stage's last layers are trained; in the second case all of its
   // layers are frozen, and the first of the second stage.
   add(layout_case("data2_pipeline2_zero3_freeze5", "data=2,pipeline=2", 2, 3),

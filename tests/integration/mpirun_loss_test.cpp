@@ -27,7 +27,7 @@ class Mpirun : public ::testing::Test {
     if (there.exit_code != 0) GTEST_SKIP() << "no mpirun here";
   }
 
-  // An agent with a worker each; the rest is the run's.
+  // An agent with a worker each, and the run's flags.
   std::vector<std::string> job(std::vector<std::string> run) const {
     std::vector<std::string> words = {"mpirun", "-np", "2", "--oversubscribe",
                                       "--allow-run-as-root"};

@@ -79,7 +79,7 @@ const Layout kGraphs = {
     {"--layout", "data=2", "--cuda-graphs", "--bn-group", "4"},
     {"--bn-group", "4"}};
 
-// The programs' environment, for a scope.
+// Sets the programs' environment within a scope.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> values)
@@ -171,8 +171,8 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
     return values;
   }
 
-  // The rank's call that is disturbed, in the third step or so: where batch
-  // norm sums over ranks, most all-reduces are its.
+  // The disturbed call of the rank, about in the third step: if batch norm sums
+  // over ranks, most all-reduces are those of batch norm.
   std::string late_call() const {
     const auto& flags = GetParam().layout.flags;
     const auto has = [&](const char* flag) {

@@ -103,7 +103,7 @@ TEST_F(PackedRun, ResumesARunOfTheFiles) {
 TEST_F(PackedRun, VerifyFindsADamagedPack) {
   const fs::path pack = packs_ / "train-00000.tar";
   ASSERT_TRUE(fs::exists(pack));
-  // The first image follows its header, and is longer than that.
+  // The first image is after its header, and longer than it.
   std::string bytes = text_of(pack);
   bytes[512 + 600] = static_cast<char>(bytes[512 + 600] ^ 0x20);
   std::ofstream(pack, std::ios::binary) << bytes;

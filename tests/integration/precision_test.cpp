@@ -174,7 +174,7 @@ TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   EXPECT_EQ(state.counters.committed_steps, steps);
 }
 
-// A power of two leaves no trace in gradients that stay in range.
+// A power of two has no effect on gradients that stay in range.
 TEST(LossScaling, TheGradientNormIsTheUnscaledOne) {
   LayoutRunOptions options = options_of(configs::Precision::kFp16, 1);
   const LayoutCase one = layout_case("one", "data=1", 0);

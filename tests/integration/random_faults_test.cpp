@@ -46,7 +46,7 @@ class RandomFaults : public ::testing::Test {
   void run(int steps, int faults, uint64_t seed) {
     random_.seed(seed);
     run(steps, [&] {
-      // Steps go on without a coordinator: half of them are left for that.
+      // Steps continue without a coordinator: half of them are left for that.
       for (int fault = 0; fault < faults && !HasFatalFailure(); ++fault) {
         strike(static_cast<size_t>(fault * (steps / 2) / faults + 2));
       }
@@ -90,7 +90,7 @@ class RandomFaults : public ::testing::Test {
                 lines.back().at("generation").get<long long>(), slowest_);
   }
 
-  // The test is slot 1's launcher; slot 0's agent has a supervisor.
+  // The test replaces slot 1's launcher; slot 0's agent has a supervisor.
   void kill_agent(size_t slot, int ms_until_restart = 0) {
     if (slot == 0) {
       kill_all(agents_of(agents_[0]->pid()), SIGKILL);
@@ -181,7 +181,7 @@ class RandomFaults : public ::testing::Test {
     }
   }
 
-  // One fault, or a second one while the first is being made good; then a step
+  // One fault, or a second one during the recovery from the first; then a step
   // has been committed after it.
   void strike(size_t after_steps) {
     ASSERT_TRUE(wait_until(

@@ -79,8 +79,8 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
                           "activation_policies", "reason"}) {
     EXPECT_EQ(plan.at(key), again.at(key)) << key;
   }
-  // The first, one for each try with leaner activations, one under another
-  // plan; the resumed run counts its generations anew.
+  // The first generation, one for each retry with leaner activations, one under
+  // another plan; the resumed run counts its generations anew.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_EQ(generations.size(), 8u);
   const std::string why = generations[6].at("reason");
@@ -165,8 +165,8 @@ TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
                          "MANIFEST.json"));
 }
 
-// Memory runs out where no step can be tried again: its peer does not wait for
-// the rank until an operation's time limit, but saves the committed state.
+// Memory runs out where no step can be retried: its peer does not wait for the
+// rank until an operation's time limit, but saves the committed state.
 TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
   constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();

@@ -68,7 +68,7 @@ TEST(ExistOk, FilesThatNoRunWroteAreKept) {
   }
   EXPECT_FALSE(fs::exists(run / "weights/epoch4.safetensors"));
   EXPECT_FALSE(fs::exists(run / ".older-run"));
-  // Its own are replaced without a trace.
+  // Its own pictures are replaced completely.
   ASSERT_EQ(run_program(short_run({"--exist-ok"}), folder).exit_code, 0);
   EXPECT_FALSE(fs::exists(run / "results.csv.before2"));
   EXPECT_FALSE(fs::exists(run / "steps.jsonl.before2"));
@@ -130,7 +130,7 @@ TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
 }
 
-// As a user would: the line is taken from the screen and typed.
+// As a user would: the line is copied from the screen and typed.
 TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
   const fs::path folder = fresh_folder();
   const ProgramResult run =
@@ -178,7 +178,7 @@ TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
 }
 
-// The system's signal would end each worker that writes a checkpoint.
+// The system's signal would otherwise end each worker that writes a checkpoint.
 TEST(LimitOfFileSize, IsAnErrorThatNamesTheFile) {
   const fs::path folder = fresh_folder();
   std::string words;

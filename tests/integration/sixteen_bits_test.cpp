@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 constexpr int kSide = 96;
-// Ground, noise and objects are 117 in 8 bits: (value + 128) / 257.
+// Ground, noise and objects all become 117 in 8 bits: (value + 128) / 257.
 constexpr int kGround = 30'035, kObject = kGround + 65, kNoise = 8;
 
 class Random {
@@ -37,7 +37,7 @@ class Random {
   uint32_t state_;
 };
 
-// Gray, uncompressed, in one strip; its own writing of the format.
+// Writes an uncompressed gray TIFF in one strip, without the project's writer.
 void write_tiff(const fs::path& file, const std::vector<uint16_t>& pixels) {
   constexpr uint16_t kShort = 3, kLong = 4;
   std::string bytes = "II*";
@@ -190,7 +190,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   ASSERT_EQ(killed.join().exit_code, 0);
   ASSERT_EQ(train("parts", {"--processes", "2", "--max-steps", "2"}).exit_code,
             0);
-  // Another range would be another run: the first one's is kept.
+  // Another range would make another run: the first one's is kept.
   const std::string before = text_of(folder_ / "deep.yaml");
   std::ofstream(folder_ / "deep.yaml")
       << text_of(folder_ / "data.yaml") << "range: [0, 65535]\n";
@@ -212,7 +212,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   }
 }
 
-// Percentiles are measured once; the numbers are the run's and the weights'.
+// Percentiles are measured once; the run and the weights record the numbers.
 TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
   const std::string yaml = text_of(run("two") / "run.yaml");
   const size_t at = yaml.find("value_range: ");

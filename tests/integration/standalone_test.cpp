@@ -149,7 +149,7 @@ TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   expect_same_run(whole, parts);
 }
 
-// Where a coordinator would look for another plan.
+// Here a coordinator would search another plan.
 TEST(Standalone, OutOfMemoryAtItsLeanestEndsAtACommittedStep) {
   const fs::path folder = fresh_folder();
   std::string faults;

@@ -90,8 +90,8 @@ class TiledValidation : public ::testing::Test {
   }
   static fs::path found() { return folder_ / "found/tiles/predictions.json"; }
 
-  // Every other box of the surest forty of an image, as labels and as COCO's
-  // annotations.
+  // Every other of the forty most confident boxes of an image, as labels and as
+  // COCO's annotations.
   static void write_truth() {
     Json truth = {{"images", Json::array()},
                   {"annotations", Json::array()},

@@ -21,7 +21,7 @@ namespace headroom::testing {
 
 class TwoNodes {
  public:
-  // "" if this machine lets us: root, iproute2, a kernel with veth.
+  // "" if this machine permits it: root, iproute2, a kernel with veth.
   static std::string unavailable_error(const std::filesystem::path& folder);
 
   explicit TwoNodes(const std::filesystem::path& folder);
@@ -33,7 +33,7 @@ class TwoNodes {
   void cut();
   void heal();
 
-  // The kernel lets so much through, each way.
+  // Limits the bandwidth each way, in the kernel.
   void limit_to(int megabits_per_second);
 
   // Delays and drops packets between the nodes, both ways. Returns the method.
@@ -48,7 +48,7 @@ class TwoNodes {
     pid_t pid = -1;
   };
   Space make_space(const std::string& name) const;
-  // By sh, as the system's tools want it. Its output.
+  // Runs a shell command with the system's tools; returns its output.
   std::string run(const Space& space, const std::string& script) const;
 
   const std::filesystem::path folder_;

@@ -92,7 +92,7 @@ class TwoNodesRun : public ::testing::Test {
     return all;
   }
 
-  // Until the others have left the operation that they were in, and go on.
+  // Waits until the others have left their current operation and continue.
   void cut_and_heal(const std::string& where) {
     const Clock::time_point begin = Clock::now();
     nodes_->cut();
@@ -206,7 +206,7 @@ void TwoNodesRun::stall(int times) {
     nodes_->heal();
     const size_t before = steps().size();
     EXPECT_TRUE(wait_for_lines(log(), before + 2, 30)) << "after stall " << i;
-    // Not in step with the heartbeats.
+    // At times that are not in step with the heartbeats.
     std::this_thread::sleep_for(std::chrono::milliseconds(500 + 37 * (i % 7)));
   }
   for (const pid_t pid : descendants(coordinator_->pid(), "coordinator")) {
@@ -249,7 +249,7 @@ class SlowCut : public TwoNodesRun,
 
 TEST_P(SlowCut, RanksThatWaitForTheOtherNodeAreReleased) {
   const Collective& cut = GetParam();
-  // Node 0 alone is not done before node 1 is back.
+  // Node 0 alone must not be finished before node 1 is back.
   const std::vector<std::string> calm =
       joined(kCalm, {"--max-steps", cut.cuts_rank_0_off() ? "12" : "40"});
   start(joined(joined(calm, cut.layout),

@@ -10,8 +10,8 @@ namespace headroom {
 namespace {
 
 struct Rule {
-  std::string folder;                  // the longest that matches counts
-  std::vector<std::string> folders;    // that it may include, beside itself
+  std::string folder;                // the longest match counts
+  std::vector<std::string> folders;  // rooms that it may include, beside itself
   std::vector<std::string> libraries;  // beside std
 };
 
@@ -150,7 +150,7 @@ const std::vector<Rule>& rules() {
        {}},
       // The output of a run.
       {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
-      // The plugin and its interface: everything of FFmpeg.
+      // The plugin and its interface: all code that needs FFmpeg.
       {"worker/video", {"parallel/base"}, {"ffmpeg", "system"}},
       {"worker/maps", {"parallel/base"}, {"gdal", "system"}},
       {"worker/detect",
@@ -226,7 +226,7 @@ const std::vector<Rule>& rules() {
               {"worker/control", "worker/export", "worker/run", "worker/step",
                "worker/tools", "worker/validation"}}),
        {"torch", "json", "system", "cli"}},
-      // Main alone sees runs and tools.
+      // Only main includes both runs and tools.
       {"worker",
        rooms({kConfigs,
               {"parallel/activations", "parallel/base", "proto",
@@ -256,7 +256,7 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               {"coordinator/run", "deploy/cli/process", "deploy/records",
                "parallel/plan",
-               // Which samples a step should have used.
+               // The samples that a step should have used.
                "worker/data/sampling"}}),
        {"json", "system"}},
       {"deploy/cli/plan",
@@ -458,7 +458,7 @@ std::vector<std::string> forbidden_includes(
       const std::string place = file.path + ":" + std::to_string(include.line) +
                                 ": " + include.header + ": ";
       if (lies_in(file.path, "tests")) {
-        // Tests may include all, but those of the plan stay on its level.
+        // Tests may include all rooms, but those of the plan stay on its level.
         if (lies_in(file.path, "tests/parallel/plan") && include.is_quoted &&
             !lies_in(include.header, "parallel/plan") &&
             !lies_in(include.header, "parallel/base") &&

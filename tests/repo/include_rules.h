@@ -33,8 +33,8 @@ std::vector<std::string> forbidden_includes(
 // One line per circle of rooms that include one another: "a -> b -> a".
 std::vector<std::string> circles_of_rooms(const std::vector<SourceFile>& files);
 
-// One line per file that sees, through the project's headers or directly, both
-// LibTorch and one of gRPC, protobuf and spdlog.
+// One line per file that includes, through the project's headers or directly,
+// both LibTorch and one of gRPC, protobuf and spdlog.
 std::vector<std::string> meetings_of_torch_and_others(
     const std::vector<SourceFile>& files);
 

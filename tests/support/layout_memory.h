@@ -26,7 +26,7 @@ struct LayoutMemory {
   std::vector<RankMemory> ranks;
   std::vector<double> loss;  // per step
 
-  // The largest over the ranks.
+  // The largest bytes over the ranks.
   int64_t peak() const;
   int64_t activations() const;
   int64_t state() const;

@@ -22,8 +22,8 @@
 
 namespace headroom {
 
-// Where the vectors are not, tests that need them are skipped by name:
-//   if (!parity_present()) GTEST_SKIP() << kParityMissing;
+// If the vectors are missing, tests that need them are skipped by name: if
+// (!parity_present()) GTEST_SKIP() << kParityMissing;
 bool parity_present();
 inline constexpr const char* kParityMissing =
     "../shared/parity is not here; it holds the reference's numbers";

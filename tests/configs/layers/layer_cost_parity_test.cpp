@@ -10,7 +10,7 @@
 namespace headroom::layers {
 namespace {
 
-// Null where the vectors are not.
+// Null if the vectors are missing.
 nlohmann::json parity(const std::string& name) {
   std::ifstream file(HEADROOM_SOURCE_DIR "/../shared/parity/" + name);
   if (!file) return nullptr;

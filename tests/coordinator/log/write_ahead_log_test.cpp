@@ -46,7 +46,7 @@ class WriteAheadLogTest : public ::testing::Test {
     for (const std::string& payload : payloads) log->append(payload);
     log->sync();
   }
-  // As where the newest records were appended, and not synced yet.
+  // Simulates newest records that were appended, but not synced yet.
   void forget_syncs() const { fs::resize_file(file().string() + ".lock", 0); }
   // The bytes of record "one", "two", ... in the file.
   static std::string record(const std::string& whole, int index) {
@@ -106,7 +106,7 @@ TEST_F(WriteAheadLogTest, ACallThatOnlyProbesTheLockIsWaitedFor) {
   answer.join();
 }
 
-// As after kill -9 or a power failure in mid-write.
+// Simulates kill -9 or a power failure in mid-write.
 TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
   write({"first", "the second record"});
   const std::string whole = bytes();
@@ -124,7 +124,7 @@ TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
     EXPECT_THAT(found, ElementsAre("first")) << length;
     EXPECT_THAT(records(), ElementsAre("first", "next")) << length;
   }
-  // A torn header belongs to a log that never held anything.
+  // A torn header belongs to a log that never held a record.
   for (size_t length = 0; length < WriteAheadLog::kHeaderBytes; ++length) {
     forget_syncs();
     set_bytes(whole.substr(0, length));

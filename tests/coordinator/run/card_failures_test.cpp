@@ -64,7 +64,7 @@ TEST(CardFailure, TheSecondWithinSoManyStepsLeavesTheCardOut) {
             "is left out, and no worker is started on it");
   // The run may have returned to a checkpoint meanwhile.
   EXPECT_TRUE(at(2).is_left_out);
-  // Another card is another card.
+  // A failure of another card does not count.
   EXPECT_FALSE(
       decide_card_failure(kNow, cards.all(), failure(2, 5, "w2"), {}, 1000)
           .is_left_out);
@@ -101,7 +101,7 @@ TEST(CardFailure, IsCountedOncePerWorkerAndPerCardWhereverItsWorkerRuns) {
   EXPECT_TRUE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));
   EXPECT_FALSE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));
   EXPECT_EQ(cards.no_successor("n", 1), std::nullopt);
-  // The agent was started anew: another node has the card.
+  // The agent was restarted: another node has the card.
   CardFailure elsewhere = failure(1, 5, "m1");
   elsewhere.node_id = "m";
   EXPECT_TRUE(cards.note(kNow, elsewhere, {}, 10)->is_left_out);
@@ -153,7 +153,7 @@ class CardRun : public ScriptedRun {
  public:
   using ScriptedRun::ScriptedRun;
 
-  // The card of slot k's worker fails, and the process ends. Returns whether
+  // The card of slot k's worker fails, and the process ends. Returns true if
   // its agent starts another.
   bool lose_card(int k, const std::string& worker_id, int64_t steps) {
     state.committed(steps, std::nullopt);
@@ -299,7 +299,7 @@ TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
     charged += one.is_charged ? 1 : 0;
   }
   EXPECT_EQ(charged, 1);
-  // Later on the others are not at their second failure.
+  // These later failures are not the others' second ones.
   run.now += seconds(10);
   run.state.tick(run.now);
   run.state.card_failed(run.now, "w0.1", report(0, 4));

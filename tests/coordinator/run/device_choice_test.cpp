@@ -76,7 +76,7 @@ TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
   EXPECT_TRUE(
       choose_slot_cards(config_of("auto"), node_of("h", 3, 2), {}, first)
           .refusal);
-  // The usable one is another agent's.
+  // The other usable card belongs to another agent.
   Node other = node_of("h", 1, 2);
   other.node_id = "other";
   other.slot_cards = {1};
@@ -133,7 +133,7 @@ TEST(DeviceChoice, EachWorkerHasACardOfItsOwn) {
   second.first_local_slot = 1;
   const std::vector<Node> apart = placed(config_of("auto"), {first, second});
   EXPECT_THAT(apart[1].slot_cards, ElementsAre(0));
-  // Where they may share, they take turns.
+  // If sharing is allowed, workers take cards in turn.
   configs::RunConfig shared = config_of("auto");
   shared.share_devices = true;
   EXPECT_THAT(placed(shared, {node_of("a", 3, 2)})[0].slot_cards,

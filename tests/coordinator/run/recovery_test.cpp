@@ -84,7 +84,8 @@ TEST(Recovery, ARankOutOfMemoryAndItsPeersGoOnInTheirPlaces) {
 }
 
 TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
-  // One cannot go on as it is; one is a step behind; one is lost meanwhile.
+  // One rank cannot keep its state; one is a step behind; one is lost
+  // meanwhile.
   for (int why = 0; why < 3; ++why) {
     SCOPED_TRACE(why);
     ScriptedRun run(2);

@@ -1,4 +1,4 @@
-// From one generation to the next at a committed step.
+// The change from one generation to the next at a committed step.
 #include "coordinator/run/regrouping.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
               HasSubstr(R"("checkpoint":"/runs/exp/checkpoints/step-3")"));
   EXPECT_EQ(events[1].event, EventKind::kPlan);
   EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
-  // The next generation ends as any.
+  // The next generation ends like any other.
   EXPECT_EQ(
       run.state.finish(run.now, "w0",
                        {.reason = "done", .result_json = "{}", .step = 9}),

@@ -1,5 +1,5 @@
-// A worker is lost, complains, or fails where no generation can be formed
-// again, as under MPI: how the run ends then.
+// A worker is lost, reports a failure, or fails where no generation can be
+// formed again, as under MPI: how the run ends then.
 #include <gtest/gtest.h>
 
 #include "coordinator/run/run_state.h"
@@ -296,7 +296,7 @@ TEST(BeforeTheFirstGeneration, UnderMpiASilentAgentEndsTheRun) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-// Nor is it forgotten that its lost worker is to be killed.
+// The order to kill its lost worker is kept, too.
 TEST(BeforeTheFirstGeneration, ARefusedAgentTakesNoSlot) {
   ScriptedRun run(2);
   run.register_node();

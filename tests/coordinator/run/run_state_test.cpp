@@ -1,4 +1,4 @@
-// From the first registration to an end as it should be.
+// A run from the first registration to a normal end.
 #include "coordinator/run/run_state.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(RunState, AnUnwelcomeAgentOrWorkerIsRefusedWithAReason) {
 
 TEST(RunState, WaitingForWorkersHasAnEnd) {
   ScriptedRun run(2);
-  run.pass(20 * 60 * 1000);  // without any agent: for ever
+  run.pass(20 * 60 * 1000);  // without any agent: never
   EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
   run.register_node();
   run.join(0);

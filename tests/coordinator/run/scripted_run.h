@@ -87,7 +87,7 @@ class ScriptedRun {
                          .committed_steps = committed_steps});
   }
 
-  // "w0:run w1:exit" of everything ordered since the last call.
+  // "w0:run w1:exit": all orders since the last call.
   std::string orders() {
     std::string text;
     for (const Order& order : state.take_orders()) {

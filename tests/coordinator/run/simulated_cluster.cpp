@@ -184,7 +184,7 @@ void SimulatedCluster::kill_worker(const std::string& id) {
   if (!one.alive) return;
   one.alive = false;
   one.in_generation = false;
-  // Its peers notice at once, or when they next talk to it.
+  // Its peers notice at once, or at their next exchange with it.
   const uint64_t number = one.generation;
   for (const std::string& peer : connected_[number]) {
     if (peer == id) continue;
@@ -281,7 +281,7 @@ void SimulatedCluster::step(uint64_t number) {
     victim = members[index].worker_id;
   }
   for (const RankedMember& member : members) {
-    // Where one dies in the commit, some are a step ahead of the others.
+    // If a member dies in the commit, some are a step ahead of the others.
     if (!victim.empty() && chance(50)) continue;
     worker(member.worker_id).committed = next;
   }

@@ -47,7 +47,7 @@ class SimulatedCluster {
     std::string id;
     int node = 0, slot = 0;
     bool alive = true, stopped = false, joined = false, left_for_good = false;
-    uint64_t generation = 0;  // that it trains in, or has left
+    uint64_t generation = 0;  // the one that it trains in, or has left
     bool in_generation = false;
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations
@@ -64,7 +64,7 @@ class SimulatedCluster {
   using Action = std::function<void()>;
 
   void at(int64_t ms, Action action);
-  // To the coordinator, over a network of moods.
+  // Calls the coordinator, over a network of random delays.
   void send(int node, Action action);
   void when_up(Action action);
   void end_stream(const std::string& id);
@@ -107,7 +107,7 @@ class SimulatedCluster {
   std::map<std::string, Worker> workers_;
   const int expected_workers_;
   std::unique_ptr<RunState> state_;
-  int64_t down_until_ = 0;  // ms: the coordinator is being started again
+  int64_t down_until_ = 0;  // ms: when the coordinator is started again
   int term_ = 1;            // rises with each of its deaths
   std::map<uint64_t, std::set<std::string>> connected_;  // by generation
   std::map<uint64_t, int64_t> steps_of_;  // newest committed, by generation

@@ -137,7 +137,7 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   wire::RunProgress progress;
   progress.step = 3;
   worker->set_progress(progress);
-  // Without the agent it would be silent for longer.
+  // Without the agent's gathering it would be silent for longer.
   const auto spoke = std::chrono::steady_clock::now();
   EXPECT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));

@@ -148,7 +148,7 @@ wire::HeartbeatRequest beats_of(const LocalRun& run, const std::string& node,
   return request;
 }
 
-// An agent beside that of the run, with workers m0 and m1.
+// A second agent in the run, with workers m0 and m1.
 class OtherAgent {
  public:
   explicit OtherAgent(const LocalRun& run)
@@ -181,7 +181,7 @@ TEST(CallerRules, AnAgentMaySendOnlyForItsOwnWorkers) {
   EXPECT_EQ(foreign.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(foreign.error_message(),
             "only the agent of node n speaks for worker w0");
-  // Nor as another's worker, with beats of its own beside it.
+  // Nor with another's worker, even beside beats of its own.
   wire::HeartbeatRequest as_worker = beats_of(run, "m", {"m0"});
   as_worker.set_worker_id("w0");
   EXPECT_EQ(

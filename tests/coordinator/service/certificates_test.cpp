@@ -45,7 +45,7 @@ TEST(Certificates, AreForTheNamesAndSignedByTheirCa) {
     GTEST_SKIP() << "there is no openssl program here";
   }
   for (const std::string side : {"server", "client"}) {
-    // A clock that is six days behind takes them as well.
+    // A clock that is six days behind accepts them as well.
     for (const std::int64_t behind : {0, 6 * 24 * 3600}) {
       EXPECT_THAT(said_by("openssl verify -x509_strict -attime " +
                           std::to_string(std::time(nullptr) - behind) +

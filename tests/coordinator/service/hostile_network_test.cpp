@@ -69,7 +69,7 @@ TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
   while (!flood.is_closed_by_peer() && std::chrono::steady_clock::now() < end) {
     flood.send_bytes(frames);
     sent += frames.size();
-    // On a busy machine the coordinator looks at connections late.
+    // On a busy machine the coordinator checks connections late.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_LT(std::chrono::steady_clock::now(), end);

@@ -37,7 +37,7 @@ fs::path fresh_certificates(const std::string& name) {
   return folder;
 }
 
-// A certificate in `folder`, server.pem or client.pem, as one that ended
+// Writes a certificate into `folder`, server.pem or client.pem, that expired
 // yesterday.
 void let_expire(const fs::path& folder, const std::string& name) {
   constexpr long kDay = 24 * 60 * 60;
@@ -146,7 +146,7 @@ TEST_F(SecureNetwork, AWrongTokenIsRefused) {
   EXPECT_EQ(server_->refused_calls().at("wrong join token"), 2);
 }
 
-// From the address of an agent, which then registers a successor.
+// Sent from the address of an agent, which then registers a successor.
 TEST_F(SecureNetwork, GuessesOfTheTokenLoseNoMember) {
   wire::ChannelSecurity wrong = security_;
   wrong.token = std::string(64, 'a');

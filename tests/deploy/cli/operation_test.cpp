@@ -51,7 +51,7 @@ TEST_F(Operation, ADefaultBindingOfTheLauncherIsUndone) {
   EXPECT_THAT(asked.err, HasSubstr("rank 0 of 1, threads 1\n"));
 }
 
-// In the folder for temporary files, in shared memory.
+// Files that remain in the folder for temporary files and in shared memory.
 class Leftovers : public Operation {
  protected:
   void SetUp() override {
@@ -121,8 +121,8 @@ TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
   }
 }
 
-// The agent gives its worker up, as the coordinator does, and starts another.
-// Between machines, where a heartbeat must wait for the connection to be made:
+// The agent abandons its worker, as the coordinator does, and starts another.
+// The case between machines, where a heartbeat must wait for the connection:
 // tests/integration/two_nodes_test.
 TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
   setenv("FAKE_WORKER", "slow", 1);

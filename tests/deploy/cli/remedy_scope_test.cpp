@@ -41,7 +41,7 @@ TEST(RemedyScope, SyncBnIsLeftOut) {
       "headroom plan --json --bn-group 4");
 }
 
-// Flags of the plan that are not given again would have their defaults.
+// Flags of the plan that are not repeated would have their defaults.
 TEST(RemedyScope, AResumedRunIsGivenItsWholePlan) {
   planner::Remedy remedy;
   remedy.config.resume = "/runs/exp";

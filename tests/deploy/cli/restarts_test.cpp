@@ -119,7 +119,7 @@ TEST_F(Restarts, ALogThatCannotBeWrittenIsReportedAtOnceAndRetried) {
   EXPECT_EQ(run.join().exit_code, 130);
 }
 
-// Moved away, with the coordinator's descriptor.
+// The log is removed while the coordinator still has it open.
 TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train(), folder_);

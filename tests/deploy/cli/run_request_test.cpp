@@ -55,7 +55,7 @@ class RunRequestTest : public ::testing::Test {
             .local_size = local_size,
             .job_id = "7"};
   }
-  // A run that was saved as `config`.
+  // Saves a run with `config`.
   fs::path save_run(configs::RunConfig config) const {
     config.data = data_.string();
     root_.write("exp/run.yaml", configs::to_yaml(config));
@@ -179,7 +179,8 @@ TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   EXPECT_THROW(range("range: [9, 1]\n", {}), Error);
 }
 
-// A child that reads labels judges anchors too, of the process whose run it is.
+// A child that reads labels also checks anchors, on behalf of the process that
+// owns the run.
 TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   std::vector<bool> anchors;
   const AskData ask = [&](configs::RunConfig& config, WantedFacts question) {
@@ -221,7 +222,8 @@ TEST_F(RunRequestTest, ALauncherThatCountsDevicesSetsTheWorkersOfAnAgent) {
   EXPECT_EQ(request({"--device", "cpu"}, place).expected_workers(), 2);
 }
 
-// Else a machine whose driver does not load would train on the CPU unnoticed.
+// Otherwise a machine whose driver does not load would train on the CPU
+// unnoticed.
 TEST_F(RunRequestTest, CardsPromisedByALauncherAreTrusted) {
   LauncherPlace place = slots(2, 1);
   place.workers = 4;
@@ -450,7 +452,7 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
 }
 
 // A run of batches of 17 in groups of 1, from before groups were even, and a
-// run of today: both go on as they began, with any number of processes.
+// current run: both keep their groups, with any number of processes.
 TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
@@ -503,7 +505,7 @@ TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
             std::string::npos);
 }
 
-// The file of a run's model is the user's, and may be edited in between.
+// The file of a run's model belongs to the user, who may edit it in between.
 TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
   const std::string table =
       layers::model_table_text(layers::load_model_table("yolov5n"));

@@ -20,7 +20,8 @@ namespace headroom::testing {
 
 class Supervision : public ::testing::Test {
  protected:
-  // headroom-worker is looked for beside headroom: here the pretender is.
+  // headroom looks for headroom-worker beside itself: here it finds the fake
+  // one.
   void SetUp() override {
     folder_ = fresh_folder();
     std::filesystem::create_directories(folder_ / "bin");
@@ -37,7 +38,7 @@ class Supervision : public ::testing::Test {
   std::filesystem::path headroom() const { return folder_ / "bin/headroom"; }
 
   std::vector<std::string> train(std::vector<std::string> more = {}) const {
-    // The pretender judges no anchors.
+    // The fake worker does not check anchors.
     std::vector<std::string> command = {headroom(),      "train", "--data",
                                         "data.yaml",     "--cfg", "yolov5n",
                                         "--noautoanchor"};
@@ -61,7 +62,7 @@ class Supervision : public ::testing::Test {
     return false;
   }
 
-  // Nothing of this test's programs is left running.
+  // None of this test's programs may be left running.
   void expect_nobody_left() const {
     std::vector<pid_t> left;
     for (int i = 0; i < 200; ++i) {

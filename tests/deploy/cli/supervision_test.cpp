@@ -108,7 +108,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
     EXPECT_EQ(run.exit_code, 5) << words;
     EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
   }
-  // Nor does a refusal turn into another one.
+  // Nor is a refusal replaced by another one.
   EXPECT_EQ(run_program({"/bin/sh", "-c",
                          program + "plan --batch 0 --json > /dev/full"},
                         folder_)
@@ -116,7 +116,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
             2);
 }
 
-// Its exit code is that of other programs: 128 + SIGPIPE.
+// Its exit code is the usual one: 128 + SIGPIPE.
 TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   const std::string program = "'" + headroom().string() + "' ";
   for (const std::string words :

@@ -112,7 +112,7 @@ TEST_F(CourierTest, TheEndCancelsAnUploadWithoutBlamingTheServer) {
   EXPECT_TRUE(lines().empty());
 }
 
-// The look-up of a name cannot be ended.
+// A look-up of a name cannot be cancelled.
 TEST_F(CourierTest, AStuckThreadIsAbandoned) {
   server_.is_stuck = true;
   const auto begin = Clock::now();

@@ -24,7 +24,7 @@ class FakeMlflow {
     std::map<std::tuple<std::string, int64_t, int64_t>, double> metrics;
     std::string status = "RUNNING", name;
 
-    // The values of a metric by step; more than one of a step shows.
+    // The values of a metric by step; two of one step are an error.
     std::vector<std::pair<int64_t, double>> values(
         const std::string& key) const {
       std::vector<std::pair<int64_t, double>> all;
@@ -36,7 +36,7 @@ class FakeMlflow {
       return all;
     }
   };
-  // Answers instead of the server where it returns true.
+  // Replaces the server's reply where it returns true.
   using Fault =
       std::function<bool(const httplib::Request&, httplib::Response&)>;
 

@@ -35,7 +35,7 @@ class MlflowRunTest : public ::testing::Test {
     config.data = "shapes.yaml";
     config.epochs = 9;
     folder_.write(run_files::kRun, configs::to_yaml(config));
-    // Clocks of files are coarse.
+    // Time stamps of files are coarse.
     std::filesystem::last_write_time(
         folder_.path() / run_files::kRun,
         std::filesystem::file_time_type::clock::now() + seconds(++num_begun_));
@@ -135,7 +135,8 @@ struct FaultCase {
 class MlflowFaultTest : public MlflowRunTest,
                         public ::testing::WithParamInterface<FaultCase> {};
 
-// At the first request, and at each later one of the first advance.
+// The fault strikes at the first request, and at each later one of the first
+// advance.
 TEST_P(MlflowFaultTest, LosesNothing) {
   const auto mlflow = begun_run();
   for (int spared = 0; spared < 6; ++spared) {
@@ -196,7 +197,7 @@ TEST_F(MlflowRunTest, ALostReplyCreatesNothingTwice) {
 }
 
 TEST_F(MlflowRunTest, TheWaitForASlowServerIsLimited) {
-  // Outlives the test, as the server's threads do.
+  // Outlives the test, because the server's threads do.
   const auto is_over = std::make_shared<std::atomic<bool>>(false);
   server_.set_fault([is_over](const httplib::Request&, httplib::Response&) {
     for (int i = 0; i < 3000 && !*is_over; ++i) {  // 30 s
@@ -265,7 +266,7 @@ TEST_F(MlflowRunTest, RefusedParametersDelayNothing) {
   EXPECT_TRUE(mlflow->advance(nullptr, kLimit).empty());
 }
 
-// Each byte arrives within every timeout of a read.
+// Each byte arrives within the timeout of a read.
 TEST_F(MlflowRunTest, AReplyThatDripsIsCutToo) {
   server_.set_fault([](const httplib::Request&, httplib::Response& answer) {
     answer.set_content_provider(1000, "application/json",
@@ -307,7 +308,7 @@ TEST_F(MlflowRunTest, AResumedRunGoesOnAsTheSame) {
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(only_run().status, "RUNNING");
   expect_all_of_two_epochs();
-  // The second epoch is trained anew, in another layout.
+  // The second epoch is trained again, in another layout.
   write_epochs({"0,0.5,0.25,", "1,0.26,0.5,1", "2,0.125,,"});
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(only_run().values("train/box_loss").back().second, 0.125);

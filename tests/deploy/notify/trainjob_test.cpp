@@ -109,7 +109,7 @@ TEST_F(TrainJobTest, ProgressIsPostedAtMostEvery5SecondsAndTheEndAtOnce) {
                        std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")))
       << status;
 
-  // The token is another by now.
+  // The token has changed by now.
   folder_.write("token", "second\n");
   const RunEnd end{.exit_code = 0, .reason = "all done"};
   EXPECT_NE(job.left(&end), "");

@@ -1,4 +1,4 @@
-// headroom page and headroom report as people start them.
+// headroom page and headroom report, started as by a user.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

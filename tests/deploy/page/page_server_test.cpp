@@ -38,7 +38,7 @@ class Connection {
     ASSERT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
-  // Until `end` was read, the other side closes, or so much time passes.
+  // Reads until `end`, until the other side closes, or until the time is over.
   std::string read(const std::string& end = "", int milliseconds = 5000) const {
     std::string text;
     const auto last = std::chrono::steady_clock::now() +
@@ -284,7 +284,7 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
     ASSERT_NE(reader->read("\"steps\":7").find("\"steps\":7"),
               std::string::npos);
   }
-  // Others are answered meanwhile.
+  // Other readers are answered meanwhile.
   EXPECT_EQ(status_of(ask("/api/runs")), 200);
 }
 
@@ -312,7 +312,7 @@ TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
 }
 
 TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
-  // So much that no buffer of the system holds it.
+  // More bytes than the system's buffers hold.
   std::string picture(30 << 20, 'p');
   std::ofstream(folder_.path() / "large.png") << picture;
   start(std::chrono::seconds(1));

@@ -233,7 +233,7 @@ TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
   EXPECT_FALSE(record.timeline(2).has_value());
 }
 
-// Nothing is worked out from a plan that the model does not fit.
+// Nothing is derived from a plan that does not fit the model.
 TEST(RunRecord, APlanOfAnotherModelIsReportedAndEndsNothing) {
   const RunDirectory folder;
   configs::RunConfig config = small_config();

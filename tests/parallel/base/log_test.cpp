@@ -47,7 +47,7 @@ TEST_F(LogTest, ARecordComesBackAsItWas_AndOtherLinesAreNone) {
   }
 }
 
-// In a process of its own: a parent is followed until the end.
+// In a process of its own: a parent is followed until the process ends.
 TEST(LogRecordsDeathTest, AProcessWhoseParentAsksWritesRecords) {
   const auto speak = [] {
     log::follow_parent();  // no parent requested records

@@ -32,7 +32,7 @@ TEST(WorkspaceScope, WhatComesBeforeTheFirstResultMayStay) {
   EXPECT_EQ(call.workspace_bytes(), 37);
 }
 
-// The host's memory is no device's, and scopes do not mix.
+// Host memory does not count for a device, and scopes do not mix.
 TEST(WorkspaceScope, CountsNothingElse) {
   {
     const WorkspaceScope before(1);

@@ -34,7 +34,7 @@ TEST(PeerPatience, APeerThatWorksForEverIsGivenUpToo) {
   EXPECT_TRUE(patience.is_over(kBegin + seconds(601), true));
 }
 
-// Peers see that a rank whose disk is slow does not wait for them.
+// A rank whose disk is slow does not count as waiting for its peers.
 TEST(PeerWait, ASlowDiskIsNoWaitForPeersAndNothingIsStuck) {
   const LongWork writing;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -78,7 +78,7 @@ std::pair<std::string, Clock::duration> communication_error_of(
   return {"no CommunicationError", Clock::now() - start};
 }
 
-// Soon, as the heartbeats' thread of a worker does.
+// Runs soon, as the heartbeats' thread of a worker does.
 void learn_of_a_loss() {
   std::this_thread::sleep_for(milliseconds(300));
   AbortableWait::abort_all();
@@ -297,7 +297,7 @@ TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
       options);
 }
 
-// The two ways to a peer fail together.
+// The two connections to a peer fail together.
 TEST(SharedMemoryCommunicatorTest, AFailureEndsTheNetworkToo) {
   RankOptions options;
   options.backend = RankBackend::kSharedMemory;
@@ -394,7 +394,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, GlooLossTest,
                            return to_string(info.param);
                          });
 
-// The message is the first between the two, and the peer never begins one.
+// The message is the first between the two ranks, and the peer never begins
+// one.
 TEST(GlooCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
   RankOptions options;
   options.backend = RankBackend::kLazyGloo;
@@ -418,7 +419,7 @@ TEST(GlooCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
       options);
 }
 
-// One of two ranks connects, and the other waits for that.
+// One of two ranks connects, and the other waits for it.
 TEST(GlooCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   for (const auto& [receiver, sender] : {std::pair(0, 3), std::pair(3, 0)}) {
     RankOptions options;

@@ -77,7 +77,7 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
             received.push_back(at::zeros({5 + i}, at::kFloat));
             receives.push_back(world.recv_async(received.back(), peer));
           }
-          // Waited for in another order than issued.
+          // Works are waited for in another order than issued.
           for (int i = 2; i >= 0; --i) receives[i]->wait();
           for (int i = 2; i >= 0; --i) sends[i]->wait();
           for (int i = 0; i < 3; ++i) {
@@ -91,7 +91,7 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
 }
 
 // Rank 3 of 2 x 2 leaves; its neighbours notice, and once they disconnect so
-// does rank 0, which exchanges with them alone.
+// does rank 0, which exchanges only with them.
 TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
   RankOptions options;
   options.operation_timeout = std::chrono::seconds(60);

@@ -1,4 +1,4 @@
-// Real processes, one of which may die.
+// Ranks as real processes, one of which may die.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -99,7 +99,7 @@ TEST_P(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
             (std::vector<int>{7, 7, -SIGKILL}));
 }
 
-// Where `process` listens, in the host's byte order; 0: nowhere.
+// The port that `process` listens on, in the host's byte order; 0: none.
 int listening_port(pid_t process) {
   const fs::path about = "/proc/" + std::to_string(process);
   std::set<std::string> inodes;
@@ -130,7 +130,7 @@ size_t open_files(pid_t process) {
   return static_cast<size_t>(std::distance(begin(files), end(files)));
 }
 
-// Asks for a connection to `port`; the handle is the caller's.
+// Starts a connection to `port`; the caller owns the handle.
 int stranger_at(int port) {
   const int handle =
       socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -157,7 +157,7 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   const std::string folder = new_folder();
   FolderStore store(folder);
   const pid_t first = start_rank(GetParam(), 0, 2, folder, "besieged");
-  store.get("test/secret", seconds(60));  // from then on it takes connections
+  store.get("test/secret", seconds(60));  // from then on it accepts connections
   const int port = listening_port(first);
   ASSERT_NE(port, 0);
 

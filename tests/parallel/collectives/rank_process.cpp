@@ -71,7 +71,7 @@ void run(const std::vector<std::string>& arguments) {
   if (arguments.at(0) == "mpi") {
     const std::string mode = arguments.at(1);
     const int size = variable("OMPI_COMM_WORLD_SIZE");
-    // Ranks that are not MPI's own.
+    // Ranks of the other backends than MPI.
     const int rank = size - 1 - variable("OMPI_COMM_WORLD_RANK");
     const auto ranks = make_communicator(plan::Backend::kMpi, nullptr, "", rank,
                                          size + (mode == "crowd" ? 1 : 0));

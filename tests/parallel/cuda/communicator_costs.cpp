@@ -92,7 +92,7 @@ class Rank {
     line["own_bytes_known"] = api_.use_of(0)->own_bytes.has_value();
     line["world_seconds"] = seconds.count();
     if (rank_ == 0) std::cout << line.dump() << std::endl;
-    host_->barrier();  // together: an end is not a failure
+    host_->barrier();  // together: the end of one is no failure
   }
 
  private:
@@ -122,7 +122,7 @@ int run_rank(const std::vector<std::string>& words) {
   return 0;
 }
 
-// Both ranks, as processes of this program; the worse exit code.
+// Runs both ranks as processes of this program; returns the worse exit code.
 int run_variant(const std::string& program, const std::string& folder,
                 const std::string& variant) {
   std::filesystem::create_directories(folder);

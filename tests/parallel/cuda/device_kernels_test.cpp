@@ -23,7 +23,7 @@
 namespace headroom::cuda {
 namespace {
 
-// A map and all that belongs to it, in double on the CPU.
+// A map and its other tensors, in double on the CPU.
 struct Block {
   at::Tensor y, dout, weight, bias;
   kernels::GroupedBatchNorm norm;

@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point begin) {
 }
 
 // Two cards of a machine whose link sums kElements floats in so many seconds,
-// and hardly delays a message.
+// and delays a message hardly at all.
 GhostRanks::Options two_ranks(double seconds_of_sum) {
   GhostRanks::Options options;
   options.size = 2;

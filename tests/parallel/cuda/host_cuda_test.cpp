@@ -20,7 +20,7 @@ TEST(HostCuda, EveryThreadOfEveryBlockRunsOnce) {
   EXPECT_EQ(ran, std::vector<int>(ran.size(), 1));
 }
 
-// A sum in halves, as kernels do it: wrong where a barrier is missed.
+// A sum in halves, as in kernels: wrong if a barrier is missed.
 TEST(HostCuda, BarriersSeparateWhatThreadsDo) {
   constexpr unsigned kThreads = 256;
   std::vector<int> values(kThreads), sums;

@@ -56,7 +56,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The other rank, at the end of a socket.
+// The other rank, at the other end of a socket.
 class Peer {
  public:
   explicit Peer(int socket) : socket_(socket) {}
@@ -81,7 +81,7 @@ class Peer {
   const int socket_;
 };
 
-// Until a non-blocking call is done.
+// Waits until a non-blocking call is done.
 void settle(ncclComm_t ranks, ncclResult_t result, const char* what) {
   if (result != ncclInProgress) return check(result, what);
   ncclResult_t state = ncclInProgress;
@@ -198,7 +198,7 @@ class Rank {
       const Clock::time_point begin = Clock::now();
       all_reduce(ranks);
       calling += seconds_since(begin);
-      // A queue that is full would have the host wait.
+      // A full queue would make the host wait.
       check(cudaStreamSynchronize(stream_), "the stream");
     }
     if (rank_ == 0) {

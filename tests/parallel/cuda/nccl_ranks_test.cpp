@@ -69,7 +69,7 @@ class NcclRanks : public ::testing::Test {
           options.timeout = timeout_;
           const c10::Device device = test_device(options.device);
           c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
-          // A rank that ends takes its peers' with it.
+          // A rank that ends also ends its peers' communicators.
           const Ranks host = std::move(hosts[static_cast<size_t>(rank)]);
           Ranks ranks = api.connect_ranks(*host, options)->over(*host);
           ranks->connect();
@@ -264,8 +264,8 @@ TEST_F(NcclRanks, UnusedGroupsAreNotConnected) {
   }));
 }
 
-// Rank 1 first uses the two groups after rank 0 has, and each group waits for
-// its own ranks alone.
+// Rank 1 first uses the two groups after rank 0 has, and each group waits only
+// for its own ranks.
 TEST_F(NcclRanks, GroupsConnectInTheOrderOfTheirUse) {
   expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
     const Ranks first = ranks->split(0, -rank);

@@ -24,7 +24,7 @@ TEST(OperationWatch, TimeStartsWhenTheDeviceComesToIt) {
   OperationWatch watch(seconds(2));
   Progress sum;
   watch.add(operation("sum", sum));
-  // Behind an hour of computing.
+  // Queued behind an hour of computation.
   EXPECT_EQ(watch.overdue(start), std::nullopt);
   EXPECT_EQ(watch.overdue(start + seconds(3600)), std::nullopt);
   sum.begun = true;

@@ -113,7 +113,7 @@ struct PackedBatch {
   }
 };
 
-// All that the device does, switched on.
+// All augmentations of the device, switched on.
 inline configs::Hyperparameters all_of_augmentation() {
   configs::Hyperparameters hyp;
   hyp.degrees = 10;

@@ -33,7 +33,8 @@ std::string output_of(const std::string& command) {
 TEST(CudaPlugin, NeedsTheLibrariesThatRegisterCuda) {
   HEADROOM_NEEDS_PLUGIN_FILE();
   const std::string dynamic = output_of("readelf -W -d '" + kPluginFile + "'");
-  // Dropped by a linker's --as-needed it would load, and have no kernels.
+  // If a linker's --as-needed dropped it, the plugin would load, but have no
+  // kernels.
   EXPECT_NE(dynamic.find("[libtorch_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libc10_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libcudart.so.13]"), std::string::npos) << dynamic;
@@ -101,7 +102,8 @@ TEST(CudaPlugin, LoadsWithoutADevice) {
   EXPECT_GE(plugin().api->device_count(), 0);
   EXPECT_EQ(plugin().reason, "");
   const int beyond = plugin().api->device_count();
-  // The error's type is the program's own: it crosses the library's border.
+  // The error's type is the program's own, although it crosses the library's
+  // border.
   EXPECT_THROW(plugin().api->describe(beyond), Error);
   EXPECT_THROW(plugin().api->memory(beyond), Error);
   EXPECT_THROW(plugin().api->describe(-1), Error);

@@ -87,7 +87,7 @@ TEST(RenderBodyAt, FinishedPixels) {
   expect_same(batch);
 }
 
-// Every colour, at factors that wrap hues and reach the ends.
+// Every colour, at factors that wrap hues and saturate.
 TEST(RenderBodyAt, AllColours) {
   for (const augment::HsvGains& gains :
        {augment::HsvGains{1.01, 0.6, 1.3}, augment::HsvGains{1.9, 1.7, 0.4}}) {

@@ -33,7 +33,7 @@ struct Network {
   std::vector<at::Tensor> biases;
   std::optional<FlatBuffer> flat_buffer;
 
-  // With gradients in the memory of `ranks`, if given.
+  // With gradients in the memory of `ranks`, if it is not null.
   explicit Network(collectives::Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =
@@ -201,7 +201,8 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
   });
 }
 
-// A parameter that this rank's samples do not reach, and a rank without any.
+// A parameter that does not affect this rank's samples, and a rank without
+// samples.
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
   run(3, [](collectives::Communicator& ranks) {
     Network network(&ranks);

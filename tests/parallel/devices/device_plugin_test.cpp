@@ -15,7 +15,7 @@ TEST(DevicePlugin, IsLocatedBesideTheProgram) {
   EXPECT_THAT(device_plugin_path(), EndsWith("/tests/libheadroom_cuda.so"));
 }
 
-// Else device 0 would be the fastest card, and not nvidia-smi's first.
+// Otherwise device 0 would be the fastest card, and not nvidia-smi's first.
 TEST(DevicePlugin, CudaNumbersCardsAsNvidiaSmiDoes) {
   unsetenv("CUDA_DEVICE_ORDER");
   load_device_plugin("/nowhere/libheadroom_cuda.so");
@@ -33,7 +33,7 @@ TEST(DevicePlugin, ReportsThatThereIsNone) {
 }
 
 TEST(DevicePlugin, ReportsWhyAFileCannotBeLoaded) {
-  // This source file is no library.
+  // This source file is not a library.
   const DevicePlugin text = load_device_plugin(__FILE__);
   EXPECT_EQ(text.api, nullptr);
   EXPECT_THAT(text.reason, HasSubstr(__FILE__));

@@ -140,7 +140,7 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* size,
                                             ProcessInfo* infos) {
   if (device == &cards[0]) {
-    // More than a caller expects at first.
+    // More entries than a caller expects at first.
     if (*size < 40) return kInsufficientSize;
     infos[0] = {4001, 12 * kGiB, 0, 0};
     infos[1] = {4002, 7 * kGiB, 0, 0};

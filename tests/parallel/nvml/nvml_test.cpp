@@ -129,7 +129,7 @@ TEST(CardUse, ACardInExclusiveUseByOthersIsReported) {
 TEST(CardUse, ProcessesOutsideTheRunAreOthers) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);
-  // 1 GiB in use belongs to no process: graphics, a crashed one.
+  // 1 GiB in use belongs to no process: graphics, or a crashed one.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001}, 0), 8 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001, 4002}, 99), kGiB);
   // Another process namespace: no process matches, so our own bytes are

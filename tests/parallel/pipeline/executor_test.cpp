@@ -23,8 +23,8 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-// YOLOv5's shape in small: skips over one and over two cuts, one map for two
-// later stages.
+// A small graph of YOLOv5's shape: skips over one and over two cuts, one map
+// for two later stages.
 RandomPipeline neck(std::vector<int64_t> stage_begins,
                     int64_t num_micro_batches,
                     PipelineSchedule kind = PipelineSchedule::k1F1B) {
@@ -221,7 +221,7 @@ void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
         PipelineExecutor executor(stages, pipeline.kind, stage.routes(),
                                   at::kDouble);
         if (rank != failing) {
-          // A stage may have done its part before the other failed.
+          // A stage may have finished before the other failed.
           try {
             executor.run(count, stage);
           } catch (const CommunicationError&) {

@@ -110,7 +110,8 @@ TEST(Schedule, ImpossibleArguments) {
   EXPECT_THROW(schedule(PipelineSchedule::kGPipe, 2, 1, -1), CheckFailure);
 }
 
-// The memory model has its own, since plans use no mechanisms.
+// The memory model has its own schedule, since plans may not include
+// mechanisms.
 TEST(Schedule, IsTheOneOfTheMemoryModel) {
   for (int stages = 1; stages <= 6; ++stages)
     for (int64_t count = 1; count <= 9; ++count)

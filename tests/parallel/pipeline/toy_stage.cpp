@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kChannels = 3, kHeight = 4, kWidth = 5;
 
-// `input(k)` gives the k-th input of the layer.
+// `input(k)` returns the k-th input of the layer.
 template <typename Input>
 at::Tensor toy_layer(const at::Tensor& weight, size_t num_inputs,
                      const Input& input) {

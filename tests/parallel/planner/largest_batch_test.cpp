@@ -50,7 +50,7 @@ TEST(LargestBatch, TheNextWouldNotFit) {
   EXPECT_GT(choice.global_batch_size, 32);
   EXPECT_EQ(choice.bytes, bytes_of(config, choice.global_batch_size));
   EXPECT_LE(choice.bytes, 2 * kGiB);
-  // The next batch whose groups have 8 images or more is 8 away at most.
+  // The next batch whose groups have 8 images or more is at most 8 larger.
   EXPECT_GT(bytes_of(config, choice.global_batch_size + 8), 2 * kGiB);
 }
 

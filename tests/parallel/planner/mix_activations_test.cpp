@@ -74,7 +74,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
         peak(recompute) +
         static_cast<int64_t>(part *
                              static_cast<double>(peak(keep) - peak(recompute)));
-    // As many images at once as keep has: then only layers can give way.
+    // As many images at once as with keep: then only layers can save memory.
     configs::RunConfig config = config_of("auto", limit);
     config.micro_batch_size = keep.micro_batch_size;
     const int world_size = config.layout->world_size();

@@ -60,7 +60,7 @@ TEST(OtherLayouts, RefusalsHaveTheirReasonAndNoCost) {
   EXPECT_THAT(answer_text(*sixteen_strips), HasSubstr("refused: "));
 }
 
-// The model of time is one of processor cores.
+// The model of time is for processor cores.
 TEST(OtherLayouts, OfCardsHaveBytesAndNoTime) {
   configs::RunConfig config = config_of(16);
   const std::vector<layers::LayerCost> layers = model_layers(config);

@@ -219,7 +219,7 @@ TEST(Planner, AllThreeAxes) {
             "5");
 }
 
-// NCCL takes collectives alone.
+// NCCL runs collectives only.
 TEST(Planner, WhatPassesThroughTheHostBesideNcclIsSaid) {
   configs::RunConfig config = batch_of(16);
   config.device = "0,1";
@@ -368,7 +368,8 @@ TEST(Planner, ALayoutOfAnotherSizeIsRefusedWithItsProduct) {
                  "or a layout of 4");
 }
 
-// Images are judged at --img, and trained on at up to one and a half times it.
+// Images are validated at --img, and trained on at up to one and a half times
+// it.
 TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   const auto at = [](int64_t side, bool multi_scale) {
     configs::RunConfig config = batch_of(8);
@@ -414,7 +415,7 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
                  "x pipeline 1 x spatial 2 = 2",
                  "use --layout data=2, with --zero and --activations where "
                  "memory is short, or a pipeline");
-  // Nor does a layout that is chosen for a limit: one image, two processes.
+  // Nor does a layout chosen for a limit: one image, two processes.
   config.layout.reset();
   config.global_batch_size = 1;
   config.memory_limit = int64_t{150} << 20;

@@ -147,7 +147,7 @@ double seconds_of(const Request& request, const plan::Plan& plan) {
   return plan_time(request.config, plan, layers_of(request.config.cfg)).total();
 }
 
-// No policy fits and takes less time.
+// No faster policy fits.
 void expect_fastest_policy(const Request& request, const Request& changed,
                            double seconds) {
   for (const char* policy : {"auto", "keep", "lean", "recompute", "offload"}) {
@@ -168,7 +168,7 @@ std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
   switch (remedy.kind) {
     case RemedyKind::kProcesses: {
       --changed.world_size;
-      // A layout of so many is another one.
+      // Another number of processes means another layout.
       config.layout.reset();
       if (changed.world_size == asked.world_size) return std::nullopt;
       return changed;

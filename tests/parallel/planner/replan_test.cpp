@@ -52,7 +52,7 @@ MemoryShortage some_shortage() {
   return shortage;
 }
 
-// As `headroom train --resume` reads the flags: those of the plan that are not
+// As `headroom train --resume` parses the flags: those of the plan that are not
 // given have their defaults.
 void expect_resumed_plan_fits(configs::RunConfig config,
                               const std::string& flags, int world_size,
@@ -133,7 +133,7 @@ TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
   const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.memory.room_bytes);
-  // More room than it needed is no reason to try as much again.
+  // More room than needed is no reason to try as much again.
   shortage.memory.room_bytes = 10 * needed;
   const Replan other = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(other.plan);

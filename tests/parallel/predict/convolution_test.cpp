@@ -32,8 +32,8 @@ TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight);
 }
 
-// oneDNN with AVX2 alone was seen to take this, to the byte where maps are
-// narrower than the kernel.
+// The bytes measured for oneDNN with AVX2 alone: exact where maps are narrower
+// than the kernel.
 TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   shape_.onednn_isa = OnednnIsa::kAvx2;
   EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + 12'464);
@@ -102,8 +102,8 @@ TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
 }
 
-// Input, weight and the output's gradient; in forward the output again is more
-// than the input and the weight, where its map is the larger one.
+// Input, weight and the output's gradient; in forward the output, twice,
+// exceeds the input and the weight if its map is larger.
 TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   shape_.on_device = true;
   shape_.element_bytes = 8;
@@ -120,7 +120,7 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   // A 1x1 weight has the same order either way.
   const ConvolutionShape one = {32, 16, 1, 1, 1, true};
   EXPECT_EQ(forward_scratch(one, shape_), kOutput);
-  // Rows of other ranks are copied too.
+  // Rows received from other ranks are copied too.
   shape_.neighbours = 1;
   EXPECT_EQ(input_gradient_scratch(kThree, shape_),
             kInput + 2 * 2 * 32 * 16 * 8 + kWide + kOutput);
@@ -160,7 +160,7 @@ TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
                                                  kPrimitive - pixels * 32 * 2);
 }
 
-// The weight gradients that oneDNN was seen to take, to the byte: groups of one
+// The bytes of weight gradients measured for oneDNN, exact: groups of one
 // channel and 5x5, of 16 to 8 channels, and 3x3 of one channel each.
 TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
   shape_.image_height = shape_.image_width = 40;

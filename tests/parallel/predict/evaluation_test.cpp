@@ -43,7 +43,7 @@ TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
   request.shape.neighbours = 1;
   request.shape.image_height = 32;
   const int64_t own = kHeadBytes / 2;
-  // Its own, its copy, the other's part, all together.
+  // Its own part, its copy, the other's part, all together.
   EXPECT_EQ(evaluation_peak_bytes(request), own + kHeadBytes + kHeadBytes);
   request.spatial_rank = 1;
   EXPECT_EQ(evaluation_peak_bytes(request),

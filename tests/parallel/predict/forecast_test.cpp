@@ -72,7 +72,8 @@ TEST(Forecast, MoreMachinesNeverRaiseTheEfficiency) {
 TEST(Forecast, BackwardHidesSumsThatFitIntoIt) {
   ForecastRequest request = on_machines(2);
   const StepForecast hidden = forecast_step(request);
-  // Its two buckets of all but the last layers arrive before backward ends.
+  // Its two buckets, of all layers but the last ones, arrive before backward
+  // ends.
   EXPECT_GT(hidden.hidden_communication, hidden.communication);
   request.overlaps = false;
   const StepForecast exposed = forecast_step(request);

@@ -106,7 +106,8 @@ TEST(LabelBound, WhereImagesRepeatEachMayBeTheFullest) {
   labels.mixup = 0.5;
   labels.copy_paste = 0.5;
   EXPECT_EQ(most_boxes(labels, 4), (BoxBound{9600 + 4800 + 4, Kind::kCertain}));
-  // Mosaics of many samples too, where otherwise a likely bound is smaller.
+  // Also for mosaics of many samples, where the likely bound would be smaller
+  // otherwise.
   labels.mixup = labels.copy_paste = 0;
   EXPECT_EQ(most_boxes(labels, 500), (BoxBound{500 * 4 * 300, Kind::kCertain}));
 }
@@ -169,8 +170,8 @@ TEST(LabelBound, GrowsWithSamples) {
   }
 }
 
-// The augmentation played: never beyond the bound, and not far below where
-// images are alike.
+// Simulated augmentation: never beyond the bound, and close to it if images are
+// alike.
 TEST(LabelBound, HoldsForDrawnMicroBatches) {
   std::mt19937_64 random(5);
   for (const bool alike : {false, true}) {

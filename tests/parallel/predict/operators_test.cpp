@@ -38,8 +38,8 @@ TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
   EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics);
 }
 
-// An image wants no gradient. The output's becomes the convolution's in place;
-// the weight's takes its blocks and two more.
+// An image needs no gradient. The output's gradient becomes the convolution's
+// in place; the weight's takes its blocks and two more.
 TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
@@ -69,7 +69,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
   EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
 }
 
-// One row of the image above and below together, kept beside it.
+// One row of the image above and one below, kept beside it.
 TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
   shape_.neighbours = 1;
   Map x = map(8, 1);

@@ -66,7 +66,7 @@ TEST(PhaseMemory, MatchesOfTheLabelsCountInTheLoss) {
             empty - (4 << 20) + 4000 * 80 * 4 * 4);
 }
 
-// Twice the model at first, and the flat buffers between.
+// At first twice the model, with the flat buffers in between.
 TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
   MemoryRequest request = small_request();
   const MemoryEstimate start = estimate_start_up(request, {});

@@ -5,7 +5,8 @@
 namespace headroom::predict {
 namespace {
 
-// Four equal layers in a chain; a unit of work takes a nanosecond, a byte too.
+// Four equal layers in a chain; a unit of work takes a nanosecond, and so does
+// a byte.
 TimeRequest four_layers() {
   TimeRequest request;
   for (int i = 0; i < 4; ++i) {

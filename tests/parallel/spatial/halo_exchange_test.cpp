@@ -23,7 +23,7 @@ namespace {
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Every element another number.
+// Every element has another number.
 at::Tensor numbered(at::IntArrayRef sizes) {
   int64_t numel = 1;
   for (const int64_t size : sizes) numel *= size;

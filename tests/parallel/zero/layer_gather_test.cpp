@@ -30,7 +30,7 @@ TEST(LayerMemoryTest, TheMemoryOfATensorIsAllocatedAndFreed) {
   EXPECT_EQ(window.sum().item<double>(), 60);
 }
 
-// Autograd keeps the weight, not its values: they may be away in between.
+// Autograd keeps the weight, not its values, which may be freed in between.
 TEST(LayerMemoryTest, TensorsSavedByAutogradSeeTheValuesAgain) {
   const at::Tensor layer = at::full({4}, 2, at::kDouble);
   at::Tensor weight = at::empty({0}, at::kDouble);

@@ -155,7 +155,7 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
           ADD_FAILURE() << failing;
         } catch (const LocalFailure&) {
         }
-        ranks.barrier();  // a gather that was begun is done, here on every rank
+        ranks.barrier();  // waits for the gather on every rank
         network.layers->abandon();
         for (int64_t layer = 0; layer < kLayers; ++layer) {
           EXPECT_FALSE(has_memory(network.flat_buffer->layer_gradients(layer)));

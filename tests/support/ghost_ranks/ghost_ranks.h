@@ -50,13 +50,14 @@ class GhostRanks {
     double host_wait_seconds = 0;  // of the host's own operations
   };
 
-  // REQUIRES: a device. Throws Error where the kernel that holds is missing.
+  // REQUIRES: a device. Throws Error if the kernel that holds blocks is
+  // missing.
   GhostRanks(const Options& options, const devices::ComputeDevice& device);
   ~GhostRanks();
 
   std::unique_ptr<collectives::Communicator> make_world();
 
-  // From now on exposed_seconds are measured too, with two events more for each
+  // From now on exposed_seconds are measured too, with two more events for each
   // operation.
   void measure_exposed(bool measures);
   // REQUIRES: the device has no work left.

@@ -1,5 +1,5 @@
-// A moment of a device's stream, and work that only takes time: of CUDA, or of
-// the tests' device (tests/support/test_device).
+// A moment of a device's stream, and work that only takes time: for CUDA, and
+// for the tests' device (tests/support/test_device).
 #pragma once
 
 #include <c10/core/Event.h>
@@ -14,7 +14,7 @@ class StreamMoment {
   StreamMoment() = default;
   // The time at which the stream reaches this point.
   explicit StreamMoment(const c10::Stream& stream);
-  // REQUIRES: the streams have passed both.
+  // REQUIRES: the streams have reached both.
   double seconds_since(const StreamMoment& earlier) const;
 
  private:

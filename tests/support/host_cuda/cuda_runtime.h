@@ -55,7 +55,7 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream = nullptr;
 };
 
-// They belong to the thread that runs.
+// The indexes of the running thread.
 inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace headroom::host_cuda {

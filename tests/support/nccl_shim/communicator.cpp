@@ -116,7 +116,7 @@ ncclResult_t Communicator::take_buffers() {
   return ncclSuccess;
 }
 
-// All are here, on devices of their own.
+// All ranks have joined, on devices of their own.
 ncclResult_t Communicator::meet_first() {
   Meeting::Notice& own = meeting_->notice(place_.rank);
   own.numbers[0] = host_number();

@@ -31,7 +31,7 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  // Returns when all ranks are here; false if stopped.
+  // Returns when all ranks have arrived; false if stopped.
   bool meet(const std::function<bool()>& is_stopped);
 
   Notice& notice(int rank) const;

@@ -25,7 +25,7 @@ const TestStreamHandle* handle_of(cudaStream_t stream) {
   return reinterpret_cast<const TestStreamHandle*>(stream);
 }
 
-// Elements that fit a window at a time.
+// The number of elements that fit into a window.
 template <typename Round>
 bool in_parts(size_t bytes, const Round& round) {
   for (size_t begin = 0; begin < bytes; begin += Meeting::kWindowBytes) {
@@ -81,7 +81,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-// HEADROOM_NCCL_VERSION is another version than the header's.
+// HEADROOM_NCCL_VERSION replaces the header's version.
 ncclResult_t ncclGetVersion(int* version) {
   const char* const given = std::getenv("HEADROOM_NCCL_VERSION");
   *version = given != nullptr ? std::atoi(given) : NCCL_VERSION_CODE;

@@ -33,7 +33,7 @@ std::string signature(const at::Tensor& tensor);
 // Zeros of the same sizes and strides on the CPU.
 at::Tensor zeros_of_shape(const at::Tensor& tensor);
 
-// A tensor of the host as it is now; a number stays one.
+// A tensor of the host with its current values; a number stays one.
 at::Tensor copy_of_number(const at::Tensor& tensor);
 
 // A result: new, or an argument that was written to, or a view of one.
@@ -47,7 +47,7 @@ struct ResultShape {
 
 struct OperatorShapes {
   std::vector<ResultShape> results;
-  // Arguments that are made larger to be written to, with their new sizes.
+  // Output arguments that must be resized, with their new sizes.
   std::vector<std::pair<size_t, std::vector<int64_t>>> grown;
 };
 

@@ -41,8 +41,8 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
-// The least workspace of a convolution, beside a share of its maps: no result
-// has this size.
+// The smallest workspace of a convolution, beside a share of its maps: no
+// result has this size.
 constexpr int64_t kLeastWorkspace = 1037;
 
 // --- memory --------------------------------------------------------------
@@ -128,11 +128,11 @@ void copy_between(const at::Tensor& source, const at::Tensor& target) {
   streams.wait(to, streams.moment(from));
 }
 
-// From pages that may move CUDA copies small tensors at once and has the host
+// From pageable memory CUDA copies small tensors at once, and makes the host
 // wait for the stream before it copies others.
 constexpr size_t kMostStagedBytes = 64 << 10;
 
-// Memory of the host, as a copy reads or writes it later.
+// Host memory that a later copy reads or writes.
 at::Tensor in_pages(const at::Tensor& host) {
   return at::from_blob(host.data_ptr(), host.sizes(), host.strides(),
                        host.options());

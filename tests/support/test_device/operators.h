@@ -18,7 +18,7 @@ namespace headroom {
 
 // Registers operators, allocator and device guard. May be called again.
 void install_test_device();
-// The guard alone (device_guard.cpp).
+// Registers only the guard (device_guard.cpp).
 void install_test_guard();
 
 // A CPU tensor of the same sizes, strides and bytes as the device's tensor, for

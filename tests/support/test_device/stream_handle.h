@@ -12,13 +12,13 @@ struct TestStreamHandle {
   int64_t stream;
   // Does work(context) in the stream's order.
   void (*give)(const TestStreamHandle*, void (*work)(void*), void* context);
-  // Where a kernel reaches the device's memory.
+  // The address at which a kernel accesses the device's memory.
   void* (*host_view)(const void* address);
 };
 
 struct TestDeviceHooks {
   int (*current_device)();
-  // False: the device is full.
+  // Returns false if the device is full.
   bool (*take)(int device, int64_t bytes);
   void (*give_back)(int device, int64_t bytes);
 };

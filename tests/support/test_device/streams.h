@@ -37,7 +37,7 @@ class TestStreams {
   void* native_handle(const c10::Stream& stream);
 
   void give(const c10::Stream& stream, std::function<void()> work);
-  // No kernel of anybody's: counted nowhere.
+  // Internal work, which is not counted as a kernel.
   void give_quietly(const c10::Stream& stream, std::function<void()> work);
 
   // Work queued on the stream from now on is not done, and a wait for it or for
@@ -46,7 +46,7 @@ class TestStreams {
   // That error, once a stream has reached it.
   std::optional<std::string> failure(c10::DeviceIndex device) const;
 
-  // A moment of a stream: all that it had been given.
+  // A moment of a stream: after all work queued so far.
   struct Moment {
     c10::DeviceIndex device = 0;
     int64_t stream = 0;
@@ -61,7 +61,8 @@ class TestStreams {
   void finish(const c10::Stream& stream) { finish(moment(stream)); }
   void finish_device(c10::DeviceIndex device);
 
-  // Pieces of work given to streams beside each device's first.
+  // The number of pieces of work queued on streams other than each device's
+  // first.
   int64_t delayed() const;
 
  private:

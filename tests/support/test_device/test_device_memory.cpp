@@ -88,7 +88,7 @@ TestDeviceMemory::take_last_refusal() {
   return std::exchange(refusal_, std::nullopt);
 }
 
-// As LibTorch's allocator, which asserts it.
+// As in LibTorch's allocator, which asserts it.
 void TestDeviceMemory::release_caches() {
   for (int device = 0; device < kDevices; ++device) {
     TORCH_CHECK(

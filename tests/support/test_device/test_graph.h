@@ -24,7 +24,7 @@
 
 namespace headroom {
 
-// Pages that one graph, or several that share them, took and keep.
+// Pages that one graph, or several that share them, have taken and keep.
 class GraphPages {
  public:
   ~GraphPages();
@@ -56,11 +56,11 @@ class TestGraph final : public devices::DeviceGraph {
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  // Throws where it is the one that fails.
+  // Throws if this piece is the one that must fail.
   void remember(std::function<void()> work);
 
-  // From now on the `n`-th piece of work that any thread has captured (1: the
-  // next) cannot be, and spoils its capture; 0 disarms.
+  // From now on the `n`-th piece of work captured by any thread (1: the next)
+  // fails, and makes its capture invalid; 0 disarms.
   static void fail_capture(int64_t n);
   // Pieces until the injected failure; 0 after it, or if none is armed.
   static int64_t pending_failure();
@@ -70,7 +70,7 @@ class TestGraph final : public devices::DeviceGraph {
 
   // The replays of all graphs since the start.
   static int64_t replays();
-  // Captures that the device's allocator believes to be under way.
+  // Captures that the device's allocator treats as active.
   static int64_t captures_underway(int device);
 
   // Returns the block to the living graph that owns it; false if none does.
@@ -80,14 +80,14 @@ class TestGraph final : public devices::DeviceGraph {
   const c10::Device device_;
   std::shared_ptr<GraphPages> pages_;
   using Work = std::vector<std::function<void()>>;
-  // A replay under way outlives the graph.
+  // A replay in progress outlives the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
   bool is_underway_ = false;  // for the allocator
   bool is_spoiled_ = false;
 };
 
-// Work on memory alone (kernel_view): given to the thread's stream of the
-// device, or remembered by the graph that the thread captures.
+// Work on memory alone (kernel_view): queued on the thread's stream of the
+// device, or recorded by the graph that the thread captures.
 void do_or_remember(c10::Device device, std::function<void()> work);
 
 // A wait of the host cannot be captured: throws c10::Error while the thread

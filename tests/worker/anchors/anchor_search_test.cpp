@@ -63,8 +63,8 @@ TEST(AnchorSearch, FitsEveryBoxAndBeatsKMeans) {
   EXPECT_TRUE(std::is_sorted(
       found.begin(), found.end(),
       [](const Anchor& a, const Anchor& b) { return area(a) < area(b); }));
-  // The draws of the clusters alone; mutations never lower the fitness, but
-  // for hundredths of a pixel.
+  // Only the draws of the clusters matter; mutations never lower the fitness,
+  // except by hundredths of a pixel.
   sampling::RandomStream random(0, 0, 0, sampling::RandomPurpose::kAnchors);
   const double before =
       fit_of(k_means(boxes, 6, 30, random, 1), boxes, 4, 1).fitness;

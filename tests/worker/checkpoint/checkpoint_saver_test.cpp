@@ -189,7 +189,7 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-// While a saver may still copy it.
+// A saver may still copy it.
 TEST_F(CheckpointSavers, AStateReportsEachChangeBeforeIt) {
   Alone run(options());
   const std::vector<std::function<void()>> changes = {
@@ -279,7 +279,7 @@ struct SaverLayout {
   int zero_stage = 0;
 };
 
-// By the ranks that hold parts, from the copies that buddies get.
+// Written by the ranks that hold parts, from the copies that buddies get.
 TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
   {
     Alone run(options());

@@ -1,4 +1,5 @@
-// Which step the ranks of a new generation go on from, and states as messages.
+// The choice of the step from which a new generation continues, and states as
+// messages.
 #include "worker/checkpoint/state_restore.h"
 
 #include <ATen/ops/equal.h>

@@ -58,7 +58,8 @@ TEST(AgentLoss, AnAgentsSignalDiffersFromThoseOfOtherSenders) {
   ASSERT_GE(worker, 0);
   if (worker == 0) {
     install();
-    // Not all of the state is its agent's: a dead agent would be the end.
+    // The agent does not hold all of the state: a dead agent would end the
+    // worker.
     const Reprieve reprieve(false);
     char said = write(fds[1], "r", 1) == 1 ? 'n' : '?';
     for (int i = 0; i < 500 && !has_happened(); ++i) {

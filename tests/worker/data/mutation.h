@@ -23,7 +23,7 @@
 namespace headroom {
 
 inline constexpr rlim_t kRoomBytes = rlim_t{768} << 20;
-inline constexpr double kLongestSeconds = 20;  // of one file, on a busy machine
+inline constexpr double kLongestSeconds = 20;  // per file, on a busy machine
 
 // Bounds memory beyond the process's current use, while this lives.
 class BoundedMemory {
@@ -43,8 +43,8 @@ class BoundedMemory {
   rlimit before_{};
 };
 
-// One to eight of: bytes changed, cut out, repeated, set to extremes, the end
-// cut off, a number made huge.
+// Damages the text in one to eight ways: bytes changed, cut out, repeated or
+// set to extremes, the end cut off, a number made huge.
 inline std::string damaged(std::string text, sampling::RandomStream& draws) {
   const int64_t changes = 1 + draws.below(8);
   for (int64_t i = 0; i < changes && !text.empty(); ++i) {
@@ -138,8 +138,7 @@ inline void survive(const std::vector<std::string>& samples, int count,
                     const std::function<void(const std::string&)>& read,
                     Damage damage = damaged) {
   for (size_t s = 0; s < samples.size(); ++s) {
-    read(samples[s]);  // memory that libraries allocate once is outside of the
-                       // bound
+    read(samples[s]);  // libraries allocate their own memory once
     const BoundedMemory bound;
     for (int i = 0; i < count; ++i) {
       sampling::RandomStream draws(11, s, static_cast<uint64_t>(i),

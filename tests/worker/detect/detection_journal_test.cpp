@@ -21,7 +21,7 @@ int syncs = 0;
 
 }  // namespace
 
-// Counts, in place of the C library's.
+// Replaces the C library's fdatasync by a counter.
 extern "C" int fdatasync(int) {
   ++syncs;
   return 0;
@@ -209,7 +209,7 @@ TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndDescribeThemselves) {
   EXPECT_TRUE(unfinished_runs(results(), /*only_there=*/true).empty());
 }
 
-// The header around that text, then one record of that payload.
+// The header with that text, then one record of that payload.
 std::string journal_of(const std::string& text, const std::string& payload) {
   const uint32_t crc = crc32c(text);
   return "HEADRDET" + number_bytes(uint32_t{2}) +
@@ -256,7 +256,8 @@ TEST_F(DetectionJournalTest, RecordsOfOtherSizesAreTorn) {
   EXPECT_THAT(numbers_of(payload + "x"), ElementsAre());
   for (size_t at = 0; at < 49; at += at == 0 ? 1 : 8) {
     std::string changed = payload;
-    changed[at == 0 ? 0 : at + 7] = '\x7f';  // the size's, and others' highest
+    changed[at == 0 ? 0 : at + 7] =
+        '\x7f';  // the highest byte of the size, and of other fields
     const bool is_number = at > 0 && at < 41;
     if (is_number) changed[at + 7] = '\x80';
     EXPECT_THAT(numbers_of(changed), ElementsAre()) << at;

@@ -150,7 +150,7 @@ TEST_F(DetectorTest, EachTileFindsTheObjectsOfItsOwnCopy) {
   EXPECT_GE(found, 20);
 }
 
-// Its limit forbids to hold the picture. A BMP has its rows from below.
+// The limit forbids holding the picture. A BMP has its rows from below.
 TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   const TemporaryFolder folder;
   const codecs::ImageSize size{kSide, kSide};
@@ -184,7 +184,7 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   }
 }
 
-// As an unfinished run leaves them.
+// As left by an unfinished run.
 TEST_F(DetectorTest, TilesThatAreKnownAreNotLookedAtAgain) {
   const TemporaryFolder folder;
   const fs::path file = folder.write("a.bmp", encode_bmp(picture_));

@@ -29,7 +29,7 @@ using tiles::TileRect;
 
 const MergeOptions kMerging{.iou_threshold = 0.45, .max_detections = 1000};
 
-// A map of tenths of a metre, so many pixels east and south of a corner.
+// A map of 0.1 m a pixel, so many pixels east and south of a corner.
 maps::MapPlace map_at(double column, double row, int64_t height, int64_t width,
                       const std::string& system = "UTM 33",
                       double pixel = 0.1) {
@@ -219,8 +219,8 @@ TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   }
 }
 
-// The first map shows less of the overlap than the second, neither the last
-// rows. They may be of other samples than the model reads.
+// The first map shows less of the overlap than the second, and not the last
+// rows. They may have other samples than the model reads.
 TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
   const TemporaryFolder folder;
   const Mosaic mosaic =
@@ -277,7 +277,8 @@ TileFindings whole_part(std::vector<metrics::Detection> found) {
   return {{96, 96}, {{0, 0, 96, 96}}, {std::move(found)}};
 }
 
-// An object over the first seam: each part shows a piece, the seam's tile all.
+// An object over the first seam: each part shows a piece, the seam's tile the
+// whole.
 TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   MosaicFindings findings;
   findings.parts = {
@@ -324,7 +325,7 @@ TEST(MergeMosaic, AnObjectInAnOverlapIsOne) {
   EXPECT_EQ(boxes[1].size(), 1u);
 }
 
-// The second part's view of the second object is dropped for the first part's.
+// The second part's box of the second object is dropped for the first part's.
 TEST(MergeMosaic, ObjectsBeyondAPartsLimitAreTakenFromAnotherPart) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(64, 0, 96, 96)}).at(0);
@@ -343,7 +344,7 @@ TEST(MergeMosaic, ObjectsBeyondAPartsLimitAreTakenFromAnotherPart) {
   EXPECT_EQ(boxes[1][0].box.x1, 6);
 }
 
-// There float32 counts every second pixel.
+// At such coordinates float32 has only every second pixel.
 TEST(MergeMosaic, TwentyMillionPixelsToTheEastBoxesAreAsExact) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 20'000'001), map_at(20'000'001, 0, 96, 96),

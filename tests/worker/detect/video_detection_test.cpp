@@ -38,7 +38,7 @@ class VideoDetection : public testing::Test {
         folder_.write("clip.avi", video::avi_clip(kVideoSide, kVideoSide, 10));
   }
 
-  // Options by which an untrained network finds three boxes in a picture.
+  // Options with which an untrained network finds three boxes in a picture.
   static DetectorOptions options() {
     DetectorOptions options;
     options.height = options.width = kVideoSide;

@@ -49,8 +49,8 @@ class OnnxTest : public ::testing::Test {
     return made;
   }
 
-  // Rule-made weights with calibrated statistics: outputs are lively, and
-  // rounding grows to 1e-4 on its way through the layers.
+  // Rule-made weights with calibrated statistics: outputs vary strongly, and
+  // rounding grows to 1e-4 through the layers.
   static void fill_lively(model::LayerGraph& model,
                           const std::string& calibration) {
     fill_model(model.state());
@@ -248,7 +248,7 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   EXPECT_EQ(settled("y.onnx", {"onnx", "torchscript"}), "y: onnx torchscript");
   EXPECT_EQ(settled("y.v2", {}), "y.v2: onnx");
   EXPECT_EQ(settled("", {}), ": onnx");
-  // In a folder the file has the name of the weights: no hidden ".onnx".
+  // In a folder the file gets the name of the weights: no hidden ".onnx".
   const std::string folder = ::testing::TempDir();
   ExportRequest asked;
   asked.output = folder;

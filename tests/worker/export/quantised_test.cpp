@@ -60,8 +60,8 @@ TEST(ValueRanges, TheRangeIncludesZero) {
   EXPECT_EQ(all.at("same").high, 0);
 }
 
-// The statistics of batch norms become those of these images, so that no map of
-// a deep network fades away.
+// Sets the statistics of batch norms to those of these images, so that no map
+// of a deep network vanishes.
 void give_statistics(model::LayerGraph& model, const at::Tensor& images) {
   const at::NoGradGuard no_grad;
   model::StepContext context;

@@ -80,7 +80,7 @@ TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
   EXPECT_GE(gradients_compared, 4 * 62 - 6);
 }
 
-// Ours is computed in double in every precision.
+// Our CIoU is computed in double in every precision.
 TEST(BoxIouParityTest, TheFloat32RunAgrees) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const weights::Safetensors tensors =

@@ -1,5 +1,5 @@
-// The loss on a device against the CPU's: the test device's memory is out of
-// the host's reach, its kernels are the CUDA plugin's text.
+// The loss on a device against the CPU's: the host cannot access the test
+// device's memory, and its kernels are the CUDA plugin's text.
 #include "worker/loss/device_loss.h"
 
 #include <ATen/Context.h>
@@ -73,7 +73,7 @@ LevelScales scales_of(const Case& c, double obj) {
 
 constexpr double kLossScale = 2;
 
-// Two levels, the second without matches, as Detect lays heads out.
+// Two levels, the second without matches, in the layout of Detect's heads.
 Result loss_on(const devices::ComputeDevice& device, const Case& c,
                const std::vector<at::Tensor>& cells,
                const std::vector<LevelTargets>& targets) {
@@ -142,7 +142,7 @@ TEST_P(DeviceLossTest, EqualsTheCpus) {
     EXPECT_EQ(result.gradients[level].scalar_type(), c.type);
   }
 
-  // Room for more matches changes no bit: sums have an order of their own.
+  // Room for more matches changes no bit: sums have an order independent of it.
   Case roomy = c;
   roomy.capacity += 500;
   const Result padded = loss_on(device, roomy, cells, targets);

@@ -1,4 +1,4 @@
-// Maps and weights for tests, and the plugin and the tools that read them.
+// Maps and weights for tests, with the plugin and the tools that read them.
 #pragma once
 
 #include <array>

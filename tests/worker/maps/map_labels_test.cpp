@@ -1,5 +1,5 @@
 // Labels on the map and tiles of maps, through the built plugin: places against
-// PROJ's and GDAL's own.
+// those of PROJ and GDAL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <proj.h>
@@ -224,7 +224,8 @@ TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   }
 }
 
-// GDAL takes turns off a longitude one by one: of 1e200 metres for ever.
+// GDAL subtracts turns from a longitude one by one: for 1e200 metres it would
+// never end.
 TEST_F(MapLabels, CoordinatesFarBeyondTheEarthHaveNoPlace) {
   add_map("a.tif", {13.25, 1e-6, 0, 52.5, 0, -1e-6}, "EPSG:4326");
   folder_.write("labels/a.geojson",
@@ -456,7 +457,7 @@ TEST_F(MapLabels, TheIndexNoticesLabelsThatChanged) {
   const uint64_t digest = scan().dataset.digest();
   EXPECT_THAT(scan().report.notes, IsEmpty());
   EXPECT_EQ(scan().dataset.digest(), digest);
-  // A label that moved; then a map that did, with its label.
+  // First a label is moved, then a map together with its label.
   folder_.write("labels/7.geojson", labels_of_box(kBoxes[1]));
   const IndexedDataset moved = scan();
   EXPECT_NE(moved.dataset.digest(), digest);

@@ -154,7 +154,7 @@ TEST_P(MapLayersOfSystem, CornersAreWherePROJHasThem) {
                                                            {box.x2, box.y1},
                                                            {box.x2, box.y2},
                                                            {box.x1, box.y2}}};
-    // The ring may begin at any corner and go either way round.
+    // The ring may begin at any corner and go in either direction.
     for (const auto& corner : corners) {
       double nearest = 1e9;
       for (const nlohmann::json& point : ring) {
@@ -242,7 +242,7 @@ TEST_F(MapLayersTest, AnImageThatIsNoMapIsReported) {
               HasSubstr("turned or mirrored"));
 }
 
-// Numbers that only a range makes sense of are as turned as others.
+// Numbers that need a range are rotated like others.
 TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsReported) {
   GDALAllRegister();
   write_bands(

@@ -139,8 +139,7 @@ codecs::GeoTags with_hostile_values(codecs::GeoTags tags,
 }
 
 TEST_F(SlowMapMutation, TagsOfHostileValues) {
-  read(samples_[0]);  // memory that libraries allocate once is outside of the
-                      // bound
+  read(samples_[0]);  // libraries allocate their own memory once
   constexpr uint64_t kEach = 500;
   const BoundedMemory bound;
   for (size_t sample = 0; sample < tags_.size(); ++sample) {

@@ -31,9 +31,9 @@ devices::DeviceUse use(int64_t used,
 }
 
 TEST(DeviceFootprint, OwnBytesCountForAnyUseByOthers) {
-  // Others give 900 MiB back meanwhile, and 50 of ours are segments.
+  // Other processes free 900 MiB meanwhile, and 50 of ours are segments.
   EXPECT_EQ(bytes_taken(use(2000, 100), use(1500, 500), 50 * kMiB), 350 * kMiB);
-  // Before its context a process is not listed.
+  // A process is not listed before it has a context.
   EXPECT_EQ(bytes_taken(use(2000), use(2400, 300), 0), 300 * kMiB);
 }
 
@@ -152,7 +152,7 @@ TEST(AssignedCard, AVanishedCardIsReported) {
   EXPECT_EQ(run::vanished_card_error(card, 5, ""),
             "card 5 (GPU-5) was there when its agent registered, and now the "
             "driver shows 5 cards");
-  // One before it has fallen off the bus.
+  // A card before it has fallen off the bus.
   EXPECT_EQ(run::vanished_card_error(card, 7, "GPU-6"),
             "card 5 (GPU-5) was there when its agent registered, and now the "
             "driver shows 7 cards, with GPU-6 in its place");

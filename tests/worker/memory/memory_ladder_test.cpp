@@ -163,7 +163,7 @@ TEST(MemoryLadder, TheMicroBatchComesBackBeforeThePolicies) {
   EXPECT_EQ(once.reason, "after 20 calm steps layers are recomputed again");
 }
 
-// The number of micro-batches is common to all ranks, whatever rung each is on.
+// The number of micro-batches is common to all ranks, on any rungs.
 TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   const LadderRungs full = all_rungs();
   LadderRungs short_ladder = full;
@@ -205,8 +205,8 @@ TEST(MemoryLadder, TheLowestRankWithoutARungLeftIsReportedOnce) {
   EXPECT_FALSE(agreed.state.is_exhausted);
 }
 
-// Whatever happens, a step ends after finitely many failures, and a run
-// changes its rungs finitely often.
+// For any failures a step ends after finitely many of them, and a run changes
+// its rungs finitely often.
 TEST(MemoryLadder, EverySequenceIsFinite) {
   for (uint32_t seed = 1; seed < 200; ++seed) {
     Walk walk(all_rungs());

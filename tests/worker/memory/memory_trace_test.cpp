@@ -18,7 +18,7 @@ int32_t index_of(StepPhase phase) { return static_cast<int32_t>(phase); }
 
 constexpr int64_t kOrigin = 1'000'000'000'000;  // nanoseconds
 
-// One step: 100 bytes of weights, 40 of activations that go again.
+// One step: 100 bytes of weights, 40 of activations that are freed.
 MemoryRecord step_record(int64_t begin) {
   using enum MemoryCategory;
   using enum StepPhase;

@@ -124,8 +124,8 @@ TEST(LayerGraphPart, DroppedLayersAreFreed) {
   EXPECT_LT(num_freed, static_cast<int>(watched.size()));
 }
 
-// Cut at every place, the skips handed over by hand: heads, gradients and
-// batch-norm sums to the bit.
+// Cut at every layer, with the skips passed on by hand: heads, gradients and
+// batch-norm sums are equal to the bit.
 TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   const at::Tensor input = images();
   const auto whole = tiny_graph();
@@ -175,7 +175,7 @@ TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   }
 }
 
-// A runner sees every kept layer under its number in the table.
+// A runner gets every kept layer with its number in the table.
 class Recorder final : public LayerExecutor {
  public:
   std::vector<at::Tensor> run(int64_t index, Layer& layer,

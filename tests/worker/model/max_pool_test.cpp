@@ -30,7 +30,7 @@ class Kept final : public activations::SavedTensorPolicy {
   std::vector<at::Tensor> tensors;
 };
 
-// Many equal values: only the order decides which of them is chosen.
+// Many equal values: only the order decides which one is chosen.
 at::Tensor map_of_ties(at::ScalarType type) {
   at::manual_seed(6);
   return map_leaf((4 * at::rand({2, 8, 11, 9}, at::kDouble)).floor().to(type));
@@ -86,7 +86,7 @@ TEST(DeviceMaxPool, KeepsAByteForEachElement) {
     EXPECT_EQ(kept.scalar_type(), at::kByte);
     EXPECT_EQ(kept.sizes(), own.dx.sizes());
   }
-  // LibTorch keeps the input, too, where a byte cannot number the cells.
+  // LibTorch also keeps the input if a byte cannot number the cells.
   EXPECT_EQ(result_of({17}, at::kFloat, true).kept.size(), 2U);
 }
 

@@ -50,7 +50,7 @@ struct Bytes {
   double peak = 0;  // of forward and backward
 };
 
-// Beside the weights and their gradients.
+// Bytes beside the weights and their gradients.
 Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
                       int rank) {
   LayerGraph graph(layers::load_model_table(model), 80, at::kFloat, 0);

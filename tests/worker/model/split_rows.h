@@ -31,7 +31,7 @@ namespace headroom::model {
 
 using MakeLayer = std::function<std::unique_ptr<Layer>(ModelState&)>;
 
-// A layer of this module as a table of its own would have it, unscaled.
+// A layer of this module from a table of its own, unscaled.
 inline MakeLayer module_layer(
     const std::string& module, int64_t channels,
     std::vector<layers::ModelTable::Argument> args, int repeats = 1,

@@ -28,7 +28,7 @@ using ::testing::ThrowsMessage;
 
 constexpr int64_t kClasses = 3;
 
-// Any scales, biases and statistics.
+// Sets random scales, biases and statistics.
 void fill_lively(model::LayerGraph& model) {
   at::manual_seed(7);
   fill_model(model.state());
@@ -59,7 +59,7 @@ double difference(model::LayerGraph& a, model::LayerGraph& b,
   return worst;
 }
 
-// The channels that all convolutions with a batch norm write.
+// All convolutions with a batch norm, with the channels that they write.
 int64_t channels_of(model::LayerGraph& model) {
   int64_t channels = 0;
   for (const model::NamedTensor& entry : model.state()) {
@@ -102,7 +102,7 @@ layers::ModelTable table_with_stem(const std::string& module) {
   return table;
 }
 
-// Every module whose channels pruning follows, but those of the tiny model.
+// Every module whose channels pruning follows, except those of the tiny model.
 layers::ModelTable table_of_many() {
   layers::ModelTable table = model::tiny_table();
   using model::table_layer;
@@ -205,7 +205,8 @@ TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
   // Layer 4's output goes to Upsample, Concat, C3's 1x1, and a head.
   set("model.4.cv2.bn.weight", 0);
   set("model.4.cv2.bn.bias", 0.7);
-  // The tied channels of layer 2 go to 1x1 convolutions inside it, and cv3.
+  // The tied channels of layer 2 are read by 1x1 convolutions inside it, and by
+  // cv3.
   for (const char* block : {"model.2.cv1.", "model.2.m.0.cv2."}) {
     set(std::string(block) + "bn.weight", 0);
     set(std::string(block) + "bn.bias", 0.4);
@@ -343,7 +344,8 @@ TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
   table.channel_multiple = 1;
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
-  // Silent in one of two writers: no reason to go.
+  // A channel that is constant in one of two writers is no reason for its
+  // removal.
   for (const model::NamedTensor& entry : model.state()) {
     if (entry.name == "model.2.cv1.bn.weight") entry.tensor->fill_(0);
   }

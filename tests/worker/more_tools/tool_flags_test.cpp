@@ -17,7 +17,8 @@ namespace {
 
 class EveryTool : public ::testing::TestWithParam<const char*> {};
 
-// The bindings are checked before the arguments, of which all tools need some.
+// The bindings are checked before the arguments, some of which every tool
+// requires.
 TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
   std::string name = GetParam();
   std::vector<char*> arguments = {name.data(), nullptr};

@@ -1,4 +1,4 @@
-// A place where results cannot go is a wrong request, found before anything is
+// An unusable place for results is a wrong request, found before any data is
 // read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 class ToolOutputs : public testing::Test {
  protected:
-  // The line of a request that is refused with that exit code.
+  // The message of a request that is refused with that exit code.
   static std::string refusal(std::vector<std::string> words,
                              ExitCode code = ExitCode::kRequest) {
     std::vector<char*> arguments;

@@ -16,7 +16,7 @@
 namespace headroom::optim {
 namespace {
 
-constexpr int64_t kSize = 200003;  // several chunks of threads, and a rest
+constexpr int64_t kSize = 200003;  // several chunks of threads, and a remainder
 constexpr double kMomentum = 0.9, kClip = 0.25;
 
 const std::vector<Segment>& segments() {

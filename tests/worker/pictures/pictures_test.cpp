@@ -110,7 +110,7 @@ TEST_F(Pictures, AMissingBatchHasNoSamples) {
             15u);
 }
 
-// A box in the source's pixels is drawn where its object is.
+// A box in the source's pixels is drawn at its object.
 TEST_F(Pictures, DetectionsAreDrawnInTheirPlace) {
   folder_.write("images/one/a.bmp",
                 encode_bmp(cv::Mat(200, 100, CV_8UC3, cv::Scalar::all(9))));

@@ -111,7 +111,7 @@ TEST(PytorchFileFuzz, DamagedFilesAreReadOrRefused) {
   EXPECT_LT(fuzz(small_checkpoint(), 1, 1000), 1000);
 }
 
-// Bytes that were never a pickle, with the instructions that build.
+// Bytes that were never a pickle, made of instructions that build objects.
 TEST(PytorchFileFuzz, RandomInstructionsAreReadOrRefused) {
   std::mt19937_64 random(2);
   const std::string codes =

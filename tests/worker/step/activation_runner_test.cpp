@@ -132,7 +132,7 @@ TEST_P(Policy, IsBitIdenticalToKeep) {
 INSTANTIATE_TEST_SUITE_P(
     AllLayers, Policy,
     testing::Values(Policies{kLean}, Policies{kRecompute}, Policies{kOffload},
-                    // Every policy behind every other.
+                    // Every policy after every other.
                     Policies{kKeep, kLean, kRecompute, kOffload},
                     Policies{kOffload, kRecompute, kLean, kKeep},
                     Policies{kLean, kKeep}, Policies{kRecompute, kLean},

@@ -119,8 +119,8 @@ Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
 
 class DeviceCommit : public ::testing::TestWithParam<Setting> {};
 
-// In the seventh step, between ones that step the optimizer and ones that only
-// accumulate: as the schedule's warm-up has them.
+// In the seventh step, among steps that run the optimizer and steps that only
+// accumulate: as in the schedule's warm-up.
 TEST_P(DeviceCommit, ANonFiniteStepChangesNothing) {
   constexpr int64_t kSteps = 9, kPoisoned = 6;
   Setting eager = GetParam();

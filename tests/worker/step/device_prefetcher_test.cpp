@@ -129,7 +129,7 @@ TEST_F(DevicePrefetcherTest, ImagesStayUntilTheyAreCopied) {
   DevicePrefetcher feed(device_, {});
   std::optional<loader::Batch> batch = batch_of(allocate_, 4, 10);
   const void* const memory = batch->images.const_data_ptr();
-  expect_input(feed, *batch, 0);  // the second part is on its way
+  expect_input(feed, *batch, 0);  // the second part is being copied
   batch.reset();
   const loader::Batch other = batch_of(allocate_, 4, 30);
   EXPECT_NE(other.images.const_data_ptr(), memory);
@@ -163,7 +163,7 @@ TEST_F(DevicePrefetcherTest, BuffersAreUsedAgain) {
     EXPECT_NE(last, held);
     EXPECT_EQ(buffers.locked_bytes(), 160);
     last.reset();
-    last = buffers.take(90);  // in the place of that of 60
+    last = buffers.take(90);  // in the buffer of that of 60
     EXPECT_EQ(buffers.locked_bytes(), 190);
   }
   std::memset(last.get(), 1, 90);  // it outlives the buffers' own object
@@ -190,11 +190,11 @@ void expect_one_launch(const devices::ComputeDevice& device,
   }
 }
 
-// One kernel, of any type: the CPU's bits, where a batch's part begins at no
-// multiple of a load, and where it ends within one.
+// One kernel for any type gives the CPU's bits, also if a batch's part begins
+// at no multiple of a load, or ends within one.
 TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
   const devices::ComputeDevice device = test_compute_device();
-  // Every level of 16 bits is among them.
+  // They include every level of 16 bits.
   const at::Tensor deep = at::arange(5 * 65536, at::kInt)
                               .remainder(65536)
                               .to(at::kUInt16)

@@ -1,8 +1,8 @@
 // Training on a device, against the CPU: the test device computes with the
-// CPU's kernels in memory that the host cannot touch, so that whatever reads a
+// CPU's kernels in memory that the host cannot touch, so that a read of a
 // device's tensor from the host ends the test. The batch norm and the loss's
-// rows go through the text of the CUDA plugin's kernels, whose sums have an
-// order of their own: equality is within 1e-9, not bit for bit.
+// rows go through the text of the CUDA plugin's kernels, whose sums have
+// another order: equality is within 1e-9, not bit for bit.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/ones.h>
@@ -83,7 +83,7 @@ configs::RunConfig config_of(const Setting& setting) {
 // The training curve as rank 0 reports it.
 struct Curve {
   std::vector<double> loss, gradient_norm;
-  std::vector<at::Tensor> state;  // where the rank is whole, on the CPU
+  std::vector<at::Tensor> state;  // on the CPU, if the rank is whole
 };
 
 // One rank, put together for the host or for a device of its own.
@@ -156,14 +156,15 @@ void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
 }
 
 // How far a device's run may be from the CPU's. In float64 they are equal but
-// for the order of sums. Below it, rounding moves both away from the run of
-// higher precision, each its own way: a card's library may choose algorithms
-// that round some times as much (in float32 by tiles of a Winograd transform),
-// and batch norms over few numbers, as in these tests, magnify it.
+// for the order of sums. In lower precisions rounding moves both away from the
+// run of higher precision, each in another direction: a card's library may
+// choose algorithms that round several times as much (in float32 by tiles of a
+// Winograd transform), and batch norms over few numbers, as in these tests,
+// magnify it.
 struct Bound {
   double losses = 0;  // relative
-  // The gradient's norms, relative: in bfloat16 the CPU's own is 0.1 off that
-  // of float32 after a step.
+  // The gradient's norms, relative: in bfloat16 the CPU's own differs by 0.1
+  // from that of float32 after a step.
   double norms = 0;
   double roundings = 0;  // of the CPU's own distance from `unrounded`
   configs::Precision unrounded = configs::Precision::kFp64;
@@ -263,7 +264,7 @@ class CapturedTraining : public DeviceTraining {};
 
 TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
   Setting setting = GetParam();
-  // Its labels are not those that a graph was given before.
+  // Its labels are not those of the captured step.
   constexpr int64_t kSparseStep = 4;
   const Curve plain = train(setting, true, 6, kSparseStep);
   EXPECT_NE(plain.loss, train(setting, true, 6).loss);
@@ -442,7 +443,7 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   const auto world = collectives::make_single_communicator();
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
-  // Pieces of a whole capture.
+  // Pieces of work in a whole capture.
   constexpr int64_t kNever = 1'000'000'000;
   TestGraph::fail_capture(kNever);
   train(setting, true, 3);
@@ -476,8 +477,8 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   EXPECT_GT(TestGraph::replays(), replays);
 }
 
-// A step with more matches than the graph has room for runs as it is, between
-// others that are replayed.
+// A step with more matches than the graph has room for runs without it, between
+// replayed ones.
 TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
   if (!is_test_device()) GTEST_SKIP() << "replays are the test device's";
   constexpr int64_t kCrowded = 4, kSteps = 6;
@@ -535,8 +536,7 @@ TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   EXPECT_EQ(TestDeviceMemory::of(0).live_bytes(), before);
 }
 
-// Cells are added in float64, of which a device has copies of few samples at a
-// time.
+// Cells are summed in float64, for which a device copies few samples at a time.
 TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
   constexpr int64_t kSamples = 16, kMiB = int64_t{1} << 20;

@@ -85,7 +85,7 @@ at::Tensor images() {
   return rule_input("A", kImages, kHeight, kWidth, at::kDouble);
 }
 
-// Batch-norm groups of the whole batch, as images [begin, end) see them.
+// Batch-norm groups of the whole batch, for the part of images [begin, end).
 model::StepContext training_context(const model::LayerGraph& graph,
                                     const std::vector<int64_t>& group_sizes,
                                     int64_t begin, int64_t end) {
@@ -262,7 +262,7 @@ Outcome sum_of(const std::vector<Outcome>& parts) {
   return sum;
 }
 
-// Boxes [N, rows, fields] in one order: by the place of each in its level.
+// Boxes [N, rows, fields] in one order: by their places in each level.
 at::Tensor joined_boxes(const std::vector<Outcome>& parts) {
   std::vector<at::Tensor> levels;
   std::vector<int64_t> begins(parts.size(), 0);

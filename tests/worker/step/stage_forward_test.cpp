@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name + "_zero" + std::to_string(info.param.zero_stage);
     });
 
-// A replica without a batch gathers as often as the others do.
+// A replica without a batch gathers as often as the others.
 TEST(StageForward, SkippingGathersForEveryPart) {
   activations::CountingAllocator::install();
   for (const int64_t parts : {0, 4}) {

@@ -22,9 +22,9 @@ namespace {
 
 using Launches = std::map<std::string, int64_t>;
 
-// yolov5s, one micro-batch of 16 images, the optimizer's step included. Their
-// size changes no count. The last steps of so many that are captured, or that
-// are not.
+// yolov5s, one micro-batch of 16 images, with the optimizer's step. The size of
+// the images changes no count. Returns the launches of the last steps, captured
+// or not.
 std::vector<Launches> launches_of_steps(configs::Precision precision,
                                         bool cuda_graphs, int steps) {
   const devices::ComputeDevice device = test_compute_device();

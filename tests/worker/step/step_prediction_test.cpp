@@ -78,7 +78,7 @@ struct Seen {
   std::vector<double> ratios;
 };
 
-// Runs three steps on one rank; `change` is done to the run's request.
+// Runs three steps on one rank; `change` edits the run's request.
 Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();

@@ -1,5 +1,5 @@
 // The step as a transaction, with ranks as threads: equal to one process for
-// every number of ranks, and without a trace where it is not committed.
+// every number of ranks, and without any effect if it is not committed.
 #include "worker/step/trainer.h"
 
 #include <ATen/ops/equal.h>
@@ -118,7 +118,7 @@ TEST(Trainer, RepeatsBitForBit) {
   EXPECT_EQ(first.gradient_norm, second.gradient_norm);
 }
 
-// Everything that a commit changes, copied.
+// A copy of all tensors that a commit changes.
 std::vector<at::Tensor> snapshot(TrainingState& state) {
   std::vector<at::Tensor> copies;
   for (const TrainingState::Buffer& buffer : state.buffers()) {

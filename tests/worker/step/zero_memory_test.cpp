@@ -83,7 +83,8 @@ double share(int64_t bytes, const Measured& measured) {
 
 struct Bound {
   std::string model;
-  double peak;  // of the state; yolov5n's activations weigh more beside it
+  double
+      peak;  // of the state; yolov5n's activations have more weight beside it
 };
 
 class ZeroMemoryTest : public testing::TestWithParam<Bound> {};

@@ -103,8 +103,8 @@ class ZeroFiles : public testing::Test {
   fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
 };
 
-// Layers that are run twice, or whose maps are derived: gathered once in
-// backward, and not a bit different.
+// Layers that are recomputed, or whose maps are derived: gathered once in
+// backward, and equal to the bit.
 TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   activations::install_saved_tensor_policies();
   using enum plan::ActivationPolicy;

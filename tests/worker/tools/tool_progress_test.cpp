@@ -7,7 +7,7 @@
 namespace headroom::tools {
 namespace {
 
-// A tool whose clock and terminal are the test's.
+// A tool whose clock and terminal the test provides.
 struct Told {
   std::string text;
   double now = 100;

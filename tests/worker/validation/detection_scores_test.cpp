@@ -1,4 +1,4 @@
-// A detector's result file, scored as the references score it.
+// A detector's result file, with the figures of the references.
 #include "worker/validation/detection_scores.h"
 
 #include <gmock/gmock.h>

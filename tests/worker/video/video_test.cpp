@@ -148,7 +148,7 @@ TEST_F(Video, DamageIsCountedAndTheRestIsRead) {
   EXPECT_NE(reader->fault(), "");
 }
 
-// Whatever is wrong with a file, it ends, and no picture is too large.
+// Any damaged file ends, and no picture is too large.
 TEST_F(Video, FlippedBytesEnd) {
   const std::string mp4 = read_bytes(written(48, 64, 8));
   const std::string avi = avi_clip(48, 64, 8);
@@ -185,7 +185,7 @@ TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   EXPECT_THAT(refusal_of("no video"), StartsWith("it cannot be opened ("));
 }
 
-// By their content, whatever they are called.
+// Recognised by their content, under any name.
 TEST_F(Video, ListsOfOtherFilesAreNotFollowed) {
   const fs::path clip = written(48, 64, 5);
   for (const std::string& text :

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Empty when the header is accepted.
+// Empty if the header is accepted.
 std::string complaint_of(const std::string& header, uint64_t data_bytes) {
   try {
     parse_safetensors_header(header, data_bytes, "file.safetensors");

@@ -56,7 +56,7 @@ class SafetensorsTest : public testing::Test {
     return bytes + header + std::string(data_bytes, '\1');
   }
 
-  // Empty when the file is read without complaint.
+  // Empty if the file is read without an error.
   std::string complaint_of(const std::string& bytes) const {
     try {
       read_safetensors(write_bytes(bytes));

@@ -157,7 +157,8 @@ TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
       saved.state()[0].tensor->detach().to(at::kHalf).to(at::kFloat)));
 }
 
-// Seven gigabytes would be built, to find that the file has other sizes.
+// Otherwise seven gigabytes would be built before the file's sizes are
+// compared.
 TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   model::LayerGraph graph = nano(2, at::kFloat, 1);
   layers::ModelTable table = layers::load_model_table("yolov5n");

@@ -73,8 +73,8 @@ TEST(PlanMachines, ACardIsAProcessAndALimit) {
   EXPECT_EQ(request.config.device, "0,1");
 }
 
-// NCCL's buffers are no room for tensors, and a layout with more groups of
-// ranks has more of them.
+// NCCL's buffers are reserved, because tensors cannot use that memory; a layout
+// with more groups of ranks has more buffers.
 TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
   const auto reserved = [](const std::string& cluster,
                            const plan::ParallelLayout& layout) {

@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-// Hyper-threads have numbers far from each other's.
+// Hyper-threads of a core have numbers far apart.
 const std::vector<Cores> kTwoNodes = {{0, 1, 4, 5}, {2, 3, 6, 7}};
 const Cores kAll = {0, 1, 2, 3, 4, 5, 6, 7};
 
@@ -125,7 +125,7 @@ TEST(CoreBinding, WithoutTheSystemsTopologyItIsAsOnTheCpu) {
     EXPECT_TRUE(machine.near(address).empty()) << address;
   }
   EXPECT_EQ(cores_of_card_worker({}, machine.all, 1), std::nullopt);
-  // A job on the other socket alone.
+  // A job that may use the other socket only.
   EXPECT_EQ(cores_of_card_worker({0, 1}, {2, 3}, 1), std::nullopt);
 }
 
@@ -133,7 +133,7 @@ TEST(CoreBinding, AllCoresOrTooFewAreNoBinding) {
   const DevicesOfNps4 machine;
   EXPECT_EQ(machine.of_card(4, /*threads=*/33), Cores());
   EXPECT_EQ(cores_of_card_worker(machine.all, machine.all, 1), Cores());
-  // A job's share of the node.
+  // A job's share of the node's cores.
   EXPECT_EQ(cores_of_card_worker({0, 1, 4, 5}, {1, 2, 3, 5}, 2), (Cores{1, 5}));
 }
 

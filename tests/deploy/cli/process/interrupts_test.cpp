@@ -13,7 +13,7 @@ namespace headroom::cli {
 namespace {
 
 TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
-  // Ignored from the start in a background job, and left so.
+  // A background job ignores it from the start, and this stays so.
   std::signal(SIGINT, SIG_DFL);
   interrupts::install();
   const interrupts::Watch watch;

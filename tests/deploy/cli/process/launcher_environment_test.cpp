@@ -250,7 +250,7 @@ TEST(ReadLauncher, OutsideALauncherThereIsNone) {
   for (const char* list : {
            "HOME=/root",
            "SLURM_JOB_ID=7",
-           // The script of a Slurm batch job, and that step's own number.
+           // The script of a Slurm batch job has a step number of its own.
            "SLURM_PROCID=0;SLURM_NTASKS=8;SLURM_LOCALID=0;SLURM_NODEID=0",
            "SLURM_PROCID=0;SLURM_NTASKS=8;SLURM_STEP_ID=4294967291",
            "VC_TASK_INDEX=3;VK_TASK_INDEX=3",
@@ -295,7 +295,7 @@ TEST(ReadLauncher, TheInnermostCountsAndTheOthersAreNamed) {
            {kTorchrun + ";PET_NNODES=2;PET_NODE_RANK=1;JOB_COMPLETION_INDEX=1",
             "torchrun inside Kubeflow Trainer: torchrun's variables count"},
            {kSlurm + ";PMI_RANK=1;PMI_SIZE=2", ""},
-           // mpiexec within a task: ranks of its own.
+           // mpiexec within a task has ranks of its own.
            {kSlurm + ";PMI_RANK=3;PMI_SIZE=4",
             "mpiexec inside srun: mpiexec's variables count"},
        }) {
@@ -514,7 +514,7 @@ TEST(WaitForRankZero, RankZeroDoesNotWait) {
 }
 
 // Interrupts count until a process ends: these waits have a program of their
-// own, whatever ran before.
+// own, so that earlier tests do not matter.
 TEST(WaitForRankZero, AnInterruptEndsTheWait) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

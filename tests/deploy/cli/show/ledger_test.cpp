@@ -59,7 +59,8 @@ TEST(Ledger, ARunIsExactWithItsUnfinishedEpoch) {
   EXPECT_TRUE(Json::parse(ledger_json(report)).at("exact").get<bool>());
 }
 
-// By weight: another table in each epoch, repeats, and never samples 0 and 9.
+// By weight: another table in each epoch, with repeats, and without samples 0
+// and 9.
 std::vector<Json> drawn_steps(int64_t count) {
   std::vector<Json> lines = steps(count);
   const sampling::WeightedSampler tables[] = {
@@ -104,7 +105,7 @@ TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
   for (int64_t i = 3; i < 6; ++i) lines[i]["samples"] = lines[i - 3]["samples"];
   EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
   lines = drawn_steps(6);
-  lines[4]["samples"][2] = 0;  // lower than any that is drawn
+  lines[4]["samples"][2] = 0;  // lower than all drawn samples
   EXPECT_EQ(checked(text_of(lines), kByWeight).num_problems, 1);
 }
 

@@ -164,7 +164,7 @@ TEST(BandFiles, AreLoadedResizedAndCut) {
   loader::ImageStore::Options options;
   options.height = options.width = 64;
   options.limits.bands = kBands;
-  options.training = false;  // by areas where it shrinks
+  options.training = false;  // by area averages where it shrinks
   loader::ImageStore store(dataset, options);
   for (int64_t sample = 0; sample < 2; ++sample) {
     const LoadedImage image = store.load(sample, codecs::kAllRows);

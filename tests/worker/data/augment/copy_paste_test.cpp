@@ -97,7 +97,7 @@ TEST(CopyPaste, PixelsUnderTheMirroredOutlineAreThoseOfTheObject) {
           << x << " " << y;
     }
   }
-  // Rows alone are those of the whole.
+  // A call for some rows gives those of the whole.
   cv::Mat rows = before.rowRange(17, 25).clone();
   paste_mirrored(rows, 17, outlines);
   EXPECT_TRUE(same_pixels(rows, pixels.rowRange(17, 25)));

@@ -22,7 +22,7 @@ constexpr int64_t kEpochs = 128;
 constexpr int kBins = 16;
 constexpr double kFlip = 0.5;
 
-// Uniform in [0, 1) each, by name: places of a draw in its range.
+// Draws by name, scaled from their ranges to [0, 1).
 using Draws = std::map<std::string, double>;
 
 struct DrawnSample {

@@ -53,7 +53,7 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfTheBaseline) {
   }
 }
 
-// The text that a device runs, one pixel at a time.
+// The code of a device, one pixel at a time.
 TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
   sampling::RandomStream draws(3, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);

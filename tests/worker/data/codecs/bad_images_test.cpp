@@ -117,7 +117,7 @@ TEST_F(BadImages, InspectionFindsWhatIsCutOff) {
 }
 
 TEST_F(BadImages, OrientedPixelsMatchTheirSize) {
-  // Portrait: sky above, water below; turned by the camera's note alone.
+  // Portrait: sky above, water below; rotated by its EXIF orientation alone.
   const ImageResult turned =
       decode_image(folder_ / "sharp_exif6_Portrait_6.jpg");
   ASSERT_TRUE(turned.ok());
@@ -144,7 +144,7 @@ TEST_F(BadImages, NoneTakesAGigabyte) {
   EXPECT_GT(usage.ru_maxrss, 15'500'000 * 3 / 1024);  // the largest was read
 }
 
-// A higher limit lets the large photograph through, and only that.
+// A higher limit admits the large photograph, and no other file.
 TEST_F(BadImages, TheLimitIsTheCallers) {
   ImageLimits limits;
   limits.max_pixels = 300'000'000;

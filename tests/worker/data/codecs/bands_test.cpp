@@ -139,7 +139,7 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
         const fs::path file =
             written(wide ? times_257(picture) : picture, form);
         const cv::Mat whole = decode_image(file, of_bands(5)).pixels;
-        // Each band is turned as a picture of gray is.
+        // Each band is rotated as a gray picture is.
         cv::Mat band, turned;
         cv::extractChannel(picture, band, 3);
         const fs::path gray = folder_.path() / "gray.tif";
@@ -213,7 +213,7 @@ TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_EQ(decode_image(file, of_bands(kAnyBands)).pixels.channels(), 3);
   EXPECT_EQ(decode_image(file).pixels.channels(), 3);
-  // Not called colours: not taken for gray.
+  // Not marked as colours: not read as gray.
   file = written(four);
   EXPECT_THAT(reason(file, kColours), StartsWith("4 bands, but"));
   // Three bands without a colour mark are bands for ch: 3.
@@ -239,7 +239,7 @@ TEST_F(Bands, OtherSamplesAreRefused) {
             "5 bands of 64" + what + "convert them");
 }
 
-// A data set leaves it out at its start, not a run in its middle.
+// A data set excludes it at its start, not during a run.
 TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
   const cv::Mat picture = test_bands(20, 30, 1, 1);
   cv::Mat numbers, doubles;
@@ -328,7 +328,8 @@ TEST_F(Bands, DamageIsNoticed) {
   }
 }
 
-// Sparse files leave out tiles and strips: they are no other bytes of the file.
+// Sparse files leave out tiles and strips: these must not be read from other
+// bytes of the file.
 TEST_F(Bands, UnwrittenTilesAreNotRead) {
   for (const bool tiled : {false, true}) {
     const fs::path file = folder_.path() / "sparse.tif";
@@ -387,7 +388,7 @@ TEST_F(Bands, VerifyCountsThem) {
                 "5 bands (ch: 5); training leaves out what its model "
                 "does not read\n"));
   EXPECT_THAT(labels::verification_json(splits), HasSubstr("\"bands\":5"));
-  // Whatever a model's ch may be that takes them.
+  // For all values of a model's ch that accept the file.
   BandForm rgb;
   rgb.rgb = true;
   write_bands(folder_.path() / "images/d.tif", test_bands(20, 30, 4, 1), rgb);

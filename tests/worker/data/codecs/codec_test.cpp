@@ -84,7 +84,7 @@ TEST_F(Codecs, TiffOrientationIsAppliedOnce) {
       const ImageSize size = read_image_size(file).size;
       EXPECT_EQ(size, (ImageSize{pixels.rows, pixels.cols}));
       EXPECT_EQ(pixels.rows, orientation >= 5 ? 45 : 37);
-      // Where the stored picture's first pixel has to be.
+      // The expected position of the stored picture's first pixel.
       const bool right = orientation == 2 || orientation == 3 ||
                          orientation == 6 || orientation == 7;
       const bool bottom = orientation == 3 || orientation == 4 ||
@@ -145,7 +145,7 @@ TEST_F(Codecs, BmpRefusals) {
   EXPECT_NE(reason(bytes).find("without pixels"), std::string::npos);
 }
 
-// A cut file must never pass, at any length.
+// A truncated file must never pass, at any length.
 TEST_F(Codecs, TruncationIsAlwaysNoticed) {
   const fs::path tiff = folder_.path() / "whole.tif";
   TiffForm form;
@@ -164,7 +164,7 @@ TEST_F(Codecs, TruncationIsAlwaysNoticed) {
   }
 }
 
-// Random damage: any verdict, but a described one, and no crash.
+// Random damage: any verdict with a reason, and no crash.
 TEST_F(Codecs, DamageNeverCrashes) {
   std::vector<std::string> files{encode_jpeg(picture_, 80),
                                  encode_png(picture_), encode_webp(picture_),

@@ -72,7 +72,7 @@ cv::Mat expected_levels(const cv::Mat& picture, const ValueRanges& ranges,
   return levels;
 }
 
-// At most one level of rounding; of a wrong size or type: infinity.
+// The largest difference of levels; infinity if size or type is wrong.
 double difference(const cv::Mat& a, const cv::Mat& b) {
   if (a.type() != b.type() || a.size() != b.size()) return HUGE_VAL;
   return cv::norm(a.reshape(1), b.reshape(1), cv::NORM_INF);
@@ -153,7 +153,8 @@ TEST_F(Levels, OfPngAndOfFilesOfEightBits) {
   }
 }
 
-// The whole range of 16 bits changes no value, and a narrower one keeps all.
+// The whole range of 16 bits changes no value, and a narrower one keeps values
+// apart.
 TEST_F(Levels, KeepEveryValueApart) {
   cv::Mat all(256, 256, CV_16U);
   for (int i = 0; i < 65536; ++i) {

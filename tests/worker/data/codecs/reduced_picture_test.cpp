@@ -1,4 +1,5 @@
-// A picture made small: by its rows, or from a smaller one in its own file.
+// A reduced picture: from the rows of the file, or from a smaller picture in
+// it.
 #include "worker/data/codecs/reduced_picture.h"
 
 #include <gmock/gmock.h>

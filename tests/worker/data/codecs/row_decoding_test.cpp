@@ -59,7 +59,7 @@ class RowDecoding : public testing::Test {
     }
   }
 
-  // Files by name, as small ones of each way to decode.
+  // Small files by name, one for each way of decoding.
   std::map<std::string, std::string> files_of_each_format() {
     std::map<std::string, std::string> files;
     files["jpeg"] = encode_jpeg(picture_, JpegForm{});

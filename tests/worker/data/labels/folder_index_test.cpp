@@ -49,7 +49,7 @@ class FolderIndexFiles : public testing::Test {
  protected:
   void SetUp() override { config_ = write_data_set(folder_, kImages); }
 
-  // Lets files be old enough to be believed.
+  // Makes files so old that the index trusts them.
   static void settle() {
     std::this_thread::sleep_for(FolderIndex::kYoung +
                                 std::chrono::milliseconds(100));
@@ -61,7 +61,7 @@ class FolderIndexFiles : public testing::Test {
     options.kept_in = kept_in;
     return index_dataset(config_, Split::kTrain, options);
   }
-  // With the index, and held against a scan without one.
+  // Scans with the index, and compares with a scan without one.
   std::vector<std::string> notes_of_scan() const {
     const IndexedDataset known = scan(kept_);
     const IndexedDataset read = scan("");

@@ -1,4 +1,4 @@
-// Polygons found by their places, against every polygon looked at for every
+// Polygons found by their places, against a search of every polygon for every
 // map.
 #include "worker/data/labels/geojson_extents.h"
 

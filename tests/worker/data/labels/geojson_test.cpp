@@ -156,7 +156,8 @@ TEST(GeoJsonText, ACollectionIsKnownByItsRootWhateverItsName) {
   EXPECT_TRUE(is_one("\xEF\xBB\xBF{" + last));
   EXPECT_TRUE(is_one(R"({"a": {"type": "b", "images": [1]}, "features": [)" +
                      feature("\"type\": 1", ring(0, 0, 4, 4)) + "], " + last));
-  // Damage behind it is the reader's to name.
+  // Only the beginning decides: the reader of the file reports damage behind
+  // it.
   EXPECT_TRUE(is_one(R"({"type": "FeatureCollection", "features": })"));
   for (const std::string& other :
        {std::string(), std::string("[]"), "[" + collection("") + "]",
@@ -179,7 +180,7 @@ class GeoJsonLabels : public testing::Test {
   std::string image(const std::string& name) const {
     return (folder_.path() / "images" / name).string();
   }
-  // The boxes of an image of that name with a file of these features.
+  // The boxes of an image of that name, with a file of these features.
   ImageLabels read(const std::string& features, const std::string& before = "",
                    const std::string& name = "map.bmp") {
     add_image(name);
@@ -252,7 +253,7 @@ TEST_F(GeoJsonLabels, TheClassIsANameOrANumber) {
   EXPECT_EQ(class_of("\"class\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 1.0"), "1");
   EXPECT_EQ(class_of("\"name\": \"bus\""), "1");
-  // As detect writes it, of a model with other numbers or classes.
+  // As written by detect, with a model of other numbers or classes.
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"tree\""), "unknown 'tree'");
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"\""), "0");
@@ -375,7 +376,7 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   const LabelFile left = reader->read(0, kSize).labels;
   EXPECT_THAT(left.boxes, ElementsAre(BoxLabel{1, .875F, .5F, .25F, .5F},
                                       BoxLabel{0, .9375F, .5F, .125F, 1}));
-  ASSERT_THAT(left.faults, SizeIs(1));  // of the one that names its image
+  ASSERT_THAT(left.faults, SizeIs(1));  // of the one with its image's name
   EXPECT_EQ(left.faults[0].kind, DataFaultKind::kOutOfRange);
   const LabelFile right = reader->read(1, kSize).labels;
   EXPECT_THAT(right.boxes, ElementsAre(BoxLabel{1, .125F, .5F, .25F, .5F},

@@ -128,7 +128,7 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
     return index_dataset(config_, Split::kTrain);
   };
   IndexedDataset beside = load("images");
-  // An image that has YOLO's labels keeps them.
+  // An image with YOLO labels keeps them.
   EXPECT_EQ(beside.dataset.size(), 3);
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
             (std::vector<int64_t>{2, 1, 1}));
@@ -169,7 +169,7 @@ TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
   }
 }
 
-// As the tutorials of TensorFlow's detectors leave them.
+// As written by the tutorials of TensorFlow's detectors.
 TEST_F(LabelFormats, ATableBesideTheImagesIsRead) {
   const IndexedDataset expected = voc();
   const std::string table =

@@ -153,7 +153,8 @@ TEST_F(ReaderMutation, CocoJson) {
           });
 }
 
-// A GeoJSON that is damaged where JSON is not: types, nesting, numbers.
+// A GeoJSON that is damaged as GeoJSON, but valid JSON: types, nesting,
+// numbers.
 std::string twisted(std::string text, sampling::RandomStream& draws) {
   const std::array<std::string, 16> kOthers = {
       "null",
@@ -443,7 +444,7 @@ TEST_F(IndexMutation, PacksAndTheirIndexes) {
   }
 }
 
-// Whatever is damaged, the data set is the one that the files are.
+// After any damage the data set equals that of the files.
 TEST_F(IndexMutation, IndexesOfFolders) {
   std::this_thread::sleep_for(FolderIndex::kYoung +
                               std::chrono::milliseconds(100));

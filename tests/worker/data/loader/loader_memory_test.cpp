@@ -36,7 +36,7 @@ int64_t status_bytes(const std::string& key) {
 }
 
 struct Cost {
-  int64_t bytes = 0;  // that the process grew by, at most
+  int64_t bytes = 0;  // the largest growth of the process
   double seconds = 0;
 };
 
@@ -72,8 +72,8 @@ Cost cost_of_loading(const LoaderOptions& options) {
 
 class LoaderMemory : public testing::Test {
  protected:
-  // Pictures get pages of their own, which go when they are released, so that
-  // malloc's keeping of memory is not measured.
+  // Pictures get pages of their own, which are returned when they are freed, so
+  // that memory kept by malloc is not measured.
   LoaderMemory() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
   // Training on pictures of the network's size, an image a batch. Returns the
@@ -83,7 +83,7 @@ class LoaderMemory : public testing::Test {
                   const ValueRanges& ranges = {}) {
     for (int i = 0; i < kImages; ++i) {
       const std::string name_of_file = std::to_string(i);
-      // The content decides on the format, not the name.
+      // The content decides the format, not the name.
       folder_.write("images/" + name_of_file + ".jpg", bytes);
       folder_.write("labels/" + name_of_file + ".txt", "0 .5 .5 .2 .2\n");
     }
@@ -201,7 +201,7 @@ TEST_F(LoaderMemory, TiffOfBands) {
 
 // Twice the bytes, as in the loader's own figure.
 TEST_F(LoaderMemory, SixteenBits) {
-  constexpr int64_t kBeside = int64_t{2} << 20;  // rows on their way, the heap
+  constexpr int64_t kBeside = int64_t{2} << 20;  // rows in progress, the heap
   cv::Mat deep;
   picture_.convertTo(deep, CV_16U, 257);
   EXPECT_LE(compare("PNG of 16 bits", codecs::encode_png_bytes(deep),

@@ -133,8 +133,8 @@ TEST_F(Plan, RanksThatShareAnImageShareTheMemoryToo) {
   EXPECT_GT(LoaderPlan(large).budget().cache_bytes, whole.cache_bytes);
 }
 
-// A rank that needs a quarter of the rows needs far less to make them, however
-// large the images.
+// A rank that needs a quarter of the rows needs far less memory to make them,
+// for images of any size.
 TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", encode_bmp(cv::Mat::zeros(1024, 1024, CV_8UC3)));
@@ -161,7 +161,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     };
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 3 : 5);
     EXPECT_EQ(LoaderPlan(split).budget().queue_depth, 1);
-    // Turned pictures may need any row.
+    // Rotated pictures may need any row.
     split.hyp.degrees = 5;
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 2 : 5);
     // So do resized images.
@@ -183,7 +183,7 @@ TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
   EXPECT_EQ(polygons.num_polygons(), 1);
   asked.dataset = &polygons;
   EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without + 3 * 4 * 64 * 96);
-  // Whose rows are more than 31 bits address.
+  // Their rows have more bytes than 31 bits can address.
   asked.image_height = asked.image_width = 13'440;
   EXPECT_THROW(LoaderPlan{asked}, Error);
   asked.hyp.copy_paste = 0;

@@ -100,7 +100,8 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   }
 }
 
-// One picture in all five bands: so it stays, whatever the batch's size.
+// One picture in all five bands: all bands stay equal, at any size of the
+// batch.
 TEST_F(LoaderTest, BandsGoThroughAlike) {
   constexpr int kBands = 5;
   TemporaryFolder folder;
@@ -152,7 +153,7 @@ TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
     deep.hyp.mixup = deep.hyp.flipud = 0.5;
     const std::vector<Batch> reference = take(deep, 4);
     ASSERT_EQ(reference[0].images.scalar_type(), at::kUInt16);
-    // Gray and the files' values alone are 114 and multiples of 500 / 65535.
+    // Pixels are 114 (gray) or the files' values, multiples of 500 / 65535.
     const at::Tensor levels = reference[0].images.to(at::kInt);
     EXPECT_GE(levels.min().item<int>(), 100 * 65535 / 500);
     EXPECT_LE(levels.max().item<int>(), 355 * 65535 / 500 + 1);
@@ -218,7 +219,7 @@ TEST_F(LoaderTest, BatchesAreResizedAsTheirStepSays) {
     ASSERT_EQ(batch.labels.size(), plain[step].labels.size());
     EXPECT_TRUE(std::equal(batch.labels.begin(), batch.labels.end(),
                            plain[step].labels.begin(), same_row));
-    // As LibTorch interpolates, but for the rounding to bytes.
+    // LibTorch's interpolation, except for the rounding to bytes.
     const at::Tensor expected = at::upsample_bilinear2d(
         plain[step].images.permute({0, 3, 1, 2}).to(at::kFloat),
         {batch.image_height, batch.image_width}, /*align_corners=*/false);
@@ -301,7 +302,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
     folder_.write("labels/train/" + std::to_string(200 + i) + ".txt",
                   "1 .5 .5 .4 .4\n");
   }
-  // One that breaks after it was indexed: gray on every rank.
+  // An image that breaks after it was indexed: gray on every rank.
   dataset_ =
       labels::index_dataset(data_config(folder_, folder_.path() / "images"),
                             labels::Split::kTrain)
@@ -345,7 +346,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
   }
 }
 
-// All that can be drawn, by any number of threads and ranks.
+// All augmentations, with several numbers of threads and ranks.
 TEST_F(LoaderTest, EveryAugmentationFollowsFromTheSampleAlone) {
   LoaderOptions one = options();
   one.hyp.mosaic = 0.8;

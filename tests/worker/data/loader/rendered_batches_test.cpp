@@ -48,7 +48,7 @@ class RenderedBatches : public LoaderFixture {
                           static_cast<int64_t>(batch.images.element_size());
     for (const int64_t bytes : batch.packed_bytes) {
       ++samples_;
-      // A copy of finished pixels has neither more nor less.
+      // A copy of finished pixels has the same bytes.
       finished_ += bytes >= image && bytes < image + 400;
     }
   }

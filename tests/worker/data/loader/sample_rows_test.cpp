@@ -1,4 +1,4 @@
-// A sample made in part has the bytes of the whole one, and its boxes.
+// A part of a sample has the bytes of the whole one, and its boxes.
 #include <gtest/gtest.h>
 
 #include <opencv2/imgproc.hpp>
@@ -184,7 +184,7 @@ class SampleRowsOf : public testing::Test {
     }
   }
 
-  // All that can be switched on.
+  // All augmentations.
   static configs::Hyperparameters augmented() {
     configs::Hyperparameters hyp;
     hyp.degrees = 10;
@@ -206,7 +206,7 @@ TEST_F(SampleRowsOf, RectTraining) {
   }
 }
 
-// Neighbourhoods and whole pictures: the parts still are those of the whole.
+// Blurs and changes of whole pictures: parts still equal those of the whole.
 TEST_F(SampleRowsOf, PixelsChangedByThoseAroundThem) {
   configs::Hyperparameters hyp = augmented();
   hyp.blur = hyp.median_blur = hyp.gray = hyp.clahe = 0.4;

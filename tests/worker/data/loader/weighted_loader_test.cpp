@@ -15,7 +15,7 @@ namespace {
 
 class WeightedLoader : public LoaderFixture {
  protected:
-  // Whose samples have these weights.
+  // A loader whose samples have these weights.
   LoaderOptions weighted(const std::vector<double>& weights) const {
     LoaderOptions result = options();
     result.weights =
@@ -73,7 +73,7 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   EXPECT_GT(seen, 5);
 }
 
-// Partners of a mosaic are those of the epoch's draws: here one image alone.
+// Partners of a mosaic are from the epoch's draws: here only one image.
 TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
   std::vector<double> weights(kImages, 0);
   int64_t image = 0;

@@ -124,7 +124,7 @@ TEST_F(Packs, OneClassCountsAsInTheFiles) {
             index_dataset(files_, Split::kTrain, options).dataset.digest());
 }
 
-// Any program that reads tar reads them, long names included.
+// Any program that reads tar can read them, long names included.
 TEST(TarFormat, IsReadByTar) {
   const TemporaryFolder folder;
   const std::string long_name = "images/" + std::string(150, 'n') + ".bin";
@@ -325,7 +325,7 @@ TEST_F(Packs, MutatedIndexesAreVerdicts) {
   EXPECT_GT(left_out, 300);
 }
 
-// Whatever is changed in a pack costs the images whose bytes it struck.
+// Any change in a pack loses only the images whose bytes it changed.
 TEST_F(Packs, MutatedPacksAreVerdicts) {
   const fs::path shard = packs_ / "train-00000.tar";
   const std::string sound = read_bytes(shard);

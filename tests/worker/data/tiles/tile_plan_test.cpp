@@ -1,4 +1,4 @@
-// Which tiles and boxes: by hand, and as promises over drawn images.
+// The choice of tiles and boxes: by hand, and as properties over drawn images.
 #include "worker/data/tiles/tile_plan.h"
 
 #include <gmock/gmock.h>
@@ -163,7 +163,7 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
     options.empty_share = 1;
     std::vector<labels::BoxLabel> labels;
     for (int i = draw(0, 12); i > 0; --i) {
-      // Every label has a class of its own, to be found again.
+      // Every label has a class of its own, by which it is found again.
       const int width = draw(1, std::min(size.width, 80));
       const int height = draw(1, std::min(size.height, 80));
       const double x = draw(0, size.width - width) + width / 2.0;
@@ -205,8 +205,8 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
       if (seen[i] == 0) ++lost;
       const labels::PixelBox source =
           in_image(labels[i], {0, 0, size.height, size.width});
-      // No larger than the overlap: whole in some tile. Neighbours never share
-      // all of a tile.
+      // A box no larger than the overlap is whole in some tile. Neighbours
+      // never share all of a tile.
       const auto shared = [&](int64_t side) {
         const auto tile = static_cast<double>(side);
         return std::min(tile - 1, std::round(tile * options.overlap));

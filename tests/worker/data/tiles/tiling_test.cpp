@@ -53,7 +53,7 @@ class Tiling : public testing::Test {
     return files;
   }
 
-  // Names in the folder where the output is to appear.
+  // The names in the folder of the output.
   std::vector<std::string> beside() {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
                          1,
                          {layers::ActivationKind::kMish}}));
 
-// The functions beneath, where the CPU's own give the reference.
+// The functions below the block, against the CPU's own.
 struct Maps {
   at::Tensor y, dout, weight, bias;
   GroupedBatchNorm norm;

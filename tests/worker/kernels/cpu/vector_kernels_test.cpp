@@ -71,7 +71,7 @@ double derivative_of(layers::ActivationKind kind, double z) {
   return NAN;
 }
 
-// Every value of z through a kernel whose normalisation is the identity.
+// Every value of z, through a kernel whose normalisation is the identity.
 template <typename T>
 void expect_activation(InstructionSet set, layers::ActivationKind kind,
                        double tolerance) {
